@@ -1,0 +1,103 @@
+"""Which differences mean something: means, paired tests, Holm's correction, average ranks.
+
+Pure functions of plain numbers. A test is one-sided and asks: is the best really better than this one?
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+
+import numpy as np
+
+ALPHA = 0.05
+SMALLEST_WILCOXON = 6  # fewer pairs cannot reach a small p with signed ranks: then the paired t-test is used
+
+
+def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
+    """Mean and sample standard deviation (n - 1); the deviation of one value is unknown, not zero."""
+    values = np.asarray(values, dtype=np.float64)
+    return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else None
+
+
+def paired_p(better: Sequence[float], worse: Sequence[float]) -> float:
+    """p-value of "`better` is larger than `worse`" over paired values (same seed, or same setting).
+
+    Paired t-test below `SMALLEST_WILCOXON` pairs, exact Wilcoxon signed-rank from there on. One pair proves nothing: 1.
+    """
+    difference = np.asarray(better, dtype=np.float64) - np.asarray(worse, dtype=np.float64)
+    n = len(difference)
+    if n < 2 or not difference.any():
+        return 1.0
+    if n >= SMALLEST_WILCOXON:
+        from scipy.stats import wilcoxon
+
+        return float(wilcoxon(difference, alternative="greater").pvalue)
+    spread = difference.std(ddof=1)
+    if spread <= 1e-12 * np.abs(difference).max():  # the same difference every time
+        return 0.0 if difference.mean() > 0 else 1.0
+    from scipy.stats import t
+
+    return float(t.sf(difference.mean() / (spread / math.sqrt(n)), df=n - 1))
+
+
+def holm(p_values: Mapping[str, float]) -> dict[str, float]:
+    """Holm's step-down adjusted p-values, so that a whole column of tests errs with probability alpha at most."""
+    adjusted, running = {}, 0.0
+    for i, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
+        running = max(running, min(1.0, (len(p_values) - i) * p))
+        adjusted[name] = running
+    return {name: adjusted[name] for name in p_values}
+
+
+def not_worse(
+    values: Mapping[str, Mapping[object, float]], higher_is_better: bool = True, alpha: float = ALPHA
+) -> tuple[str | None, set[str]]:
+    """The best name, and the names that are not significantly worse than it.
+
+    `values` maps a name to {pair (seed or setting): value}. The best has the best mean; each other name is compared
+    with it on the pairs both have, Holm-corrected over all comparisons. With fewer than two common pairs nothing can be
+    said, so the name is not marked.
+    """
+    values = {name: v for name, v in values.items() if v}
+    if not values:
+        return None, set()
+    sign = 1.0 if higher_is_better else -1.0
+    best = max(values, key=lambda name: sign * float(np.mean(list(values[name].values()))))
+    p_values = {}
+    for name in values:
+        pairs = [p for p in values[best] if p in values[name]]
+        if name != best and len(pairs) > 1:
+            p_values[name] = paired_p([sign * values[best][p] for p in pairs], [sign * values[name][p] for p in pairs])
+    return best, {name for name, p in holm(p_values).items() if p > alpha}
+
+
+def average_ranks(values: Mapping[str, Sequence[float]], higher_is_better: bool = True) -> dict[str, float]:
+    """Mean rank of each name over the columns (1 = best, ties share their mean rank); all must have every column."""
+    from scipy.stats import rankdata
+
+    table = np.asarray([values[name] for name in values], dtype=np.float64)  # [names, columns]
+    ranks = rankdata(-table if higher_is_better else table, axis=0)
+    return dict(zip(values, ranks.mean(axis=1).tolist(), strict=True))
+
+
+def friedman_p(values: Mapping[str, Sequence[float]]) -> float:
+    """p-value of "all names rank alike" (Friedman); needs three names and two columns, else 1."""
+    columns = list(values.values())
+    if len(columns) < 3 or len(columns[0]) < 2:
+        return 1.0
+    from scipy.stats import friedmanchisquare
+
+    p = float(friedmanchisquare(*columns).pvalue)
+    return 1.0 if math.isnan(p) else p
+
+
+def critical_difference(n_names: int, n_columns: int, alpha: float = ALPHA) -> float:
+    """Nemenyi: average ranks further apart than this differ (Demsar 2006): q * sqrt(k (k + 1) / (6 N)).
+
+    q is the studentised range over k names with infinite degrees of freedom, divided by sqrt(2).
+    """
+    from scipy.stats import studentized_range
+
+    q = float(studentized_range.ppf(1 - alpha, n_names, np.inf)) / math.sqrt(2)
+    return q * math.sqrt(n_names * (n_names + 1) / (6 * n_columns))
