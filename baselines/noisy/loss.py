@@ -1,0 +1,18 @@
+"""Last-epoch loss: the simplest detector. A label the network cannot fit is suspicious.
+
+s_i = CE(f(x_i), y_i)   at the end of the plain run
+"""
+
+import torch.nn.functional as F
+
+from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
+
+
+class Loss(NoisyLabelDetector):
+    name = "loss"
+    title = "Loss (last epoch)"
+    reads_plain = True
+
+    def detect(self, task: NoisyTask) -> Detection:
+        losses = F.cross_entropy(task.plain.logits, task.given, reduction="none")
+        return Detection(losses.cpu().numpy())

@@ -1,0 +1,21 @@
+"""MSP, maximum softmax probability (Hendrycks & Gimpel, ICLR 2017): the free OOD baseline.
+
+s(x) = -max_k softmax(f(x))_k
+"""
+
+from torch import Tensor
+
+from sgoif.bench.contracts import OODDetector
+from sgoif.bench.images import ImageSet
+
+
+class MSP(OODDetector):
+    name = "msp"
+    title = "MSP"
+
+    @staticmethod
+    def from_logits(logits: Tensor) -> Tensor:
+        return -logits.softmax(1).amax(1)
+
+    def score(self, images: ImageSet) -> Tensor:
+        return self.from_logits(self.logits(images))

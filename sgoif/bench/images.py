@@ -1,0 +1,144 @@
+"""Images that live on the device as bytes, and the minibatches of an epoch.
+
+Nothing is decoded, copied or augmented on the host during training. What an epoch looks like (order, shifts, flips) is
+a function of (seed, epoch) alone and is drawn on the CPU, so it is the same on every device and after every resume.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+
+def mix_seed(*parts: int | str) -> int:
+    """One 63-bit seed from several numbers or names; the same on every machine."""
+    import hashlib
+
+    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
+    return int.from_bytes(digest, "little") >> 1
+
+
+class ImageSet:
+    """uint8 images [N, H, W, C] on a device; `batch` gives normalised floats [n, C, H, W] (channels-last in memory)."""
+
+    def __init__(self, images: np.ndarray, mean, std, device: torch.device | str = "cpu"):
+        if images.dtype != np.uint8:
+            raise TypeError(f"images must be uint8, not {images.dtype}")
+        if images.ndim == 3:
+            images = images[..., None]
+        self.device = torch.device(device)
+        self.pixels = torch.from_numpy(np.ascontiguousarray(images)).to(self.device)
+        self.mean, self.std = tuple(mean), tuple(std)
+        scale = 255.0 * torch.tensor(self.std, device=self.device)
+        self._mul = (1.0 / scale).view(1, -1, 1, 1)
+        self._add = (-255.0 * torch.tensor(self.mean, device=self.device) / scale).view(1, -1, 1, 1)
+        self._padded: dict[int, Tensor] = {}
+
+    def __len__(self) -> int:
+        return len(self.pixels)
+
+    @property
+    def channels(self) -> int:
+        return self.pixels.shape[3]
+
+    @property
+    def size(self) -> int:
+        return self.pixels.shape[1]
+
+    def subset(self, index) -> "ImageSet":
+        """The images at `index` as a set of their own."""
+        return self.like(self.pixels[torch.as_tensor(index, device=self.device)])
+
+    def like(self, pixels: Tensor) -> "ImageSet":
+        """Other uint8 pixels [n, H, W, C] with this set's normalisation."""
+        other = ImageSet.__new__(ImageSet)
+        other.__dict__.update(self.__dict__)
+        other.pixels, other._padded = pixels, {}
+        return other
+
+    def normalise(self, pixels: Tensor) -> Tensor:
+        """uint8 [n, H, W, C] -> float32 [n, C, H, W]."""
+        return pixels.permute(0, 3, 1, 2).to(torch.float32).mul_(self._mul).add_(self._add)
+
+    def denormalise(self, x: Tensor) -> Tensor:
+        """float [n, C, H, W] as given by `batch` -> values in [0, 1]."""
+        return (x - self._add) / self._mul / 255.0
+
+    def batch(self, index: Tensor, shift: Tensor | None = None, flip: Tensor | None = None, pad: int = 0) -> Tensor:
+        """Normalised images; `shift` [n, 2] in 0 … 2*pad moves each image, `flip` [n] mirrors it."""
+        if shift is None and flip is None:
+            return self.normalise(self.pixels[index])
+        source = self._pad(pad)
+        span = torch.arange(self.size, device=self.device)
+        cols = span.expand(len(index), -1)
+        if flip is not None:
+            cols = torch.where(flip[:, None], self.size - 1 - cols, cols)
+        rows = span.expand(len(index), -1)
+        if shift is not None:
+            rows, cols = rows + shift[:, :1], cols + shift[:, 1:]
+        return self.normalise(source[index[:, None, None], rows[:, :, None], cols[:, None, :]])
+
+    def _pad(self, pad: int) -> Tensor:
+        if pad not in self._padded:
+            x = self.pixels.permute(0, 3, 1, 2)
+            # reflection is not implemented for bytes; halves hold 0 … 255 exactly
+            padded = torch.cat([F.pad(c.float(), (pad,) * 4, mode="reflect").to(torch.uint8) for c in x.split(8192)])
+            self._padded[pad] = padded.permute(0, 2, 3, 1).contiguous()
+        return self._padded[pad]
+
+
+@dataclass
+class Batch:
+    index: Tensor  # [n] positions in the training set
+    x: Tensor  # [n, C, H, W]
+    y: Tensor  # [n] given labels
+
+
+class Batches:
+    """Minibatches of a training set. The last short batch is dropped unless it is the only one."""
+
+    def __init__(
+        self,
+        images: ImageSet,
+        labels: Tensor,
+        batch_size: int,
+        seed: int,
+        indices=None,
+        shift: int = 0,
+        flip: bool = False,
+    ):
+        self.images, self.labels = images, labels.to(images.device)
+        self.seed, self.shift, self.flip = seed, shift, flip
+        everything = torch.arange(len(images)) if indices is None else torch.as_tensor(indices).cpu()
+        if len(everything) == 0:
+            raise ValueError("no training examples left: every one was removed")
+        self.indices = everything
+        self.batch_size = min(batch_size, len(everything))
+
+    @property
+    def steps(self) -> int:
+        """Steps per epoch."""
+        return max(len(self.indices) // self.batch_size, 1)
+
+    def epoch(self, number: int) -> Iterator[Batch]:
+        g = torch.Generator().manual_seed(mix_seed(self.seed, "epoch", number))
+        n, device = self.steps * self.batch_size, self.images.device
+        order = self.indices[torch.randperm(len(self.indices), generator=g)[:n]].to(device, non_blocking=True)
+        shifts = flips = None
+        if self.shift:
+            shifts = torch.randint(0, 2 * self.shift + 1, (n, 2), generator=g).to(device, non_blocking=True)
+        if self.flip:
+            flips = (torch.rand(n, generator=g) < 0.5).to(device, non_blocking=True)
+        labels = self.labels[order]
+        for lo in range(0, n, self.batch_size):
+            part = slice(lo, lo + self.batch_size)
+            x = self.images.batch(
+                order[part],
+                None if shifts is None else shifts[part],
+                None if flips is None else flips[part],
+                self.shift,
+            )
+            yield Batch(order[part], x, labels[part])

@@ -1,0 +1,126 @@
+"""A network with its optimiser, schedule and precision: `logits = learner(x)`, `learner.step(loss)`."""
+
+import contextlib
+
+import torch
+from torch import Tensor
+
+from sgoif.bench.images import Batches, ImageSet, mix_seed
+from sgoif.bench.models import Network, build
+from sgoif.bench.recipe import Recipe
+
+
+class Diverged(RuntimeError):
+    """The loss became NaN or infinite; the cell ends as a typed failure."""
+
+
+class Learner:
+    """One network in training.
+
+    The learning rate is a pure function of the step, so the state is weights, optimiser moments and a step count.
+    """
+
+    def __init__(
+        self,
+        recipe: Recipe,
+        n_classes: int,
+        images: ImageSet,
+        total_steps: int,
+        seed: int,
+        network: Network | None = None,
+    ):
+        self.recipe, self.total_steps, self.steps_done = recipe, total_steps, 0
+        self.device = images.device
+        if network is None:
+            with torch.random.fork_rng(devices=[]):
+                torch.manual_seed(mix_seed(seed, "weights"))
+                network = build(recipe.model, n_classes, images.channels, images.size)
+        self.net = network.to(self.device, memory_format=torch.channels_last)
+        self.optimizer = self._make_optimizer()
+        self._forward = torch.compile(self.net) if recipe.compile else self.net
+        self._loss_sum = torch.zeros((), device=self.device)
+
+    @classmethod
+    def for_batches(cls, recipe: Recipe, n_classes: int, batches: Batches, seed: int, epochs: int | None = None, **kw):
+        """A learner that will see `epochs` (default: the recipe's) passes over `batches`."""
+        total = batches.steps * (recipe.epochs if epochs is None else epochs)
+        return cls(recipe, n_classes, batches.images, total, seed, **kw)
+
+    def _make_optimizer(self) -> torch.optim.Optimizer:
+        r, fused = self.recipe, self.device.type == "cuda"
+        decay = [p for p in self.net.parameters() if p.ndim > 1]
+        plain = [p for p in self.net.parameters() if p.ndim <= 1]  # norms and biases are not decayed
+        groups = [{"params": decay, "weight_decay": r.weight_decay}, {"params": plain, "weight_decay": 0.0}]
+        if r.optimizer == "adam":
+            return torch.optim.Adam(groups, lr=r.lr, fused=fused)
+        nesterov = r.nesterov and r.momentum > 0
+        return torch.optim.SGD(groups, lr=r.lr, momentum=r.momentum, nesterov=nesterov, fused=fused)
+
+    def autocast(self):
+        if self.recipe.precision == "bfloat16" and self.device.type == "cuda":
+            return torch.autocast("cuda", torch.bfloat16)
+        return contextlib.nullcontext()
+
+    @property
+    def lr(self) -> float:
+        return self.recipe.lr_at(min(self.steps_done, self.total_steps - 1), self.total_steps)
+
+    def __call__(self, x: Tensor) -> Tensor:
+        """Logits in float32, in training mode."""
+        with self.autocast():
+            return self._forward(x).float()
+
+    def step(self, loss: Tensor) -> None:
+        """Backward and one optimiser step at the scheduled learning rate."""
+        for group in self.optimizer.param_groups:
+            group["lr"] = self.lr
+        loss.backward()
+        self.optimizer.step()
+        self.optimizer.zero_grad(set_to_none=True)
+        self._loss_sum += loss.detach()
+        self.steps_done += 1
+
+    def check_finite(self) -> None:
+        """Raise `Diverged` if any loss since the last check was not finite. One device sync: called once an epoch."""
+        if not torch.isfinite(self._loss_sum):
+            raise Diverged(f"the training loss became {self._loss_sum.item()} before step {self.steps_done}")
+        self._loss_sum.zero_()
+
+    def state_dict(self) -> dict:
+        return {
+            "net": self.net.state_dict(),
+            "optimizer": self.optimizer.state_dict(),
+            "steps_done": self.steps_done,
+        }
+
+    def load_state_dict(self, state: dict) -> None:
+        self.net.load_state_dict(state["net"])
+        self.optimizer.load_state_dict(state["optimizer"])
+        self.steps_done = state["steps_done"]
+
+
+@torch.no_grad()
+def predict(
+    net: Network,
+    images: ImageSet,
+    indices=None,
+    batch_size: int = 1024,
+    precision: str = "float32",
+    features: bool = False,
+) -> tuple[Tensor, Tensor | None]:
+    """Logits [n, K] and, if asked, penultimate features [n, d]; eval mode, no augmentation, dataset order, float32."""
+    order = torch.arange(len(images)) if indices is None else torch.as_tensor(indices)
+    order = order.to(images.device)
+    half = precision == "bfloat16" and images.device.type == "cuda"
+    was_training = net.training
+    net.eval()
+    logits, penultimate = [], []
+    for part in order.split(batch_size):
+        with torch.autocast("cuda", torch.bfloat16) if half else contextlib.nullcontext():
+            z = net.features(images.batch(part))
+            f = net.classify(z)
+        logits.append(f.float())
+        if features:
+            penultimate.append(z.float())
+    net.train(was_training)
+    return torch.cat(logits), torch.cat(penultimate) if features else None

@@ -1,0 +1,175 @@
+"""What keeps a cell's computation resumable, timed, visible and inside its budget.
+
+A method asks its session for epochs and for named intermediate results:
+
+    for epoch in session.epochs(recipe.epochs, learner):      # resumes after the last saved epoch
+        for batch in batches.epoch(epoch): ...
+    fold = session.cached("fold-2", lambda: {"probabilities": ...})   # computed once, read back after a kill
+
+Torch's global generator is re-seeded from (seed, phase, epoch) at each epoch, so that nothing random crosses an epoch
+boundary and a resumed run gives the same bits as an uninterrupted one.
+"""
+
+import contextlib
+import shutil
+import sys
+import time
+import warnings
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from sgoif.bench.errors import UserError
+from sgoif.bench.files import load_npz, replacing, save_npz
+from sgoif.bench.images import mix_seed
+
+
+class OutOfTime(RuntimeError):
+    """The cell overran its time limit; it ends as a typed failure."""
+
+
+class Session:
+    """State of one cell's computation. `directory=None` keeps everything in memory (tests, notebooks)."""
+
+    def __init__(
+        self,
+        directory: Path | None,
+        key: str,
+        seed: int,
+        device: torch.device | str = "cpu",
+        time_limit: float | None = None,
+        save_every: float = 30.0,
+        label: str = "",
+    ):
+        self.directory = None if directory is None else Path(directory)
+        self.key, self.seed, self.device = key, seed, torch.device(device)
+        self.time_limit, self.save_every, self.label = time_limit, save_every, label
+        self.seconds: dict[str, float] = {}
+        self.cpu_seconds: dict[str, float] = {}
+        self._running: list[tuple[str, float, float]] = []
+        self._claim()
+
+    def _claim(self) -> None:
+        """Intermediate files of another key are of no use: start with an empty folder."""
+        if self.directory is None:
+            return
+        stamp = self.directory / "key"
+        if stamp.is_file() and stamp.read_text() == self.key:
+            times = self.directory / "times.npz"
+            if times.is_file():
+                saved = load_npz(times)
+                self.seconds = dict(zip(saved["names"].tolist(), saved["seconds"].tolist(), strict=True))
+                self.cpu_seconds = dict(zip(saved["names"].tolist(), saved["cpu_seconds"].tolist(), strict=True))
+            return
+        shutil.rmtree(self.directory, ignore_errors=True)
+        self.directory.mkdir(parents=True)
+        stamp.write_text(self.key)
+
+    # --- time -------------------------------------------------------------------------------------------------------
+
+    @contextlib.contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        """Adds wall and CPU seconds to the account `name`; a nested account is not counted in its outer one."""
+        self._settle()
+        self._running.append((name, time.perf_counter(), time.process_time()))
+        try:
+            yield
+        finally:
+            self._settle()
+            self._running.pop()
+
+    def _settle(self) -> None:
+        """Books the time since the last settlement on the innermost account."""
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        now, cpu = time.perf_counter(), time.process_time()
+        if self._running:
+            name, wall0, cpu0 = self._running[-1]
+            self.seconds[name] = self.seconds.get(name, 0.0) + now - wall0
+            self.cpu_seconds[name] = self.cpu_seconds.get(name, 0.0) + cpu - cpu0
+        self._running = [(name, now, cpu) for name, _, _ in self._running]
+
+    def check_time(self) -> None:
+        if self.time_limit and sum(self.seconds.values()) > self.time_limit:
+            raise OutOfTime(f"stopped after {sum(self.seconds.values()):.0f} s (time limit {self.time_limit:.0f} s)")
+
+    # --- epochs and phases ------------------------------------------------------------------------------------------
+
+    def epochs(self, n: int, *stateful, phase: str = "train", account: str = "train") -> Iterator[int]:
+        """Yields the epochs still to do. `stateful` objects (state_dict / load_state_dict) are saved between epochs."""
+        start = self._restore(phase, stateful)
+        saved_at = time.perf_counter()
+        for epoch in range(start, n):
+            torch.manual_seed(mix_seed(self.seed, phase, epoch))
+            with self.timed(account):
+                yield epoch
+                for thing in stateful:
+                    if hasattr(thing, "check_finite"):
+                        thing.check_finite()
+            self.check_time()
+            self.say(f"{phase}: epoch {epoch + 1}/{n}", done=epoch + 1 == n)
+            if epoch + 1 < n and time.perf_counter() - saved_at > self.save_every:
+                self._save(phase, epoch + 1, stateful)
+                saved_at = time.perf_counter()
+
+    def cached(self, name: str, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """The arrays `compute()` gives, kept on disk so that a killed job does not compute them twice."""
+        path = None if self.directory is None else self.directory / f"{name}.npz"
+        if path is not None and path.is_file():
+            try:
+                return load_npz(path)
+            except UserError:
+                warnings.warn(f"{path} is damaged; computing it again", stacklevel=2)
+        arrays = compute()
+        if path is not None:
+            save_npz(path, **arrays)
+            self._save_times()
+        return arrays
+
+    def _save(self, phase: str, epoch: int, stateful) -> None:
+        if self.directory is None:
+            return
+        with replacing(self.directory / f"{phase}.pt") as temporary:
+            torch.save({"epoch": epoch, "states": [s.state_dict() for s in stateful]}, temporary)
+        self._save_times()
+
+    def _save_times(self) -> None:
+        self._settle()
+        names = sorted(self.seconds)
+        save_npz(
+            self.directory / "times.npz",
+            names=np.array(names, dtype="U32"),
+            seconds=np.array([self.seconds[n] for n in names]),
+            cpu_seconds=np.array([self.cpu_seconds[n] for n in names]),
+        )
+
+    def _restore(self, phase: str, stateful) -> int:
+        path = None if self.directory is None else self.directory / f"{phase}.pt"
+        if path is None or not path.is_file():
+            return 0
+        try:
+            saved = torch.load(path, map_location=self.device, weights_only=True)
+        except Exception as e:
+            warnings.warn(f"{path} is damaged ({type(e).__name__}); this phase starts over", stacklevel=3)
+            path.unlink()
+            return 0
+        for thing, state in zip(stateful, saved["states"], strict=True):
+            thing.load_state_dict(state)
+        self.say(f"{phase}: resumed after epoch {saved['epoch']}", done=True)
+        return saved["epoch"]
+
+    def clear(self) -> None:
+        """Removes the intermediate files once the cell's result is safely written."""
+        if self.directory is not None:
+            shutil.rmtree(self.directory, ignore_errors=True)
+
+    # --- progress ---------------------------------------------------------------------------------------------------
+
+    def say(self, text: str, done: bool = False) -> None:
+        """Progress: one line rewritten in place on a terminal, one plain line per phase in a log."""
+        if sys.stderr.isatty():
+            print(f"\r\033[K{self.label} {text}", end="\n" if done else "", file=sys.stderr, flush=True)
+        elif done:
+            print(f"{self.label} {text}", file=sys.stderr, flush=True)
