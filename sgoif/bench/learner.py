@@ -10,14 +10,36 @@ from sgoif.bench.models import Network, build
 from sgoif.bench.recipe import Recipe
 
 
+class Work:
+    """Images passed through networks, in units of one forward pass (a training step counts three)."""
+
+    def __init__(self):
+        self.passes = 0
+
+    def reset(self) -> None:
+        self.passes = 0
+
+
+WORK = Work()  # of the cell being computed in this process
+
+
 class Diverged(RuntimeError):
     """The loss became NaN or infinite; the cell ends as a typed failure."""
+
+
+@contextlib.contextmanager
+def seeded_weights(seed: int):
+    """Networks and heads built inside get initial weights that are a function of `seed` alone."""
+    with torch.random.fork_rng(devices=[]):
+        torch.manual_seed(mix_seed(seed, "weights"))
+        yield
 
 
 class Learner:
     """One network in training.
 
     The learning rate is a pure function of the step, so the state is weights, optimiser moments and a step count.
+    Weights of the submodules named in `undecayed` get no weight decay.
     """
 
     def __init__(
@@ -28,15 +50,15 @@ class Learner:
         total_steps: int,
         seed: int,
         network: Network | None = None,
+        undecayed: tuple[str, ...] = (),
     ):
         self.recipe, self.total_steps, self.steps_done = recipe, total_steps, 0
         self.device = images.device
         if network is None:
-            with torch.random.fork_rng(devices=[]):
-                torch.manual_seed(mix_seed(seed, "weights"))
+            with seeded_weights(seed):
                 network = build(recipe.model, n_classes, images.channels, images.size)
         self.net = network.to(self.device, memory_format=torch.channels_last)
-        self.optimizer = self._make_optimizer()
+        self.optimizer = self._make_optimizer(undecayed)
         self._forward = torch.compile(self.net) if recipe.compile else self.net
         self._loss_sum = torch.zeros((), device=self.device)
 
@@ -46,10 +68,11 @@ class Learner:
         total = batches.steps * (recipe.epochs if epochs is None else epochs)
         return cls(recipe, n_classes, batches.images, total, seed, **kw)
 
-    def _make_optimizer(self) -> torch.optim.Optimizer:
+    def _make_optimizer(self, undecayed: tuple[str, ...]) -> torch.optim.Optimizer:
         r, fused = self.recipe, self.device.type == "cuda"
-        decay = [p for p in self.net.parameters() if p.ndim > 1]
-        plain = [p for p in self.net.parameters() if p.ndim <= 1]  # norms and biases are not decayed
+        decay, plain = [], []  # norms and biases are not decayed
+        for name, p in self.net.named_parameters():
+            (decay if p.ndim > 1 and not name.startswith(undecayed) else plain).append(p)
         groups = [{"params": decay, "weight_decay": r.weight_decay}, {"params": plain, "weight_decay": 0.0}]
         if r.optimizer == "adam":
             return torch.optim.Adam(groups, lr=r.lr, fused=fused)
@@ -67,8 +90,15 @@ class Learner:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Logits in float32, in training mode."""
+        WORK.passes += len(x) * (3 if torch.is_grad_enabled() else 1)
         with self.autocast():
             return self._forward(x).float()
+
+    def features(self, x: Tensor) -> Tensor:
+        """Penultimate features in float32, in training mode: for methods with a head of their own."""
+        WORK.passes += len(x) * (3 if torch.is_grad_enabled() else 1)
+        with self.autocast():
+            return self.net.features(x).float()
 
     def step(self, loss: Tensor) -> None:
         """Backward and one optimiser step at the scheduled learning rate."""
@@ -123,4 +153,5 @@ def predict(
         if features:
             penultimate.append(z.float())
     net.train(was_training)
+    WORK.passes += len(order)
     return torch.cat(logits), torch.cat(penultimate) if features else None
