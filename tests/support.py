@@ -9,6 +9,7 @@ import torch
 
 from sgoif.bench.contracts import NoisyTask, OODTask
 from sgoif.bench.files import save_npz
+from sgoif.bench.folds import fold_probabilities
 from sgoif.bench.images import ImageSet
 from sgoif.bench.plain import PlainRun, plain_run
 from sgoif.bench.recipe import Recipe
@@ -49,7 +50,20 @@ def _noisy_plain(seed: int, rate: float, n_train: int):
     return _with_plain(task, task.test)
 
 
-def noisy_task(seed: int = 0, rate: float = 0.2, n_train: int = 1200, plain: bool = True, recipe: Recipe = RECIPE):
+@functools.cache
+def _noisy_folds(seed: int, rate: float, n_train: int, recipe: Recipe):
+    task, _ = noisy_task(seed, rate, n_train, plain=False, recipe=recipe)
+    return fold_probabilities(task)["probabilities"]
+
+
+def noisy_task(
+    seed: int = 0,
+    rate: float = 0.2,
+    n_train: int = 1200,
+    plain: bool = True,
+    recipe: Recipe = RECIPE,
+    folds: bool = False,
+):
     """(NoisyTask, which given labels are wrong [N] bool). The last 100 test images are the trusted set."""
     torch.set_num_threads(1)
     x, y = digits()
@@ -67,6 +81,8 @@ def noisy_task(seed: int = 0, rate: float = 0.2, n_train: int = 1200, plain: boo
     )
     if plain:
         task.plain = _noisy_plain(seed, rate, n_train)
+    if folds:
+        task.folds = _noisy_folds(seed, rate, n_train, recipe)
     return task, wrong
 
 

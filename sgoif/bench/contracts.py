@@ -34,6 +34,7 @@ class NoisyTask:
     session: Session
     plain: PlainRun | None = None  # for methods with reads_plain
     trusted: tuple[ImageSet, Tensor] | None = None  # a few images with clean labels, for methods with uses_trusted
+    folds: np.ndarray | None = None  # [N, K] out-of-fold probabilities, for methods with reads_folds
 
     def batches(self, indices=None, seed: int | None = None, batch_size: int | None = None, **kw) -> Batches:
         """Training minibatches with the recipe's augmentation."""
@@ -120,6 +121,7 @@ class Method:
 
 class NoisyLabelDetector(Method):
     uses_trusted: ClassVar[bool] = False
+    reads_folds: ClassVar[bool] = False  # needs out-of-fold probabilities; the folds are trained once for all who do
 
     def detect(self, task: NoisyTask) -> Detection:
         raise NotImplementedError
@@ -145,13 +147,20 @@ class OODDetector(Method):
         return {}
 
 
-def train_plainly(task: NoisyTask | OODTask, indices=None, phase: str = "train", seed: int | None = None, **changes):
+def train_plainly(
+    task: NoisyTask | OODTask,
+    indices=None,
+    phase: str = "train",
+    account: str = "train",
+    seed: int | None = None,
+    **changes,
+):
     """Ordinary training on `indices` for the recipe's number of steps; returns the learner."""
     full = task.batches().steps * task.recipe.epochs
     batches = task.batches(indices, seed=seed)
     epochs = max(round(full / batches.steps), 1)  # the same number of steps, however few examples are left
     learner = task.learner(batches, seed=seed, epochs=epochs, **changes)
-    for epoch in task.session.epochs(epochs, learner, phase=phase):
+    for epoch in task.session.epochs(epochs, learner, phase=phase, account=account):
         for batch in batches.epoch(epoch):
             learner.step(torch.nn.functional.cross_entropy(learner(batch.x), batch.y))
     return learner

@@ -1,0 +1,24 @@
+"""Out-of-fold self-confidence: the probability of the given label from a network that never saw it.
+
+s_i = 1 - p_i[y_i],   p_i from the 4-fold cross-validation that Confident Learning reads too.
+
+What Confident Learning's ranking is without its noise model: the simplest score that memorisation cannot spoil.
+Removal rule: the out-of-fold prediction differs from the given label, argmax_k p_i[k] != y_i ("C_confusion").
+"""
+
+import numpy as np
+
+from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.folds import out_of_fold
+
+
+class OOFSelfConfidence(NoisyLabelDetector):
+    name = "oof_self_confidence"
+    title = "OOF self-confidence"
+    reads_folds = True
+
+    def detect(self, task: NoisyTask) -> Detection:
+        probabilities, given = out_of_fold(task), task.given.cpu().numpy()
+        scores = 1.0 - probabilities[np.arange(len(given)), given]
+        remove = probabilities.argmax(axis=1) != given
+        return Detection(scores, remove=remove, extras={"oof_accuracy": float(1 - remove.mean())})

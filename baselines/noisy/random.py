@@ -1,0 +1,14 @@
+"""Random scores: the floor. P@1% and AUC-PR equal the noise rate in expectation.
+
+s_i ~ U(0, 1), a function of the seed alone.   Removal rule: nothing is removed, since nothing was found.
+"""
+
+from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask, seeded
+
+
+class Random(NoisyLabelDetector):
+    name = "random"
+    title = "Random"
+
+    def detect(self, task: NoisyTask) -> Detection:
+        return Detection(seeded(task.seed, self.name).random(len(task.train)))
