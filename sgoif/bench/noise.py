@@ -133,8 +133,8 @@ def _human(clean: np.ndarray, column: str, human: Mapping[str, np.ndarray] | Non
     differ = len(theirs) if theirs.shape != clean.shape else int((theirs != clean).sum())
     if differ:
         raise UserError(
-            f"human labels ({column}): clean_label differs from the dataset's labels in {differ} of {len(clean)} places, "
-            "so the two do not belong together; prepare both again from the official files"
+            f"human {column}: clean_label differs from the dataset's labels in {differ} of {len(clean)} places: "
+            "the two do not belong together; prepare both again from the official files"
         )
     return _checked(human[column], k)
 

@@ -6,11 +6,11 @@ import difflib
 from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 
+from sgoif.bench.data.class_names import CIFAR10
 from sgoif.bench.errors import UserError
 
 # Patrini et al. (2017): truck -> automobile, bird -> airplane, deer -> horse, cat <-> dog.
 PATRINI = {9: 1, 2: 0, 4: 7, 3: 5, 5: 3}
-CIFAR10 = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 HUMAN_COLUMNS = {
     10: ("aggre_label", "random_label1", "random_label2", "random_label3", "worse_label"),
     100: ("noisy_label",),

@@ -1,0 +1,27 @@
+"""What `doctor` says about a dataset, in one short line and without reading its pixels."""
+
+from __future__ import annotations
+
+import os
+from pathlib import Path
+
+from sgoif.bench.data import registry, sources
+
+
+def found(name: str, data_root: Path | str, mirror: Path | str | None = None) -> str:
+    """'prepared', 'in the mirror', 'inside scikit-learn', 'can be downloaded (355 MB)' or what it takes."""
+    d = registry.get(name)
+    data_root = Path(data_root)
+    mirror = mirror or os.environ.get("SGOIF_DATA") or None
+    if (data_root / d.name / "meta.json").is_file():
+        return "prepared"
+    if d.gated:
+        return f"missing: needs {d.gated}"
+    if d.reader == "embedded":
+        return "inside scikit-learn"
+    place = sources.locate(d, Path(mirror) if mirror else None, data_root / "downloads" / d.name)
+    if place is not None:
+        return "downloaded" if data_root in next(iter(place.files.values())).parents else "in the mirror"
+    if not d.sources:
+        return f"missing: only from a mirror (SGOIF_DATA), folder {d.folder}/"
+    return f"can be downloaded ({d.needs_mb} MB of disk)"

@@ -1,0 +1,71 @@
+"""A dataset with a noise setting: given labels for the methods in one file, the truth for the evaluation in another."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from pathlib import Path
+
+import numpy as np
+
+from sgoif.bench.data import load, registry
+from sgoif.bench.errors import UserError
+from sgoif.bench.files import load_npz, save_npz
+from sgoif.bench.noise import Corruption, check_spec, corrupt
+
+HUMAN = {"cifar10": "cifar10n", "cifar100": "cifar100n"}  # dataset -> its human label file
+
+
+def check_setting(dataset: str, spec: Mapping, where: str = "noise") -> None:
+    """Refuses a specification that cannot be applied to this dataset. Needs no data."""
+    d = registry.get(dataset)
+    if d.kind != "labelled":
+        raise UserError(f"{where}: {dataset} is not a set to learn from ({d.kind}), so its labels cannot be corrupted")
+    check_spec(spec, d.n_classes, classes=d.classes, superclasses=d.superclasses, where=where)
+    if spec["kind"] == "human" and dataset not in HUMAN:
+        raise UserError(f"{where}.kind: human labels exist for {' and '.join(HUMAN)}, not for {dataset}")
+
+
+def inputs(dataset: str, spec: Mapping) -> tuple[str, ...]:
+    """The datasets that must be prepared for this setting."""
+    return (dataset, HUMAN[dataset]) if spec["kind"] == "human" else (dataset,)
+
+
+def write_setting(data_root: Path | str, results: Path | str, dataset: str, setting: str, spec: Mapping) -> Corruption:
+    """Writes results/labels/<dataset>/<setting>.npz (given, ids) and results/truth/<dataset>/<setting>.npz (clean, wrong,
+    ids, rate, matrix). The same specification gives the same bytes, and an unchanged file is left alone."""
+    check_setting(dataset, spec)
+    d = registry.get(dataset)
+    clean, ids = load.labels(data_root, dataset, "train"), load.ids(data_root, dataset, "train")
+    human = load.human(data_root, HUMAN[dataset]) if spec["kind"] == "human" else None
+    done = corrupt(clean, d.n_classes, spec, superclasses=d.superclasses, human=human)
+    labels_file, truth_file = paths(results, dataset, setting)
+    save_npz(truth_file, clean=clean, wrong=done.wrong, ids=ids, rate=np.float64(done.rate), matrix=done.matrix)
+    save_npz(labels_file, given=done.given, ids=ids)
+    return done
+
+
+def paths(results: Path | str, dataset: str, setting: str) -> tuple[Path, Path]:
+    """Where the given labels and the truth of a setting lie."""
+    return tuple(Path(results) / kind / dataset / f"{setting}.npz" for kind in ("labels", "truth"))
+
+
+def read_given(file: Path | str, data_root: Path | str, dataset: str) -> np.ndarray:
+    """The given labels int64 [N] in the dataset's order, after making sure that they belong to this dataset."""
+    return joined(load_npz(file), "given", load.ids(data_root, dataset, "train"), str(file))
+
+
+def joined(table: Mapping[str, np.ndarray], column: str, ids: np.ndarray, where: str) -> np.ndarray:
+    """A column of a table keyed by `ids`, brought into the order of `ids`. Any id too many, missing or double is refused."""
+    theirs = table["ids"]
+    if np.array_equal(theirs, ids):
+        return table[column]
+    order, mine = np.argsort(theirs, kind="stable"), np.argsort(ids, kind="stable")
+    if len(theirs) != len(ids) or not np.array_equal(theirs[order], ids[mine]):
+        strangers = len(np.setdiff1d(theirs, ids))
+        raise UserError(
+            f"{where}: {len(theirs)} examples, {strangers} of them unknown, for a dataset of {len(ids)}; "
+            "the file belongs to other data: delete it and run again"
+        )
+    out = np.empty_like(table[column])
+    out[mine] = table[column][order]
+    return out
