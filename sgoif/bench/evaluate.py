@@ -1,0 +1,267 @@
+"""Cells and the truth in, flat records out: results/<run>/metrics/<task>/<dataset>.json.
+
+The only code that reads both what a method said and what is true. A cell that failed becomes a record with its reason;
+a cell whose files do not fit together is an error, because a table must not be made from it.
+"""
+
+from __future__ import annotations
+
+import math
+import zipfile
+from collections.abc import Collection, Iterator, Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sgoif.bench import metrics
+from sgoif.bench.errors import UserError
+from sgoif.bench.files import atomic_write_json, load_npz, read_json, sha256_file
+
+PLAIN = "plain"
+NOT_RUN = "the configuration asks for it, but no batch of this run holds it; run the workflow again"
+# What a method costs to give its answer. Retraining on the cleaned labels is a use of a detector's answer, and scoring
+# test images has a column of its own (seconds per image); both are recorded, neither is in the overhead.
+NOT_OVERHEAD = {"noisy": "retrain", "ood": "score"}
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement as it lies on disk."""
+
+    directory: Path
+    result: dict[str, Any]
+    batch: Path
+
+    @property
+    def name(self) -> tuple[str, int, str]:
+        cell = self.result["cell"]
+        return cell["setting"], cell["seed"], cell["method"]
+
+    def damaged(self, what: str) -> UserError:
+        return UserError(
+            f"{self.directory}: {what}. Delete this folder and {self.batch}, then run again: only this cell is computed"
+        )
+
+    def arrays(self) -> dict[str, np.ndarray]:
+        """The arrays that are evaluated, after checking that the file is the one the result speaks of."""
+        path = self.directory / "arrays.npz"
+        if not path.is_file():
+            raise self.damaged("arrays.npz is missing")
+        if sha256_file(path) != self.result.get("arrays_sha256"):
+            raise self.damaged("arrays.npz is not the file its result.json was written for (sha256 differs)")
+        try:
+            with np.load(path, allow_pickle=False) as z:  # a plain run's per-epoch logits are large and not needed
+                return {name: z[name] for name in z.files if name not in ("epoch_logits", "features")}
+        except (ValueError, EOFError, zipfile.BadZipFile) as e:
+            raise self.damaged(f"arrays.npz cannot be read ({e})") from None
+
+
+def read_cells(run_dir: Path | str, task: str, dataset: str, methods: Collection[str] | None = None) -> list[Cell]:
+    """The cells that the batch files of this task and dataset list, each once; of `methods` alone if given."""
+    run_dir, cells, stale = Path(run_dir), {}, {}
+    for batch in sorted((run_dir / "batches" / task / dataset).glob("*/*.json")):
+        if methods is not None and batch.parent.name not in methods:
+            continue
+        for entry in read_json(batch)["cells"]:
+            directory = run_dir / entry["path"]
+            if not (directory / "result.json").is_file():
+                directory = run_dir / "cells" / entry["path"]
+            try:
+                result = read_json(directory / "result.json")
+            except (FileNotFoundError, UserError) as e:
+                what = "is missing" if isinstance(e, FileNotFoundError) else "is damaged"
+                raise Cell(run_dir / entry["path"], {}, batch).damaged(f"result.json {what}") from None
+            cell = Cell(directory, result, batch)
+            same = all(entry.get(k) == result.get(k) for k in ("key", "status", "arrays_sha256"))
+            (cells if same else stale)[cell.name] = cell
+    for name, cell in stale.items():  # an old batch file beside a newer one that fits is harmless
+        if name not in cells:
+            raise cell.damaged("result.json is not the one its batch file speaks of (key, status or sha256 differs)")
+    return [cells[name] for name in sorted(cells)]
+
+
+def evaluate(
+    run_dir: Path | str, data_root: Path | str, task: str, dataset: str, config: Mapping
+) -> list[dict[str, Any]]:
+    """Evaluates every cell of one task and dataset, and those that should be there; writes and returns the records."""
+    run_dir, data_root = Path(run_dir), Path(data_root)
+    spec = config[task][dataset]
+    wanted = _expected(task, spec)
+    settings = {setting for setting, _, _ in wanted} | set(spec.get("tuning") or {})
+    methods = {PLAIN, *spec["methods"], *(m.partition("@")[0] for m in spec["methods"])}
+    cells = {c.name: c for c in read_cells(run_dir, task, dataset, methods) if c.name[0] in settings}
+    truth = _Truth(run_dir, data_root, dataset)
+    records = []
+    if task == "noisy":
+        for setting in dict.fromkeys(s for s, _, _ in cells):
+            wrong = truth.noisy(setting)["wrong"]
+            facts = {"base_rate": float(wrong.mean()), "n_examples": float(wrong.size)}
+            records += [_record(task, dataset, (setting, None, ""), m, v) for m, v in facts.items()]
+    for name in [*wanted, *(n for n in cells if n not in wanted)]:
+        if name not in cells:
+            records.append(_record(task, dataset, name, "status", status="not run", reason=NOT_RUN))
+        else:
+            records += _cell_records(task, dataset, cells[name], cells, truth, spec)
+    atomic_write_json(run_dir / "metrics" / task / f"{dataset}.json", records)
+    return records
+
+
+def _expected(task: str, spec: Mapping) -> list[tuple[str, int, str]]:
+    """(setting, seed, method) of every cell the configuration reports, in its order."""
+    settings = list(spec["settings"]) if task == "noisy" else ["clean"]
+    return [(s, seed, m) for s in settings for m in spec["methods"] for seed in spec["seeds"]]
+
+
+class _Truth:
+    """The truth, read when first asked for."""
+
+    def __init__(self, run_dir: Path, data_root: Path, dataset: str):
+        self.folder, self.data, self.cache = run_dir / "truth" / dataset, data_root / dataset, {}
+
+    def noisy(self, setting: str) -> dict[str, np.ndarray]:
+        if setting not in self.cache:
+            self.cache[setting] = load_npz(self.folder / f"{setting}.npz")
+        return self.cache[setting]
+
+    def test_labels(self) -> np.ndarray:
+        if "test" not in self.cache:
+            path = self.data / "test_labels.npy"
+            if not path.is_file():
+                raise UserError(f"{path} is missing; prepare the dataset again")
+            self.cache["test"] = np.load(path, allow_pickle=False)
+        return self.cache["test"]
+
+
+def _record(task, dataset, name, metric, value=None, status="ok", reason="", variant="") -> dict[str, Any]:
+    setting, seed, method = name
+    if value is not None and not math.isfinite(value):
+        value, status, reason = None, "undefined", reason or f"{metric} is not defined for these scores"
+    return {
+        "task": task, "dataset": dataset, "setting": setting, "seed": seed, "method": method, "variant": variant,
+        "metric": metric, "value": value, "status": status, "reason": reason,
+    }  # fmt: skip
+
+
+def _cell_records(task, dataset, cell, cells, truth, spec) -> list[dict[str, Any]]:
+    result, name = cell.result, cell.name
+    if result["status"] != "ok":
+        reason = result.get("reason") or "no reason given"
+        return [_record(task, dataset, name, "status", status=result["status"], reason=reason)]
+    arrays, labels = cell.arrays(), truth.test_labels()
+    if task == "noisy":
+        known = truth.noisy(name[0])
+        _check_identity(cell, arrays, known["ids"])
+        quality = _noisy_quality(arrays, known["wrong"], labels)
+    else:
+        quality = _ood_quality(arrays, labels, spec)
+    try:
+        records = [_record(task, dataset, name, metric, value, variant=v) for v, metric, value in quality]
+    except UserError as e:  # scores that cannot be ranked are the method's failure, not the table's
+        return [_record(task, dataset, name, "status", status="failed", reason=str(e))]
+    return records + list(_cost_records(task, dataset, cell, cells, arrays))
+
+
+def _check_identity(cell: Cell, arrays: Mapping[str, np.ndarray], known: np.ndarray) -> None:
+    """Scores belong to examples by identity, not by luck of order. (A plain run has no scores, hence no ids.)"""
+    ids = arrays.get("ids")
+    if ids is None:
+        if "scores" in arrays or "remove" in arrays:
+            raise cell.damaged("arrays.npz has scores but no `ids` that say of which examples")
+    elif ids.shape != known.shape or not np.array_equal(ids, known):
+        apart = "the number of examples" if ids.shape != known.shape else f"{int((ids != known).sum())} of {ids.size}"
+        raise cell.damaged(f"its `ids` are not those of the truth ({apart} differ): other examples or another order")
+
+
+def _noisy_quality(arrays: Mapping[str, np.ndarray], wrong: np.ndarray, test_labels: np.ndarray) -> Iterator[tuple]:
+    """(variant, metric, value) of a noisy-label cell; where no label is wrong there is nothing to detect."""
+    if wrong.any():
+        for key in sorted(k for k in arrays if k == "scores" or k.startswith("variant:")):
+            variant = key.removeprefix("scores").removeprefix("variant:")
+            yield from ((variant, m, v) for m, v in metrics.detection(arrays[key], wrong, key).items())
+        if "remove" in arrays:
+            yield from (("", m, v) for m, v in metrics.removal(arrays["remove"], wrong).items())
+    if "epoch_scores" in arrays:
+        yield "", "tau_top1", metrics.top_tau(arrays["epoch_scores"])
+    if "test_logits" in arrays:
+        yield "", "test_accuracy", metrics.accuracy(arrays["test_logits"], test_labels)
+
+
+def _ood_quality(arrays: Mapping[str, np.ndarray], test_labels: np.ndarray, spec: Mapping) -> Iterator[tuple]:
+    """(variant, metric, value) of an OOD cell: per set, near, far, overall; and the ID accuracy."""
+    if "id_test" in arrays:
+        yield "", "n_id", float(arrays["id_test"].size)
+        per_set = {}
+        for ood_set in [*spec["near"], *spec["far"]]:
+            if f"ood:{ood_set}" not in arrays:
+                raise UserError(f"no scores for the OOD set {ood_set}")
+            per_set[ood_set] = metrics.ood(arrays["id_test"], arrays[f"ood:{ood_set}"], f"ood:{ood_set}")
+            yield "", f"n_ood:{ood_set}", float(arrays[f"ood:{ood_set}"].size)
+        for group, values in (per_set | metrics.ood_means(per_set, spec["near"], spec["far"])).items():
+            yield from (("", f"{m}:{group}", v) for m, v in values.items())
+    logits = "id_logits" if "id_logits" in arrays else "test_logits"
+    if logits in arrays:
+        yield "", "id_accuracy", metrics.accuracy(arrays[logits], test_labels, logits)
+
+
+def _cost_records(task, dataset, cell, cells, arrays) -> Iterator[dict[str, Any]]:
+    """Seconds, memory and every overhead over the plain run of the same dataset, setting and seed.
+
+    The plain run's seconds are its training alone; what it writes down for others is part of what they share.
+    marginal = own / plain: the shared run is there anyway. stand-alone = (own + shared) / plain: it is not.
+    """
+    result = cell.result
+    seconds, extras = result.get("seconds") or {}, result.get("extras") or {}
+
+    def record(metric, value=None, **kw):
+        return _record(task, dataset, cell.name, metric, value, **kw)
+
+    for account, value in seconds.items():
+        yield record(f"seconds_{account}", value)
+    yield record("seconds_total", _total(seconds))
+    yield record("seconds_own", _total(seconds) - seconds.get(NOT_OVERHEAD[task], 0.0))
+    yield record("cpu_seconds_total", _total(result.get("cpu_seconds") or {}))
+    if result.get("peak_memory_mb") is not None:
+        yield record("peak_memory_mb", result["peak_memory_mb"])
+    for extra, value in extras.items():
+        yield record(f"extra:{extra}", value)
+    if task == "ood" and "id_test" in arrays:
+        images = sum(a.size for k, a in arrays.items() if k == "id_test" or k.startswith("ood:"))
+        per_image = extras.get("seconds_per_image", seconds.get("score", 0.0) / images)
+        yield record("seconds_per_image", per_image)
+
+    plain = cells.get((*cell.name[:2], PLAIN))
+    if plain is None or plain.result["status"] != "ok":
+        reason = f"no plain run to compare with: {plain.result['reason']}" if plain else "no plain run to compare with"
+        status = "failed" if plain else "not run"
+        for metric in ("overhead_marginal", "overhead_standalone"):
+            yield record(metric, status=status, reason=reason)
+        return
+    base = plain.result["seconds"].get("train") or _total(plain.result["seconds"])
+    shared = sum(_total(_shared(cell, run, cells).result["seconds"]) for run in result.get("shared") or [])
+    own = base if cell is plain else _total(seconds) - seconds.get(NOT_OVERHEAD[task], 0.0)
+    yield record("overhead_marginal", own / base)
+    yield record("overhead_standalone", (own + shared) / base)
+    if task == "noisy" and seconds.get("retrain"):
+        yield record("overhead_cleaned", (own + shared + seconds["retrain"]) / base)
+    if result.get("peak_memory_mb") and plain.result.get("peak_memory_mb"):
+        yield record("overhead_memory", result["peak_memory_mb"] / plain.result["peak_memory_mb"])
+    plain_flops = (plain.result.get("extras") or {}).get("flops")
+    if extras.get("flops") and plain_flops:
+        yield record("overhead_flops", extras["flops"] / plain_flops)
+
+
+def _shared(cell: Cell, run: str, cells: Mapping[tuple, Cell]) -> Cell:
+    """A plain run that `cell` read: by method name (same setting and seed) or by the path of its cell folder."""
+    if "/" not in run:
+        found = cells.get((*cell.name[:2], run))
+    else:
+        found = next((c for c in cells.values() if c.directory.as_posix().endswith(run.strip("/"))), None)
+    if found is None:
+        raise cell.damaged(f"it was computed from the run {run!r}, which no batch of this run holds")
+    return found
+
+
+def _total(seconds: Mapping[str, float]) -> float:
+    return float(sum(v for account, v in seconds.items() if account != "total"))

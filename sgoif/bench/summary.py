@@ -1,0 +1,203 @@
+"""All metrics of a run, averaged over seeds, as one flat list: results/<run>/summary.json.
+
+Tables, figures and reports are rendered from this file alone. Each table also has one record with metric `layout` that
+says what the table shows (kind, title, panels, what was not run); all others are numbers:
+{table, dataset, setting, method, variant, metric, mean, std, n_seeds, status, reason, seconds, seeds, values}.
+A method whose cells are not all there has, besides, one record with metric `status` and the reason.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from collections.abc import Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+from sgoif.bench.errors import UserError
+from sgoif.bench.evaluate import PLAIN
+from sgoif.bench.files import atomic_write_json, read_json
+from sgoif.bench.statistics import mean_std
+
+COST = ("seconds", "cpu_seconds", "peak_memory", "overhead")
+SHOWN = {  # kinds of tables that repeat cells of another table: the metrics (by prefix) they need
+    "ablation": ("auc_pr", "p_at_1", "recall", "tau_top1", "overhead", "base_rate", "n_examples", "extra:hvps"),
+    "cost": COST,
+}
+SELECTION = "Epochs and hyper-parameters come from the configuration; no choice was made with the truth at hand."
+KINDS = ("noise_grid", "noise_sets", "ood", "ablation", "cost")
+
+
+def summarise(run_dir: Path | str, config: Mapping) -> list[dict[str, Any]]:
+    """Aggregates results/<run>/metrics over seeds for every table of the configuration; writes and returns it."""
+    run_dir, read = Path(run_dir), {}
+    records = []
+    for table, spec in config["tables"].items():
+        if spec["kind"] not in KINDS:
+            raise UserError(f"tables.{table}.kind: {spec['kind']!r} is not a kind of table; known: {', '.join(KINDS)}")
+        layout = _layout(table, spec, config)
+        about = {"table": table, "metric": "layout", "status": "layout", "layout": layout}
+        records.append(_record(**about))
+        for panel in layout["panels"]:
+            source = run_dir / "metrics" / panel["task"] / f"{panel['dataset']}.json"
+            if source not in read:
+                if not source.is_file():
+                    raise UserError(f"{source} is missing; evaluate {panel['task']} {panel['dataset']} first")
+                read[source] = _by_cell(read_json(source))
+            records += _panel(table, spec["kind"], panel, read[source])
+    atomic_write_json(run_dir / "summary.json", records)
+    return records
+
+
+def _record(**given) -> dict[str, Any]:
+    empty = {"table": "", "dataset": "", "setting": "", "method": "", "variant": "", "metric": "", "mean": None}
+    return {**empty, "std": None, "n_seeds": 0, "status": "ok", "reason": "", "seconds": None, **given}
+
+
+# ------------------------------------------------------------------------------------------------ what a table shows
+
+
+def _layout(table: str, spec: Mapping, config: Mapping) -> dict[str, Any]:
+    """What the configuration says about a table, resolved: the panels (dataset x setting) in order, and the words."""
+    task = "ood" if spec["kind"] == "ood" else spec.get("task", "noisy")
+    not_run = {n["dataset"]: n for n in config.get("not_run") or [] if n["task"] == task}
+    known = config.get(task) or {}
+    panels, absent = [], []
+    for dataset, setting, words in _chosen(spec, known, not_run):
+        if dataset in known:
+            panels.append(_panel_layout({**spec, **words}, task, dataset, setting, known[dataset]))
+        elif dataset in not_run:
+            absent.append({k: not_run[dataset].get(k, dataset) for k in ("dataset", "title", "reason")})
+        else:
+            there = ", ".join([*known, *not_run]) or "none"
+            raise UserError(f"tables.{table}: no {task} dataset {dataset!r} in the configuration; there are: {there}")
+    return {
+        "kind": spec["kind"],
+        "task": task,
+        "title": spec.get("title", table),
+        "selection": spec.get("selection", SELECTION),
+        "panels": panels,
+        "not_run": absent,
+    }
+
+
+def _chosen(spec: Mapping, known: Mapping, not_run: Mapping) -> list[tuple[str, str, Mapping]]:
+    """(dataset, setting, words) of the panels: `sets`, or `dataset(s)` with `settings`, or everything there is."""
+    if "sets" in spec:
+        words = ("stand_in_for",)
+        return [(s["dataset"], s.get("setting", ""), {w: s[w] for w in words if w in s}) for s in spec["sets"]]
+    if "dataset" in spec:
+        datasets = [spec["dataset"]]
+    else:
+        datasets = spec.get("datasets") or [*known, *(n for n in not_run if n not in known and spec["kind"] != "cost")]
+    chosen = []
+    for dataset in datasets:
+        settings = known.get(dataset, {}).get("settings") or {"clean": {}}
+        if spec["kind"] == "noise_grid":
+            settings = [s for s, noise in settings.items() if noise.get("kind") == "class_conditional"]
+        chosen += [(dataset, s, {}) for s in spec.get("settings") or settings]
+    return chosen
+
+
+def _panel_layout(spec: Mapping, task: str, dataset: str, setting: str, entry: Mapping) -> dict[str, Any]:
+    base = spec.get("method", "sgoif")
+    methods = [PLAIN, *(m for m in entry["methods"] if m != PLAIN)]
+    if spec["kind"] == "ablation":
+        methods = [m for m in methods if m == base or m.startswith(f"{base}@")]
+    else:
+        methods = [m for m in methods if "@" not in m]
+    noise = (entry.get("settings") or {}).get(setting) or {}
+    return {
+        "task": task,
+        "dataset": dataset,
+        "setting": setting,
+        "title": entry.get("title", dataset),
+        "stand_in_for": spec.get("stand_in_for") or entry.get("stand_in_for") or "",
+        "kind": noise.get("kind", ""),
+        "noise": noise.get("noise", noise.get("rate")),
+        "sparsity": noise.get("sparsity", 0.0) if noise.get("kind") == "class_conditional" else None,
+        "column": noise.get("column", ""),
+        "methods": methods,
+        "seeds": list(entry["seeds"]),
+        "tuning": list(entry.get("tuning") or {}),
+        "near": list(entry.get("near") or []),
+        "far": list(entry.get("far") or []),
+    }
+
+
+# ------------------------------------------------------------------------------------------------ numbers
+
+
+def _by_cell(records: Sequence[Mapping]) -> dict[tuple[str, str], list[Mapping]]:
+    cells = defaultdict(list)
+    for record in records:
+        cells[record["setting"], record["method"]].append(record)
+    return cells
+
+
+def _panel(table: str, kind: str, panel: Mapping, cells: Mapping[tuple[str, str], Sequence[Mapping]]) -> list[dict]:
+    """The records of one dataset and setting in one table: facts about the data first, then method by method."""
+    where = {"table": table, "dataset": panel["dataset"], "setting": panel["setting"]}
+    records = []
+    for method in ["", *panel["methods"]]:
+        found = cells.get((panel["setting"], method), [])
+        if method == PLAIN and not found:  # a plain run is shown where there is one, but no table asks for it
+            continue
+        missing = {r["seed"]: r for r in found if r["metric"] == "status"}
+        if method and not found:
+            reason = "the evaluation does not know this cell; evaluate again"
+            missing = {s: {"status": "not run", "reason": reason} for s in panel["seeds"]}
+        measured = _group(found, SHOWN.get(kind))
+        seconds = _mean(measured.get(("", "seconds_total")) or _group(found, None).get(("", "seconds_total")))
+        status, reason = _status(missing, len(panel["seeds"]))
+        about = {**where, "method": method, "seconds": seconds}
+        if missing:
+            n_seeds = len(panel["seeds"]) - len(missing)
+            records.append(_record(**about, metric="status", n_seeds=n_seeds, status=status, reason=reason))
+        for (variant, metric), values in measured.items():
+            records.append(_number(about, variant, metric, values, status, reason))
+    return records
+
+
+def _group(found: Sequence[Mapping], prefixes: Sequence[str] | None) -> dict[tuple[str, str], list[Mapping]]:
+    groups = defaultdict(list)
+    for r in found:
+        if r["metric"] != "status" and (prefixes is None or r["metric"].startswith(tuple(prefixes))):
+            groups[r["variant"], r["metric"]].append(r)
+    return groups
+
+
+def _number(about: Mapping, variant: str, metric: str, found: Sequence[Mapping], status: str, reason: str) -> dict:
+    """One metric over its seeds; a metric that no seed has a value for keeps the reason why."""
+    good = sorted((r for r in found if r["value"] is not None), key=lambda r: -1 if r["seed"] is None else r["seed"])
+    given = {**about, "variant": variant, "metric": metric, "n_seeds": len(good)}
+    if not good:
+        return _record(**given, status=found[0]["status"], reason=found[0]["reason"], seeds=[], values=[])
+    values = [r["value"] for r in good]
+    mean, std = mean_std(values)
+    seeds = [r["seed"] for r in good]
+    return _record(**given, mean=mean, std=std, status=status, reason=reason, seeds=seeds, values=values)
+
+
+def _mean(found: Sequence[Mapping] | None) -> float | None:
+    values = [r["value"] for r in found or [] if r["value"] is not None]
+    return sum(values) / len(values) if values else None
+
+
+def _status(missing: Mapping[int, Mapping], n_seeds: int) -> tuple[str, str]:
+    """"ok"; or what befell the missing seeds, in one phrase; "partial" when other seeds have numbers."""
+    if not missing:
+        return "ok", ""
+    by_reason = defaultdict(list)
+    for seed, record in sorted(missing.items()):
+        by_reason[record["status"], record["reason"]].append(seed)
+    if len(missing) >= n_seeds:
+        status = "failed" if any(s == "failed" for s, _ in by_reason) else next(iter(by_reason))[0]
+        if len(by_reason) == 1:
+            return status, next(iter(by_reason))[1]
+    else:
+        status = "partial"
+    told = [
+        f"seed{'s' if len(seeds) > 1 else ''} {', '.join(map(str, seeds))} {state}: {reason}"
+        for (state, reason), seeds in by_reason.items()
+    ]
+    return status, f"{n_seeds - len(missing)} of {n_seeds} seeds; " + "; ".join(told)
