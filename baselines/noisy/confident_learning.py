@@ -1,0 +1,157 @@
+"""Confident Learning. Northcutt, Jiang & Chuang, JAIR 70 (2021) 1373-1411 (arXiv:1911.00068).
+
+From out-of-fold probabilities p [N, K] and given labels y:
+
+    thresholds   t_k = mean of p_ik over the examples given k
+    guess        example i belongs to k if p_ik >= t_k; if to several, to argmax_k p_ik; if to none, it is not counted
+    joint        C[j, k] = number of examples given j that belong to k; its rows are scaled to the number of examples
+                 given j and rounded to whole examples. C / N estimates the joint of given and true labels, so that
+                 1 - trace(C) / N is the estimated noise rate.
+
+Five prune rules say which labels are wrong:
+
+    argmax                 argmax_k p_ik != y_i                                     (C_confusion)
+    confident              the off-diagonal examples that were counted in C         (C_confident joint)
+    prune_by_class         of class j, the N_j - C[j, j] with the lowest p_ij       (PBC)
+    prune_by_noise_rate    of each pair j != k, the C[j, k] given j with the highest p_ik - p_ij  (PBNR)
+    both                   prune_by_class and prune_by_noise_rate                   (C + NR)
+
+As in cleanlab 2, no rule calls a label wrong that the prediction agrees with, and each class keeps an example.
+
+Score: 1 - p_iy (self-confidence). Variants: the margin max_{k != y} p_ik - p_iy and the confidence-weighted entropy
+H(p_i) / (p_iy log K); `adjusted_*` take p'_ik ~ p_ik - t_k + max t, which forgives classes the network is unsure of.
+Removal rule: `prune` (default `prune_by_noise_rate`, the paper's and cleanlab's recommendation).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+
+from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.folds import out_of_fold
+
+SLACK = 1e-6  # a probability this close to a threshold, or to the maximum, reaches it
+
+
+def thresholds(p: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """[K] mean self-confidence of each class; 2 (out of reach) for a class without examples."""
+    n = np.bincount(given, minlength=p.shape[1])
+    total = np.bincount(given, weights=self_confidence(p, given), minlength=p.shape[1])
+    return np.where(n > 0, np.maximum(total / np.maximum(n, 1), 2 * SLACK), 2.0)
+
+
+def confident_guess(p: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """[N] the class each example confidently belongs to; -1 for none."""
+    confident = p >= thresholds(p, given) - SLACK
+    how_many = confident.sum(axis=1)
+    return np.where(how_many == 0, -1, np.where(how_many == 1, confident.argmax(axis=1), p.argmax(axis=1)))
+
+
+def confident_joint(p: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """[K given, K guessed] raw counts; at least one rightly labelled example in every class."""
+    k, guess = p.shape[1], confident_guess(p, given)
+    counted = guess >= 0
+    joint = np.bincount(given[counted] * k + guess[counted], minlength=k * k).reshape(k, k)
+    np.fill_diagonal(joint, np.maximum(joint.diagonal(), 1))
+    return joint
+
+
+def calibrate(joint: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """The joint in whole examples, with as many in row j as are given label j."""
+    n = np.bincount(given, minlength=len(joint))
+    return round_rows(joint / joint.sum(axis=1, keepdims=True) * n[:, None])
+
+
+def round_rows(x: np.ndarray) -> np.ndarray:
+    """Nearest integers with the same row sums: what a row lacks goes where rounding took most."""
+    nearest = np.rint(x)
+    missing = np.rint(x.sum(axis=1, keepdims=True)) - nearest.sum(axis=1, keepdims=True)  # at most K / 2 either way
+    rank = np.argsort(np.argsort(x - nearest, axis=1, kind="stable"), axis=1, kind="stable")
+    return (nearest + (rank >= x.shape[1] - missing) - (rank < -missing)).astype(np.int64)
+
+
+def prune_masks(p: np.ndarray, given: np.ndarray, joint: np.ndarray) -> dict[str, np.ndarray]:
+    """The labels each of the five rules calls wrong, [N] bool each; `joint` is the calibrated one."""
+    k, guess = p.shape[1], confident_guess(p, given)
+    none_right = (joint.diagonal() < 1)[:, None]  # every example of the class would be called wrong: leave one
+    counts = np.where(none_right, np.maximum(joint - 1, 0), joint)
+    np.fill_diagonal(counts, np.maximum(counts.diagonal(), 1))
+
+    by_class, by_noise_rate = np.zeros(len(p), dtype=bool), np.zeros(len(p), dtype=bool)
+    for j in range(k):
+        members = np.flatnonzero(given == j)
+        if len(members) < 2:
+            continue
+        by_class[members[np.argsort(p[members, j])[: max(len(members) - counts[j, j], 0)]]] = True
+        margins = p[members] - p[members, j : j + 1]  # [members, K]
+        place = np.argsort(np.argsort(-margins, axis=0), axis=0)  # 0 = widest margin towards that class
+        chosen = place < counts[j]
+        chosen[:, j] = False
+        by_noise_rate[members] = chosen.any(axis=1)
+
+    agrees = (p + SLACK * np.eye(k)[given]).argmax(axis=1) == given
+    masks = {
+        "argmax": p.argmax(axis=1) != given,
+        "confident": (guess >= 0) & (guess != given),
+        "prune_by_class": by_class,
+        "prune_by_noise_rate": by_noise_rate,
+        "both": by_class & by_noise_rate,
+    }
+    return {rule: mask & ~agrees for rule, mask in masks.items()}
+
+
+def self_confidence(p: np.ndarray, given: np.ndarray) -> np.ndarray:
+    return p[np.arange(len(p)), given]
+
+
+def margin(p: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """max_{k != y} p_k - p_y, in [-1, 1]."""
+    others = p.copy()
+    others[np.arange(len(p)), given] = -np.inf
+    return others.max(axis=1) - self_confidence(p, given)
+
+
+def weighted_entropy(p: np.ndarray, given: np.ndarray) -> np.ndarray:
+    entropy = -np.sum(p * np.log(np.where(p > 0, p, 1.0)), axis=1) / np.log(p.shape[1])
+    return entropy / np.maximum(self_confidence(p, given), SLACK)
+
+
+def adjusted(p: np.ndarray, given: np.ndarray) -> np.ndarray:
+    """Probabilities with each class's threshold taken off, shifted to be positive and normalised."""
+    t = thresholds(p, given)
+    shifted = p - t + t.max()
+    return shifted / shifted.sum(axis=1, keepdims=True)
+
+
+RULES = ("argmax", "confident", "prune_by_class", "prune_by_noise_rate", "both")
+
+
+class ConfidentLearning(NoisyLabelDetector):
+    name = "confident_learning"
+    title = "Confident Learning"
+    reads_folds = True
+
+    @dataclass(frozen=True)
+    class Params:
+        prune: str = "prune_by_noise_rate"
+
+    def __init__(self, **params):
+        super().__init__(**params)
+        self.need(self.params.prune in RULES, "prune", f"one of {', '.join(RULES)}")
+
+    def detect(self, task: NoisyTask) -> Detection:
+        p, given = out_of_fold(task), task.given.cpu().numpy()
+        joint = calibrate(confident_joint(p, given), given)
+        masks = prune_masks(p, given, joint)
+        extras = {f"pruned_{rule}": float(mask.sum()) for rule, mask in masks.items()}
+        return Detection(
+            scores=1.0 - self_confidence(p, given),
+            remove=masks[self.params.prune],
+            variants={
+                "normalized_margin": margin(p, given),
+                "confidence_weighted_entropy": weighted_entropy(p, given),
+                "adjusted_self_confidence": 1.0 - self_confidence(adjusted(p, given), given),
+                "adjusted_margin": margin(adjusted(p, given), given),
+            },
+            extras={"noise_rate": float(1 - np.trace(joint) / len(given)), **extras},
+        )
