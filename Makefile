@@ -1,0 +1,58 @@
+# Two commands on a fresh machine: `make tables` and `make test`.
+
+CONFIG ?= configs/embedded.yaml
+PYTHON ?= python3
+UV     := uv==0.13.7
+VENV   := .venv
+export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
+export MLFLOW_DISABLE_TELEMETRY := true
+export PYTHONWARNINGS := ignore:TF32 acceleration
+RUN = $(shell sed -n 's/^run: *//p' $(CONFIG))
+
+.DEFAULT_GOAL := help
+.PHONY: help tables test checks ui report doctor lock clean
+
+help:  ## this list
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+
+tables: $(VENV)/run.stamp  ## every table and ablation of CONFIG (default: the embedded data)
+	@python -m sgoif.bench run -- --configfile $(CONFIG)
+	@python -m sgoif.bench where --config results/$(RUN)/config.json
+
+test: $(VENV)/test.stamp checks  ## the whole test suite
+	@python -m pytest -n 2
+
+checks: $(VENV)/test.stamp
+	@ruff check -q . && ruff format -q --check . && snakefmt -q --check Snakefile workflow
+	@snakemake --lint > .snakemake/lint.log 2>&1 || { cat .snakemake/lint.log; exit 1; }
+
+ui: $(VENV)/run.stamp  ## MLflow's pages for the run, on http://127.0.0.1:5000
+	@mlflow ui --host 127.0.0.1 --port 5000 --backend-store-uri sqlite:///results/$(RUN)/mlflow/mlflow.db
+
+report: $(VENV)/run.stamp  ## Snakemake's own HTML report of the run
+	@snakemake --configfile $(CONFIG) --report results/$(RUN)/snakemake-report.html
+
+doctor: $(VENV)/run.stamp  ## what this machine can run, and what is missing
+	@python -m sgoif.bench doctor --config $(CONFIG)
+
+# The environment: exact pins, checked by hash. Made again when a lock changes.
+$(VENV)/bin/uv:
+	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed (PYTHON=…)"; exit 2; }
+	@$(PYTHON) -m venv $(VENV) && $(VENV)/bin/pip install -q --disable-pip-version-check $(UV)
+
+$(VENV)/run.stamp: requirements.lock | $(VENV)/bin/uv
+	@VIRTUAL_ENV=$(VENV) uv pip install -q --require-hashes -r requirements.lock
+	@touch $@
+
+$(VENV)/test.stamp: requirements-test.lock | $(VENV)/bin/uv
+	@VIRTUAL_ENV=$(VENV) uv pip install -q --require-hashes -r requirements-test.lock
+	@touch $@
+
+lock: | $(VENV)/bin/uv  ## resolve pyproject.toml into the two locks again
+	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	    pyproject.toml -o requirements.lock
+	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	    --extra test -c requirements.lock pyproject.toml -o requirements-test.lock
+
+clean:  ## remove the results of CONFIG (not the data, not results/published)
+	@rm -rf results/$(RUN)

@@ -1,0 +1,33 @@
+# Every table of the paper, from data to Markdown: `snakemake --cores all` (add `--use-conda` for a conda environment).
+#
+#   configs/embedded.yaml is the default; another run: `snakemake --cores all --configfile configs/cifar.yaml`
+
+import sys
+
+sys.path.insert(0, workflow.basedir)
+
+
+if "run" not in config:
+
+    configfile: "configs/embedded.yaml"
+
+
+include: "workflow/rules/common.smk"
+include: "workflow/rules/data.smk"
+include: "workflow/rules/shared.smk"
+include: "workflow/rules/methods.smk"
+include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/tracking.smk"
+
+
+rule all:
+    default_target: True
+    input:
+        f"{RUN}/summary.json",
+        expand(f"{RUN}/tables/{{table}}.md", table=CONFIG["tables"]),
+        f"{RUN}/mlflow/imported.json",
+
+
+rule tuning:
+    input:
+        [f"{RUN}/metrics/tuning/{dataset}.json" for dataset in PLAN.datasets("tuning")],

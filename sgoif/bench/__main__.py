@@ -1,0 +1,3 @@
+from sgoif.bench.cli import main
+
+raise SystemExit(main())

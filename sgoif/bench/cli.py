@@ -1,0 +1,181 @@
+"""The one command line behind every rule: `python -m sgoif.bench <step> …`.
+
+A user's mistake is told in one line, without a traceback.
+"""
+
+import argparse
+import errno
+import os
+import sys
+from pathlib import Path
+
+from sgoif.bench.errors import UserError
+
+
+def main(argv: list[str] | None = None) -> int:
+    args = parser().parse_args(argv)
+    try:
+        return args.step(args) or 0
+    except UserError as e:
+        print(f"error: {e}", file=sys.stderr)
+        return 2
+    except OSError as e:
+        if e.errno in (errno.ENOSPC, errno.EDQUOT):
+            where = e.filename or "while writing"
+            print(f"error: the disk is full ({where}); free some room and run again", file=sys.stderr)
+            return 2
+        raise
+    except KeyboardInterrupt:
+        print("interrupted; run again to go on from here", file=sys.stderr)
+        return 130
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="python -m sgoif.bench", description=__doc__)
+    steps = top.add_subparsers(required=True, metavar="STEP")
+
+    def step(function, help: str, *names: str) -> argparse.ArgumentParser:
+        p = steps.add_parser(function.__name__.strip("_").replace("_", "-"), help=help)
+        p.set_defaults(step=function)
+        for name in names:
+            p.add_argument(f"--{name}", required=True)
+        return p
+
+    step(_prepare, "fetch, verify and prepare a dataset", "config", "dataset")
+    step(_corrupt, "write the given labels and the truth of a noise setting", "config", "dataset", "setting")
+    step(_hold_out, "set test images aside with their labels", "config", "dataset")
+    p = step(_batch, "compute the cells of a batch", "config", "task", "dataset", "method", "batch")
+    p.add_argument("--threads", type=int, default=1)
+    step(_evaluate, "compute the metrics of a dataset", "config", "task", "dataset")
+    step(_summarise, "aggregate all metrics over seeds", "config")
+    step(_tables, "render the tables", "config")
+    step(_track_init, "create the MLflow store", "config")
+    step(_track, "import a finished run into MLflow", "config")
+    step(_where, "say where the results of a run are", "config")
+    p = step(_doctor, "say what this machine can run")
+    p.add_argument("--config", default="configs/embedded.yaml")
+    p = step(_run, "run Snakemake in this folder, one run at a time")
+    p.add_argument("arguments", nargs=argparse.REMAINDER)
+    return top
+
+
+def _open(args):
+    """(plan, run folder) of a resolved configuration."""
+    from sgoif.bench.files import read_json
+    from sgoif.bench.plan import Plan
+
+    path = Path(args.config)
+    if not path.is_file():
+        raise UserError(f"no configuration {path}; Snakemake writes it when it plans a run")
+    return Plan(read_json(path)), path.parent
+
+
+def _data(plan) -> dict:
+    data = plan.config["data"]
+    mirror = Path(data["mirror"]) if data["mirror"] else None
+    return {"data_root": Path(data["root"]), "mirror": mirror, "download": data["download"]}
+
+
+def _prepare(args):
+    from sgoif.bench.data.prepare import prepare
+
+    plan, _ = _open(args)
+    path = prepare(args.dataset, **_data(plan))
+    (path / "meta.json").touch()
+
+
+def _corrupt(args):
+    from sgoif.bench.data.setting import paths, write_setting
+
+    plan, run_dir = _open(args)
+    spec = plan.noise(args.dataset, args.setting)
+    write_setting(plan.config["data"]["root"], run_dir, args.dataset, args.setting, spec)
+    for path in paths(run_dir, args.dataset, args.setting):
+        path.touch()
+
+
+def _hold_out(args):
+    from sgoif.bench.data.holdout import hold_out
+
+    plan, run_dir = _open(args)
+    hold_out(Path(plan.config["data"]["root"]), run_dir, args.dataset, plan.held_out(args.dataset))
+
+
+def _batch(args):
+    os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
+    from sgoif.bench import gpu
+
+    plan, run_dir = _open(args)
+    execution = plan.config["execution"]
+    use_gpu = execution["device"] != "cpu"
+    if not use_gpu:
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    with gpu.slot(Path(".snakemake") / "gpu-slots", execution["jobs_per_gpu"]):
+        import torch
+
+        from sgoif.bench.guard import forbid_truth
+        from sgoif.bench.jobs import run_batch
+
+        torch.set_num_threads(args.threads)
+        if torch.cuda.is_available():
+            torch.backends.cuda.matmul.allow_tf32 = True
+            torch.backends.cudnn.allow_tf32 = True
+            torch.backends.cudnn.benchmark = True
+        else:
+            torch.use_deterministic_algorithms(True)
+        forbid_truth()
+        run_batch(plan, run_dir, args.task, args.dataset, args.method, int(args.batch), execution["device"])
+
+
+def _evaluate(args):
+    from sgoif.bench.evaluate import evaluate
+
+    plan, run_dir = _open(args)
+    evaluate(run_dir, Path(plan.config["data"]["root"]), args.task, args.dataset, plan.config)
+
+
+def _summarise(args):
+    from sgoif.bench.summary import summarise
+
+    plan, run_dir = _open(args)
+    summarise(run_dir, plan.config)
+
+
+def _tables(args):
+    from sgoif.bench.tables import write_tables
+
+    plan, run_dir = _open(args)
+    write_tables(run_dir, plan.config)
+
+
+def _track_init(args):
+    from sgoif.bench.tracking import init_store
+
+    _, run_dir = _open(args)
+    init_store(run_dir / "mlflow" / "mlflow.db")
+
+
+def _track(args):
+    from sgoif.bench.tracking import import_run
+
+    _, run_dir = _open(args)
+    import_run(run_dir, f"sqlite:///{run_dir / 'mlflow' / 'mlflow.db'}")
+
+
+def _where(args):
+    plan, run_dir = _open(args)
+    print(f"Tables   {run_dir / 'tables'}: {', '.join(plan.config['tables'])} (.md .tex .csv .json)")
+    print(f"Numbers  {run_dir / 'summary.json'}")
+    print("Runs     make ui      Report   make report")
+
+
+def _doctor(args):
+    from sgoif.bench.doctor import report
+
+    print(report(Path(args.config)))
+
+
+def _run(args):
+    from sgoif.bench.run import run
+
+    return run([a for a in args.arguments if a != "--"])

@@ -1,0 +1,197 @@
+"""Reading, layering and checking configurations. A mistake is told with the key's path and the nearest valid names."""
+
+import copy
+import difflib
+import hashlib
+import json
+import os
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+from sgoif.bench import methods
+from sgoif.bench.data import registry
+from sgoif.bench.data.setting import check_setting
+from sgoif.bench.errors import UserError
+
+ROOT = Path(__file__).resolve().parents[2]
+SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.json"
+
+
+def load(path: Path | str) -> dict[str, Any]:
+    """The configuration file at `path`, layered over what it extends, checked and with defaults filled in."""
+    path = Path(path)
+    try:
+        import yaml
+
+        raw = yaml.safe_load(path.read_text())
+    except FileNotFoundError:
+        raise UserError(f"no configuration file {path}") from None
+    except yaml.YAMLError as e:
+        raise UserError(f"{path} is not valid YAML: {' '.join(str(e).split())}") from None
+    if not isinstance(raw, dict):
+        raise UserError(f"{path}: a configuration is a mapping of keys to values")
+    return resolve(raw, path.parent)
+
+
+def resolve(config: dict[str, Any], folder: Path | str = ROOT / "configs") -> dict[str, Any]:
+    """Layers `extends`, checks everything, fills defaults and named recipes."""
+    config = layer(config, Path(folder))
+    check_schema(config)
+    config = fill_defaults(config)
+    for task in ("noisy", "ood"):
+        for name, spec in config[task].items():
+            where = f"{task}.{name}"
+            _known(name, registry.DATASETS, where, "dataset")
+            spec["recipe"] = _recipe(spec["recipe"], config.get("recipes", {}), f"{where}.recipe")
+            spec.setdefault("title", registry.DATASETS[name].title)
+            chosen = spec.get("methods", config["methods"][task]) + spec.pop("extra_methods", [])
+            spec["methods"] = list(dict.fromkeys(chosen))
+            for method in spec["methods"] + spec.get("tuning_methods", []):
+                _check_method(task, method, config, f"{where}.methods")
+    for name, spec in config["noisy"].items():
+        _check_noise(name, spec)
+    for name, spec in config["ood"].items():
+        for key in ("near", "far"):
+            for other in spec[key]:
+                _known(other, registry.DATASETS, f"ood.{name}.{key}", "dataset")
+        aux = spec.get("auxiliary")
+        if aux is not None:
+            _known(aux, registry.DATASETS, f"ood.{name}.auxiliary", "dataset")
+            if aux in spec["near"] + spec["far"]:
+                raise UserError(f"ood.{name}.auxiliary: {aux} is also a test OOD set; it must be disjoint from them")
+    if os.environ.get("SGOIF_DATA"):
+        config["data"]["mirror"] = os.environ["SGOIF_DATA"]
+    return config
+
+
+def layer(config: dict[str, Any], folder: Path) -> dict[str, Any]:
+    """Lays `config` over the file it extends (mappings merge, everything else replaces)."""
+    config = copy.deepcopy(config)
+    seen = set()
+    while (parent := config.pop("extends", None)) is not None:
+        if parent in seen:
+            raise UserError(f"extends: {parent} extends itself")
+        seen.add(parent)
+        import yaml
+
+        path = folder / Path(parent).name
+        if not path.is_file():
+            raise UserError(f"extends: no configuration file {path}")
+        config = merge(yaml.safe_load(path.read_text()), config)
+    return config
+
+
+def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
+    merged = dict(below)
+    for key, value in above.items():
+        both = isinstance(value, dict) and isinstance(merged.get(key), dict)
+        merged[key] = merge(merged[key], value) if both else value
+    return merged
+
+
+def check_schema(config: dict[str, Any]) -> None:
+    from jsonschema import Draft202012Validator
+
+    errors = sorted(Draft202012Validator(schema()).iter_errors(config), key=lambda e: len(e.absolute_path))
+    if errors:
+        raise UserError(_tell(errors[0]))
+
+
+def _tell(error) -> str:
+    where = ".".join(str(p) for p in error.absolute_path) or "configuration"
+    if error.validator == "additionalProperties":
+        known = list(error.schema.get("properties", {}))
+        unknown = next(k for k in error.instance if k not in known)
+        return f"{'' if where == 'configuration' else where + '.'}{unknown}: no such key{nearest(unknown, known)}"
+    if error.validator == "required":
+        missing = next(k for k in error.validator_value if k not in error.instance)
+        return f"{where}: the key {missing!r} is missing"
+    if error.validator == "enum":
+        allowed = [str(v) for v in error.validator_value]
+        return f"{where}: {error.instance!r} is not one of {', '.join(allowed)}{nearest(str(error.instance), allowed)}"
+    return f"{where}: {error.message}"
+
+
+def nearest(wrong: str, known) -> str:
+    close = difflib.get_close_matches(wrong, list(known), n=3, cutoff=0.5)
+    return f" (did you mean {' or '.join(close)}?)" if close else f"; there are: {', '.join(sorted(known))}"
+
+
+def _known(name: str, known, where: str, what: str) -> None:
+    if name not in known:
+        raise UserError(f"{where}: no {what} {name!r}{nearest(name, known)}")
+
+
+def schema() -> dict[str, Any]:
+    return json.loads(SCHEMA.read_text())
+
+
+def fill_defaults(config: dict[str, Any]) -> dict[str, Any]:
+    """Defaults of the schema, for every mapping it describes."""
+    whole = schema()
+
+    def fill(value, rule):
+        rule = whole["$defs"][rule["$ref"].split("/")[-1]] | rule if "$ref" in rule else rule
+        if not isinstance(value, dict):
+            return value
+        for key, sub in rule.get("properties", {}).items():
+            if key not in value and "default" in sub:
+                value[key] = copy.deepcopy(sub["default"])
+            elif key not in value and sub.get("type") == "object" and "properties" in sub and key != "methods":
+                value[key] = {}
+            if key in value:
+                value[key] = fill(value[key], sub)
+        extra = rule.get("additionalProperties")
+        if isinstance(extra, dict):
+            for key in value:
+                if key not in rule.get("properties", {}):
+                    value[key] = fill(value[key], extra)
+        return value
+
+    config = fill(copy.deepcopy(config), whole)
+    for key, empty in (("params", {}), ("variants", {}), ("tables", {}), ("not_run", [])):
+        config.setdefault(key, empty)
+    return config
+
+
+def _recipe(spec: dict[str, Any], named: dict[str, Any], where: str) -> dict[str, Any]:
+    spec = dict(spec)
+    base = spec.pop("base", None)
+    if base is not None:
+        _known(base, named, f"{where}.base", "recipe")
+        spec = merge(_recipe(named[base], named, f"recipes.{base}"), spec)
+    return spec
+
+
+def _check_method(task: str, method: str, config: dict[str, Any], where: str) -> None:
+    name, _, variant = method.partition("@")
+    _known(name, methods.available(task), where, "method")
+    if variant:
+        _known(variant, config["variants"].get(name, {}), f"{where} (variants.{name})", "variant")
+
+
+def _check_noise(name: str, spec: dict[str, Any]) -> None:
+    both = set(spec["settings"]) & set(spec.get("tuning", {}))
+    if both:
+        raise UserError(f"noisy.{name}: the setting {sorted(both)[0]!r} is both reported and used for tuning")
+    for group in ("settings", "tuning"):
+        for setting, noise in spec.get(group, {}).items():
+            if setting == "clean":
+                raise UserError(f"noisy.{name}.{group}.clean: this name is reserved for labels without noise")
+            check_setting(name, noise, where=f"noisy.{name}.{group}.{setting}")
+
+
+def digest(value: Any) -> str:
+    """Short hash of any JSON value, independent of key order."""
+    text = json.dumps(value, sort_keys=True, separators=(",", ":"))
+    return hashlib.sha256(text.encode()).hexdigest()[:16]
+
+
+def walk(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """All leaves of a configuration as (dotted path, value)."""
+    if isinstance(config, dict) and config:
+        for key, value in config.items():
+            yield from walk(value, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, config

@@ -1,0 +1,92 @@
+"""`make doctor`: in plain words, what this machine can run and what is missing."""
+
+import importlib.metadata
+import os
+import platform
+import shutil
+from pathlib import Path
+
+from sgoif.bench import config as configuration
+from sgoif.bench.data import doctor as datasets
+from sgoif.bench.errors import UserError
+from sgoif.bench.plan import Plan
+
+PACKAGES = ("torch", "torchvision", "timm", "numpy", "scikit-learn", "snakemake", "mlflow", "matplotlib")
+ROOM_GB = 2.0  # a run on the embedded data stays far below this
+
+
+def report(path: Path) -> str:
+    """The whole report as text."""
+    lines = [f"Configuration {path}"]
+    try:
+        config = configuration.load(path)
+    except UserError as e:
+        return "\n".join([*lines, f"  wrong: {e}"])
+    plan = Plan(config)
+    pairs = [(task, d) for task in ("noisy", "ood") for d in plan.datasets(task)]
+    n_cells = sum(len(plan.cells(task, d, m)) for task, d in pairs for m in plan.methods(task, d))
+    lines.append(f"  ok: run {config['run']!r}, {n_cells} cells")
+    for section in (_machine(config), _packages(), _data(plan)):
+        lines += ["", *section]
+    return "\n".join(lines)
+
+
+def _machine(config: dict) -> list[str]:
+    lines = ["Machine", f"  {os.cpu_count()} cores, {_memory_gb():.0f} GiB of memory, {platform.machine()}"]
+    free = shutil.disk_usage(".").free / 2**30
+    verdict = "ok" if free > ROOM_GB else "TOO LITTLE"
+    lines.append(f"  {free:.1f} GiB free on this disk: {verdict}")
+    wanted = config["execution"]["device"]
+    try:
+        import torch
+
+        if torch.cuda.is_available():
+            names = [torch.cuda.get_device_name(i) for i in range(torch.cuda.device_count())]
+            lines.append(f"  GPU: {', '.join(names)}")
+        elif wanted == "cuda":
+            lines.append("  GPU: NONE, but execution.device asks for one; set it to auto or cpu")
+        else:
+            lines.append(
+                "  GPU: none; everything runs on the CPU" + ("" if wanted == "cpu" else ", real datasets slowly")
+            )
+    except ImportError:
+        lines.append("  GPU: unknown, torch is not installed")
+    return lines
+
+
+def _memory_gb() -> float:
+    return os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") / 2**30
+
+
+def _packages() -> list[str]:
+    lines = ["Packages"]
+    for name in PACKAGES:
+        try:
+            lines.append(f"  {name} {importlib.metadata.version(name)}")
+        except importlib.metadata.PackageNotFoundError:
+            lines.append(f"  {name}: MISSING; run `make tables`, which installs the pins")
+    return lines
+
+
+def _data(plan: Plan) -> list[str]:
+    data = plan.config["data"]
+    mirror = Path(data["mirror"]) if data["mirror"] else None
+    lines = [f"Data (prepared in {data['root']}" + (f", mirror {mirror}" if mirror else "") + ")"]
+    for name in sorted(needed(plan)):
+        lines.append(f"  {name}: {datasets.found(name, Path(data['root']), mirror)}")
+    for gap in plan.config["not_run"]:
+        lines.append(f"  {gap['dataset']}: not part of this run: {gap['reason']}")
+    return lines
+
+
+def needed(plan: Plan) -> set[str]:
+    """Every dataset a run reads."""
+    from sgoif.bench.data.setting import inputs
+
+    names = set()
+    for dataset, spec in plan.config["noisy"].items():
+        for noise in {**spec["settings"], **spec.get("tuning", {})}.values():
+            names.update(inputs(dataset, noise))
+    for dataset, spec in plan.config["ood"].items():
+        names.update([dataset, *spec["near"], *spec["far"]], [spec["auxiliary"]] if spec.get("auxiliary") else [])
+    return names

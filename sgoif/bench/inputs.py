@@ -1,0 +1,168 @@
+"""What the cells of a batch read: images, given labels, shared runs. Loaded once per process.
+
+Training labels come from results/<run>/labels, test labels and truth are not read here at all.
+"""
+
+import functools
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from sgoif.bench import methods
+from sgoif.bench.config import digest
+from sgoif.bench.contracts import NoisyTask, OODTask
+from sgoif.bench.data import load, registry
+from sgoif.bench.data.setting import paths, read_given
+from sgoif.bench.errors import UserError
+from sgoif.bench.files import load_npz, read_json, sha256_file
+from sgoif.bench.images import ImageSet
+from sgoif.bench.plain import PlainRun
+from sgoif.bench.plan import SHARED, Cell, Plan
+from sgoif.bench.recipe import Recipe
+from sgoif.bench.session import Session
+
+
+class Inputs:
+    """Inputs of the cells of one task and dataset."""
+
+    def __init__(self, plan: Plan, run_dir: Path, task: str, dataset: str, device: torch.device):
+        self.plan, self.run_dir, self.task, self.dataset, self.device = plan, run_dir, task, dataset, device
+        self.root = Path(plan.config["data"]["root"])
+        self.spec = plan.spec(task, dataset)
+        self.facts = registry.get(dataset)
+        self.recipe = Recipe.from_dict(self.spec["recipe"])
+
+    # --- images and labels ------------------------------------------------------------------------------------------
+
+    def _images(self, name: str, part: str) -> ImageSet:
+        """A dataset's images as the ID test transform gives them (size and channels of this dataset)."""
+        pixels = load.images(self.root, name, part)
+        if name != self.dataset:
+            pixels = load.as_id(pixels, self.facts.channels, self.facts.image_size)
+        return ImageSet(np.asarray(pixels), self.facts.mean, self.facts.std, self.device)
+
+    @functools.cached_property
+    def train(self) -> ImageSet:
+        return self._images(self.dataset, "train")
+
+    @functools.cached_property
+    def train_ids(self) -> np.ndarray:
+        return np.asarray(load.ids(self.root, self.dataset, "train"))
+
+    @functools.cached_property
+    def test(self) -> ImageSet:
+        return self._images(self.dataset, "test")
+
+    @functools.cached_property
+    def val(self) -> tuple[ImageSet, torch.Tensor]:
+        """The test images set aside with their labels."""
+        held = load_npz(self.run_dir / "labels" / self.dataset / "val.npz")
+        return self.test.subset(held["index"]), torch.from_numpy(held["labels"]).to(self.device)
+
+    def given(self, setting: str) -> torch.Tensor:
+        path, _ = paths(self.run_dir, self.dataset, setting)
+        return torch.from_numpy(read_given(path, self.root, self.dataset)).to(self.device)
+
+    def ood_sets(self) -> dict[str, ImageSet]:
+        return {f"ood:{name}": self._images(name, "test") for name in self.spec["near"] + self.spec["far"]}
+
+    def _auxiliary(self) -> ImageSet | None:
+        name = self.spec.get("auxiliary")
+        if name is None:
+            return None
+        return self._images(name, "train" if "train" in registry.get(name).parts else "test")
+
+    # --- shared runs ------------------------------------------------------------------------------------------------
+
+    def _shared_entry(self, cell: Cell, which: str) -> dict | None:
+        """The batch file's entry of the shared run of the same setting and seed, if there is one."""
+        folder = self.run_dir / "batches" / cell.task / cell.dataset / which
+        for path in sorted(folder.glob("*.json")):
+            for entry in read_json(path)["cells"]:
+                if (entry["cell"]["setting"], entry["cell"]["seed"]) == (cell.setting, cell.seed):
+                    return entry
+        return None
+
+    def _method(self, cell: Cell) -> type | None:
+        if cell.method in SHARED:
+            return None
+        return methods.load("ood" if cell.task == "ood" else "noisy", methods.split(cell.method)[0])
+
+    def _uses_trusted(self, cell: Cell) -> bool:
+        return getattr(self._method(cell), "uses_trusted", False)
+
+    def _reads(self, cell: Cell) -> list[str]:
+        method = self._method(cell)
+        return [name for name in SHARED if getattr(method, f"reads_{name}", False)]
+
+    def shared_with(self, cell: Cell) -> dict:
+        """Names of the shared runs a cell reads, and what is wrong with them if anything."""
+        names = self._reads(cell)
+        failed = ""
+        for name in names:
+            entry = self._shared_entry(cell, name)
+            if entry is None:
+                raise UserError(f"{cell} reads the {name} run, which is not there; run it through Snakemake")
+            if entry["status"] != "ok":
+                failed = f"its {name} run failed: {entry['reason']}"
+        return {"names": names, "failed": failed}
+
+    def key(self, cell: Cell, code: str) -> str:
+        """Hash of all that the cell depends on."""
+        labels = self.run_dir / "labels" / self.dataset
+        parts = [code, self.plan.cell_config(cell), load.meta(self.root, self.dataset)["content_hash"]]
+        parts.append(sha256_file(labels / f"{cell.setting}.npz"))
+        if cell.task == "ood" or self._uses_trusted(cell):
+            parts.append(sha256_file(labels / "val.npz"))
+        for name in self._reads(cell):
+            entry = self._shared_entry(cell, name)
+            parts.append(entry and entry["key"])
+        if cell.task == "ood" and cell.method not in SHARED:
+            others = [*self.spec["near"], *self.spec["far"], self.spec.get("auxiliary")]
+            parts += [load.meta(self.root, name)["content_hash"] for name in others if name]
+        return digest(parts)
+
+    def _plain(self, cell: Cell) -> PlainRun | None:
+        if "plain" not in self._reads(cell):
+            return None
+        folder = self.run_dir / self._shared_entry(cell, "plain")["path"]
+        size, channels = self.facts.image_size, self.facts.channels
+        return PlainRun(folder, self.recipe, len(self.facts.classes), channels, size, self.device)
+
+    def _folds(self, cell: Cell) -> np.ndarray | None:
+        if "folds" not in self._reads(cell):
+            return None
+        folder = self.run_dir / self._shared_entry(cell, "folds")["path"]
+        return load_npz(folder / "arrays.npz")["probabilities"]
+
+    # --- tasks ------------------------------------------------------------------------------------------------------
+
+    def noisy_task(self, cell: Cell, session: Session) -> NoisyTask:
+        return NoisyTask(
+            train=self.train,
+            given=self.given(cell.setting),
+            test=self.test,
+            n_classes=len(self.facts.classes),
+            seed=cell.seed,
+            recipe=self.recipe,
+            session=session,
+            plain=self._plain(cell),
+            folds=self._folds(cell),
+            trusted=self.val if self._uses_trusted(cell) else None,
+        )
+
+    def ood_task(self, cell: Cell, session: Session) -> OODTask:
+        images, labels = self.val
+        return OODTask(
+            train=self.train,
+            labels=self.given(cell.setting),
+            val=images,
+            val_labels=labels,
+            n_classes=len(self.facts.classes),
+            seed=cell.seed,
+            recipe=self.recipe,
+            session=session,
+            plain=self._plain(cell),
+            auxiliary=self._auxiliary() if cell.method not in SHARED else None,
+        )

@@ -1,0 +1,116 @@
+"""From a configuration to cells, batches and fingerprints: what there is to compute, and when it counts as changed."""
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sgoif.bench import methods
+from sgoif.bench.config import digest
+from sgoif.bench.fingerprint import source_hash
+
+NOISY_TASKS = ("noisy", "tuning")  # tuning: the same jobs on the settings that choices may be made on
+TASKS = (*NOISY_TASKS, "ood")
+SHARED = ("plain", "folds")  # runs that methods read instead of training again
+CLEAN = "clean"
+
+
+def shared_module(name: str) -> str:
+    return f"sgoif.bench.{name}"
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement."""
+
+    task: str
+    dataset: str
+    setting: str
+    seed: int
+    method: str  # with its variant: sgoif@no_gate
+
+    @property
+    def folder(self) -> Path:
+        """Relative to the run's folder."""
+        return Path("cells") / self.task / self.dataset / self.setting / f"seed{self.seed}" / self.method
+
+    def __str__(self) -> str:
+        return f"{self.task}/{self.dataset}/{self.setting}/seed{self.seed}/{self.method}"
+
+
+class Plan:
+    """The cells of a resolved configuration."""
+
+    def __init__(self, config: dict[str, Any]):
+        self.config = config
+
+    def datasets(self, task: str) -> list[str]:
+        if task == "tuning":
+            return [d for d, spec in self.config["noisy"].items() if spec.get("tuning")]
+        return list(self.config[task])
+
+    def spec(self, task: str, dataset: str) -> dict[str, Any]:
+        return self.config["ood" if task == "ood" else "noisy"][dataset]
+
+    def settings(self, task: str, dataset: str) -> dict[str, dict]:
+        if task == "ood":
+            return {CLEAN: {"kind": "clean"}}
+        return self.spec(task, dataset)["settings" if task == "noisy" else "tuning"]
+
+    def noise(self, dataset: str, setting: str) -> dict[str, Any]:
+        """The noise specification of any setting of a dataset, reported, tuning or clean."""
+        if setting == CLEAN:
+            return {"kind": "clean"}
+        spec = self.config["noisy"].get(dataset, {})
+        return {**spec.get("settings", {}), **spec.get("tuning", {})}[setting]
+
+    def held_out(self, dataset: str) -> int:
+        """How many test images are set aside with their labels."""
+        return max(self.config[task][dataset]["val"] for task in ("noisy", "ood") if dataset in self.config[task])
+
+    def seeds(self, task: str, dataset: str) -> list[int]:
+        spec = self.spec(task, dataset)
+        return spec.get("tuning_seeds", spec["seeds"]) if task == "tuning" else spec["seeds"]
+
+    def methods(self, task: str, dataset: str) -> list[str]:
+        spec = self.spec(task, dataset)
+        return spec.get("tuning_methods", spec["methods"]) if task == "tuning" else spec["methods"]
+
+    def cells(self, task: str, dataset: str, method: str) -> list[Cell]:
+        settings, seeds = self.settings(task, dataset), self.seeds(task, dataset)
+        return [Cell(task, dataset, setting, seed, method) for seed in seeds for setting in settings]
+
+    def n_batches(self, task: str, dataset: str) -> int:
+        per_job = self.config["execution"]["cells_per_job"]
+        n = len(self.settings(task, dataset)) * len(self.seeds(task, dataset))
+        return math.ceil(n / per_job) if per_job else 1
+
+    def batch(self, task: str, dataset: str, method: str, number: int) -> list[Cell]:
+        cells = self.cells(task, dataset, method)
+        size = self.config["execution"]["cells_per_job"] or len(cells)
+        return cells[number * size : (number + 1) * size]
+
+    def params(self, method: str) -> dict[str, Any]:
+        name, variant = methods.split(method)
+        changed = self.config["variants"].get(name, {}).get(variant, {}) if variant else {}
+        return {**self.config["params"].get(name, {}), **changed}
+
+    def cell_config(self, cell: Cell) -> dict[str, Any]:
+        """Everything in the configuration that the cell's result depends on."""
+        spec = self.spec(cell.task, cell.dataset)
+        keys = ("recipe", "val", "retrain", "near", "far", "auxiliary")
+        shared = cell.method in SHARED
+        used = {k: spec[k] for k in keys if k in spec and not (shared and k in ("retrain", "near", "far", "auxiliary"))}
+        noise = self.settings(cell.task, cell.dataset)[cell.setting]
+        return {"cell": asdict(cell), "noise": noise, "params": self.params(cell.method), **used}
+
+    def code(self, task: str, method: str) -> str:
+        """Hash of the code a cell of this method runs."""
+        name, _ = methods.split(method)
+        kind = "ood" if task == "ood" else "noisy"
+        return source_hash("sgoif.bench.jobs", shared_module(name) if name in SHARED else f"baselines.{kind}.{name}")
+
+    def fingerprint(self, task: str, dataset: str, method: str, number: int) -> str:
+        """Changes exactly when a batch has to be computed again."""
+        cells = self.batch(task, dataset, method, number)
+        return digest([self.code(task, method), [self.cell_config(c) for c in cells]])

@@ -1,0 +1,87 @@
+# What all rules use: the checked configuration, the plan, and the names of files.
+
+from pathlib import Path
+
+from snakemake.exceptions import WorkflowError
+
+from sgoif.bench import config as configuration
+from sgoif.bench.errors import UserError
+from sgoif.bench.files import atomic_write_json
+from sgoif.bench.fingerprint import source_hash
+from sgoif.bench.plan import Plan
+
+try:
+    CONFIG = configuration.resolve(config)
+except UserError as e:
+    raise WorkflowError(f"configuration: {e}") from None
+
+PLAN = Plan(CONFIG)
+RUN = f"results/{CONFIG['run']}"
+DATA = CONFIG["data"]["root"]
+CONFIG_FILE = f"{RUN}/config.json"
+THREADS = CONFIG["execution"]["threads"]
+GPU = 0 if CONFIG["execution"]["device"] == "cpu" else 1
+STEP = f"python -m sgoif.bench {{step}} --config {CONFIG_FILE}"
+
+# Not an input of any job: a job depends on its own part of the configuration, through its fingerprint.
+atomic_write_json(CONFIG_FILE, CONFIG)
+
+
+wildcard_constraints:
+    task="noisy|tuning|ood",
+    dataset=r"[A-Za-z0-9_]+",
+    setting="[a-z0-9_]+",
+    variant="(@[a-z0-9_]+)?",
+    batch="[0-9]+",
+
+
+def meta(dataset):
+    return f"{DATA}/{dataset}/meta.json"
+
+
+def images(w):
+    """Images a method's job may read: of its dataset and, for OOD, of the sets it scores."""
+    spec = PLAN.spec(w.task, w.dataset)
+    others = [*spec.get("near", []), *spec.get("far", []), spec.get("auxiliary")] if w.task == "ood" else []
+    return [meta(name) for name in (w.dataset, *others) if name]
+
+
+def labels(w):
+    """Given labels of the batch's settings."""
+    cells = PLAN.batch(w.task, w.dataset, "plain", int(w.batch))
+    return sorted({f"{RUN}/labels/{w.dataset}/{cell.setting}.npz" for cell in cells})
+
+
+TASK = {"noisy": "{task,noisy|tuning}", "ood": "{task,ood}"}
+NEEDS = {}  # (kind, method) -> the shared files it reads, as its rule declares them
+
+
+def reads(kind, method, *needs):
+    """Inputs of a method's rule. `needs`: "plain", "folds" (shared runs), "val" (images with trusted labels)."""
+    NEEDS[kind, method] = needs
+    task = "{task}"
+    files = {name: f"{RUN}/batches/{task}/{{dataset}}/{name}/{{batch}}.json" for name in ("plain", "folds")}
+    files["val"] = f"{RUN}/labels/{{dataset}}/val.npz"
+    return {"images": images, "labels": labels, **{name: files[name] for name in needs}}
+
+
+def batch_file(kind, method):
+    return f"{RUN}/batches/{TASK[kind]}/{{dataset}}/{method}{{variant}}/{{batch}}.json"
+
+
+def log_file(kind, method):
+    return f"{RUN}/logs/{{task}}/{{dataset}}/{method}{{variant}}-{{batch}}.log"
+
+
+def job(method):
+    """Params of a method's rule; the fingerprint changes exactly when the batch has to be computed again."""
+    return {
+        "step": STEP.format(step="batch"),
+        "method": lambda w: method + w.variant,
+        "fingerprint": lambda w: PLAN.fingerprint(w.task, w.dataset, method + w.variant, int(w.batch)),
+    }
+
+
+def batches(task, dataset, method):
+    folder = f"{RUN}/batches/{task}/{dataset}/{method}"
+    return [f"{folder}/{n}.json" for n in range(PLAN.n_batches(task, dataset))]

@@ -1,0 +1,59 @@
+# Datasets, the labels methods may see, and the truth they may not.
+
+
+rule prepare:
+    output:
+        f"{DATA}/{{dataset}}/meta.json",
+    log:
+        f"{DATA}/logs/{{dataset}}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        step=STEP.format(step="prepare"),
+    shell:
+        "{params.step} --dataset {wildcards.dataset:q} > {log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
+
+
+def truth_sources(w):
+    """Label corruption reads the dataset and, for human noise, the file of human labels."""
+    from sgoif.bench.data.setting import inputs
+
+    return [meta(name) for name in inputs(w.dataset, PLAN.noise(w.dataset, w.setting))]
+
+
+rule corrupt:
+    input:
+        truth_sources,
+    output:
+        labels=f"{RUN}/labels/{{dataset}}/{{setting}}.npz",
+        truth=f"{RUN}/truth/{{dataset}}/{{setting}}.npz",
+    log:
+        f"{RUN}/logs/corrupt/{{dataset}}-{{setting}}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        step=STEP.format(step="corrupt"),
+        noise=lambda w: configuration.digest(PLAN.noise(w.dataset, w.setting)),
+        code=source_hash("sgoif.bench.data.setting"),
+    shell:
+        "{params.step} --dataset {wildcards.dataset:q} --setting {wildcards.setting:q} > {log:q} 2>&1"
+        " || {{ cat {log:q} >&2; exit 1; }}"
+
+
+rule hold_out:
+    input:
+        lambda w: meta(w.dataset),
+    output:
+        f"{RUN}/labels/{{dataset}}/val.npz",
+    log:
+        f"{RUN}/logs/hold_out/{{dataset}}.log",
+    conda:
+        "../../environment.yml"
+    params:
+        step=STEP.format(step="hold-out"),
+        size=lambda w: PLAN.held_out(w.dataset),
+    shell:
+        "{params.step} --dataset {wildcards.dataset:q} > {log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
+
+
+ruleorder: hold_out > corrupt

@@ -1,0 +1,14 @@
+# The rule of every method, by example of the first. A method's own rule lies in noisy/ or ood/ and is found by listing
+# the folder; it says what the method reads, and may ask for other resources.
+
+
+use rule plain as method with:
+    output:
+        f"{RUN}/batches/{{task}}/{{dataset}}/template{{variant}}/{{batch}}.json",
+    log:
+        f"{RUN}/logs/{{task}}/{{dataset}}/template{{variant}}-{{batch}}.log",
+
+
+for rule_file in sorted(Path(workflow.basedir, "workflow", "rules").glob("*/*.smk")):
+
+    include: str(rule_file)

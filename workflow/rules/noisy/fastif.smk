@@ -1,0 +1,9 @@
+use rule method as noisy_fastif with:
+    input:
+        **reads("noisy", "fastif", "plain", "val"),
+    output:
+        batch_file("noisy", "fastif"),
+    log:
+        log_file("noisy", "fastif"),
+    params:
+        **job("fastif"),

@@ -1,0 +1,9 @@
+use rule method as noisy_loss with:
+    input:
+        **reads("noisy", "loss", "plain"),
+    output:
+        batch_file("noisy", "loss"),
+    log:
+        log_file("noisy", "loss"),
+    params:
+        **job("loss"),

@@ -1,0 +1,9 @@
+use rule method as noisy_mentornet with:
+    input:
+        **reads("noisy", "mentornet", "val"),
+    output:
+        batch_file("noisy", "mentornet"),
+    log:
+        log_file("noisy", "mentornet"),
+    params:
+        **job("mentornet"),

@@ -1,0 +1,9 @@
+use rule method as noisy_tracin with:
+    input:
+        **reads("noisy", "tracin", "plain", "val"),
+    output:
+        batch_file("noisy", "tracin"),
+    log:
+        log_file("noisy", "tracin"),
+    params:
+        **job("tracin"),

@@ -1,0 +1,9 @@
+use rule method as ood_arpl with:
+    input:
+        **reads("ood", "arpl", "val"),
+    output:
+        batch_file("ood", "arpl"),
+    log:
+        log_file("ood", "arpl"),
+    params:
+        **job("arpl"),

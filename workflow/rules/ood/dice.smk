@@ -1,0 +1,9 @@
+use rule method as ood_dice with:
+    input:
+        **reads("ood", "dice", "val", "plain"),
+    output:
+        batch_file("ood", "dice"),
+    log:
+        log_file("ood", "dice"),
+    params:
+        **job("dice"),

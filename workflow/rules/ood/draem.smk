@@ -1,0 +1,9 @@
+use rule method as ood_draem with:
+    input:
+        **reads("ood", "draem", "val", "plain"),
+    output:
+        batch_file("ood", "draem"),
+    log:
+        log_file("ood", "draem"),
+    params:
+        **job("draem"),

@@ -1,0 +1,9 @@
+use rule method as ood_knn with:
+    input:
+        **reads("ood", "knn", "val", "plain"),
+    output:
+        batch_file("ood", "knn"),
+    log:
+        log_file("ood", "knn"),
+    params:
+        **job("knn"),

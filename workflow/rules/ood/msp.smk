@@ -1,0 +1,9 @@
+use rule method as ood_msp with:
+    input:
+        **reads("ood", "msp", "val", "plain"),
+    output:
+        batch_file("ood", "msp"),
+    log:
+        log_file("ood", "msp"),
+    params:
+        **job("msp"),

@@ -1,0 +1,9 @@
+use rule method as ood_pixmix with:
+    input:
+        **reads("ood", "pixmix", "val"),
+    output:
+        batch_file("ood", "pixmix"),
+    log:
+        log_file("ood", "pixmix"),
+    params:
+        **job("pixmix"),
