@@ -6,6 +6,7 @@ a cell whose files do not fit together is an error, because a table must not be 
 
 from __future__ import annotations
 
+import functools
 import math
 import zipfile
 from collections.abc import Collection, Iterator, Mapping
@@ -19,11 +20,12 @@ from sgoif.bench import metrics
 from sgoif.bench.errors import UserError
 from sgoif.bench.files import atomic_write_json, load_npz, read_json, sha256_file
 
-PLAIN = "plain"
+PLAIN, FOLDS = "plain", "folds"  # runs that methods share
 NOT_RUN = "the configuration asks for it, but no batch of this run holds it; run the workflow again"
-# What a method costs to give its answer. Retraining on the cleaned labels is a use of a detector's answer, and scoring
-# test images has a column of its own (seconds per image); both are recorded, neither is in the overhead.
-NOT_OVERHEAD = {"noisy": "retrain", "ood": "score"}
+# Overhead is what a method costs to give its answer. Retraining on the cleaned labels is a use of a detector's answer,
+# and scoring test images has a column of its own (seconds per image); both are recorded, neither is in the overhead.
+NOT_OVERHEAD = ("retrain", "accuracy")
+NOT_OVERHEAD_OOD = ("score", "accuracy")
 
 
 @dataclass(frozen=True)
@@ -54,7 +56,7 @@ class Cell:
         try:
             with np.load(path, allow_pickle=False) as z:  # a plain run's per-epoch logits are large and not needed
                 return {name: z[name] for name in z.files if name not in ("epoch_logits", "features")}
-        except (ValueError, EOFError, zipfile.BadZipFile) as e:
+        except (ValueError, EOFError, OSError, zipfile.BadZipFile) as e:
             raise self.damaged(f"arrays.npz cannot be read ({e})") from None
 
 
@@ -85,16 +87,19 @@ def read_cells(run_dir: Path | str, task: str, dataset: str, methods: Collection
 def evaluate(
     run_dir: Path | str, data_root: Path | str, task: str, dataset: str, config: Mapping
 ) -> list[dict[str, Any]]:
-    """Evaluates every cell of one task and dataset, and those that should be there; writes and returns the records."""
+    """Evaluates every cell of one task and dataset, and those that should be there; writes and returns the records.
+
+    `task` is noisy, tuning (the noisy settings that choices may be made on) or ood.
+    """
     run_dir, data_root = Path(run_dir), Path(data_root)
-    spec = config[task][dataset]
+    spec = config["ood" if task == "ood" else "noisy"][dataset]
     wanted = _expected(task, spec)
-    settings = {setting for setting, _, _ in wanted} | set(spec.get("tuning") or {})
-    methods = {PLAIN, *spec["methods"], *(m.partition("@")[0] for m in spec["methods"])}
-    cells = {c.name: c for c in read_cells(run_dir, task, dataset, methods) if c.name[0] in settings}
+    settings, methods = {name[0] for name in wanted}, {name[2] for name in wanted}
+    there = read_cells(run_dir, task, dataset, {PLAIN, FOLDS, *methods})
+    cells = {c.name: c for c in there if c.name[0] in settings}
     truth = _Truth(run_dir, data_root, dataset)
     records = []
-    if task == "noisy":
+    if task != "ood":
         for setting in dict.fromkeys(s for s, _, _ in cells):
             wrong = truth.noisy(setting)["wrong"]
             facts = {"base_rate": float(wrong.mean()), "n_examples": float(wrong.size)}
@@ -104,34 +109,48 @@ def evaluate(
             records.append(_record(task, dataset, name, "status", status="not run", reason=NOT_RUN))
         else:
             records += _cell_records(task, dataset, cells[name], cells, truth, spec)
-    atomic_write_json(run_dir / "metrics" / task / f"{dataset}.json", records)
+    path = run_dir / "metrics" / task / f"{dataset}.json"
+    atomic_write_json(path, records)
+    path.touch()  # Snakemake compares times, so an unchanged file must look new too
     return records
 
 
 def _expected(task: str, spec: Mapping) -> list[tuple[str, int, str]]:
-    """(setting, seed, method) of every cell the configuration reports, in its order."""
-    settings = list(spec["settings"]) if task == "noisy" else ["clean"]
-    return [(s, seed, m) for s in settings for m in spec["methods"] for seed in spec["seeds"]]
+    """(setting, seed, method) of every cell the configuration asks for, in its order."""
+    settings, methods, seeds = spec.get("settings"), spec["methods"], spec["seeds"]
+    if task == "ood":
+        settings = ["clean"]
+    elif task == "tuning":
+        settings = spec["tuning"]
+        methods, seeds = spec.get("tuning_methods", methods), spec.get("tuning_seeds", seeds)
+    return [(s, seed, m) for s in settings for m in methods for seed in seeds]
 
 
 class _Truth:
     """The truth, read when first asked for."""
 
     def __init__(self, run_dir: Path, data_root: Path, dataset: str):
-        self.folder, self.data, self.cache = run_dir / "truth" / dataset, data_root / dataset, {}
+        self.folder, self.labels_file = run_dir / "truth" / dataset, data_root / dataset / "test_labels.npy"
+        self.held_out = run_dir / "labels" / dataset / "val.npz"
+        self.cache: dict[str, dict[str, np.ndarray]] = {}
 
     def noisy(self, setting: str) -> dict[str, np.ndarray]:
         if setting not in self.cache:
             self.cache[setting] = load_npz(self.folder / f"{setting}.npz")
         return self.cache[setting]
 
+    @functools.cached_property
     def test_labels(self) -> np.ndarray:
-        if "test" not in self.cache:
-            path = self.data / "test_labels.npy"
-            if not path.is_file():
-                raise UserError(f"{path} is missing; prepare the dataset again")
-            self.cache["test"] = np.load(path, allow_pickle=False)
-        return self.cache["test"]
+        if not self.labels_file.is_file():
+            raise UserError(f"{self.labels_file} is missing; prepare the dataset again")
+        return np.load(self.labels_file, allow_pickle=False)
+
+    @functools.cached_property
+    def tested(self) -> np.ndarray:
+        """Which test images count: not those that were set aside with their labels, which methods may have seen."""
+        tested = np.ones(len(self.test_labels), dtype=bool)
+        tested[load_npz(self.held_out)["index"]] = False
+        return tested
 
 
 def _record(task, dataset, name, metric, value=None, status="ok", reason="", variant="") -> dict[str, Any]:
@@ -149,13 +168,18 @@ def _cell_records(task, dataset, cell, cells, truth, spec) -> list[dict[str, Any
     if result["status"] != "ok":
         reason = result.get("reason") or "no reason given"
         return [_record(task, dataset, name, "status", status=result["status"], reason=reason)]
-    arrays, labels = cell.arrays(), truth.test_labels()
-    if task == "noisy":
+    arrays, labels = cell.arrays(), truth.test_labels[truth.tested]
+    for key in ("test_logits", "id_logits", "id_test"):
+        if key in arrays:
+            if len(arrays[key]) != len(truth.tested):
+                raise cell.damaged(f"`{key}` has {len(arrays[key])} rows for {len(truth.tested)} test images")
+            arrays[key] = arrays[key][truth.tested]
+    if task == "ood":
+        quality = _ood_quality(arrays, labels, spec)
+    else:
         known = truth.noisy(name[0])
         _check_identity(cell, arrays, known["ids"])
         quality = _noisy_quality(arrays, known["wrong"], labels)
-    else:
-        quality = _ood_quality(arrays, labels, spec)
     try:
         records = [_record(task, dataset, name, metric, value, variant=v) for v, metric, value in quality]
     except UserError as e:  # scores that cannot be ranked are the method's failure, not the table's
@@ -220,7 +244,8 @@ def _cost_records(task, dataset, cell, cells, arrays) -> Iterator[dict[str, Any]
     for account, value in seconds.items():
         yield record(f"seconds_{account}", value)
     yield record("seconds_total", _total(seconds))
-    yield record("seconds_own", _total(seconds) - seconds.get(NOT_OVERHEAD[task], 0.0))
+    own = _total(seconds, NOT_OVERHEAD_OOD if task == "ood" else NOT_OVERHEAD)
+    yield record("seconds_own", own)
     yield record("cpu_seconds_total", _total(result.get("cpu_seconds") or {}))
     if result.get("peak_memory_mb") is not None:
         yield record("peak_memory_mb", result["peak_memory_mb"])
@@ -239,29 +264,31 @@ def _cost_records(task, dataset, cell, cells, arrays) -> Iterator[dict[str, Any]
             yield record(metric, status=status, reason=reason)
         return
     base = plain.result["seconds"].get("train") or _total(plain.result["seconds"])
-    shared = sum(_total(_shared(cell, run, cells).result["seconds"]) for run in result.get("shared") or [])
-    own = base if cell is plain else _total(seconds) - seconds.get(NOT_OVERHEAD[task], 0.0)
+    shared_runs = [_shared(cell, run, cells).result for run in result.get("shared") or []]
+    shared = sum(_total(run["seconds"]) for run in shared_runs)
+    own = base if cell is plain else own
     yield record("overhead_marginal", own / base)
     yield record("overhead_standalone", (own + shared) / base)
-    if task == "noisy" and seconds.get("retrain"):
+    if seconds.get("retrain"):
         yield record("overhead_cleaned", (own + shared + seconds["retrain"]) / base)
     if result.get("peak_memory_mb") and plain.result.get("peak_memory_mb"):
         yield record("overhead_memory", result["peak_memory_mb"] / plain.result["peak_memory_mb"])
-    plain_flops = (plain.result.get("extras") or {}).get("flops")
-    if extras.get("flops") and plain_flops:
-        yield record("overhead_flops", extras["flops"] / plain_flops)
+    work = [_work(r) for r in (result, plain.result, *shared_runs)]
+    if all(work):
+        yield record("overhead_flops", (work[0] + sum(work[2:])) / work[1])
+
+
+def _work(result: Mapping[str, Any]) -> float:
+    """Arithmetic done, in any one unit: FLOPs where a run counts them, else passes of an image through the network."""
+    return (result.get("extras") or {}).get("flops") or result.get("network_passes") or 0.0
 
 
 def _shared(cell: Cell, run: str, cells: Mapping[tuple, Cell]) -> Cell:
-    """A plain run that `cell` read: by method name (same setting and seed) or by the path of its cell folder."""
-    if "/" not in run:
-        found = cells.get((*cell.name[:2], run))
-    else:
-        found = next((c for c in cells.values() if c.directory.as_posix().endswith(run.strip("/"))), None)
-    if found is None:
-        raise cell.damaged(f"it was computed from the run {run!r}, which no batch of this run holds")
-    return found
+    """A run that `cell` read: of this method (plain, folds), same setting and seed."""
+    if (*cell.name[:2], run) not in cells:
+        raise cell.damaged(f"it was computed from the {run} run, which no batch of this run holds")
+    return cells[*cell.name[:2], run]
 
 
-def _total(seconds: Mapping[str, float]) -> float:
-    return float(sum(v for account, v in seconds.items() if account != "total"))
+def _total(seconds: Mapping[str, float], without: Collection[str] = ()) -> float:
+    return float(sum(v for account, v in seconds.items() if account not in without))

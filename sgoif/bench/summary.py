@@ -24,7 +24,13 @@ SHOWN = {  # kinds of tables that repeat cells of another table: the metrics (by
     "cost": COST,
 }
 SELECTION = "Epochs and hyper-parameters come from the configuration; no choice was made with the truth at hand."
-KINDS = ("noise_grid", "noise_sets", "ood", "ablation", "cost")
+KINDS = {  # kinds of tables and their titles, unless the configuration gives one
+    "noise_grid": "Wrong labels found, by noise rate and sparsity",
+    "noise_sets": "Wrong labels found, by dataset",
+    "ood": "Out-of-distribution detection",
+    "ablation": "Ablation of SG-OIF",
+    "cost": "Measured cost",
+}
 
 
 def summarise(run_dir: Path | str, config: Mapping) -> list[dict[str, Any]]:
@@ -45,6 +51,7 @@ def summarise(run_dir: Path | str, config: Mapping) -> list[dict[str, Any]]:
                 read[source] = _by_cell(read_json(source))
             records += _panel(table, spec["kind"], panel, read[source])
     atomic_write_json(run_dir / "summary.json", records)
+    (run_dir / "summary.json").touch()  # Snakemake compares times
     return records
 
 
@@ -64,7 +71,9 @@ def _layout(table: str, spec: Mapping, config: Mapping) -> dict[str, Any]:
     panels, absent = [], []
     for dataset, setting, words in _chosen(spec, known, not_run):
         if dataset in known:
-            panels.append(_panel_layout({**spec, **words}, task, dataset, setting, known[dataset]))
+            panel = _panel_layout({**spec, **words}, task, dataset, setting, known[dataset])
+            tuned = [e.get("title", d) for d, e in known.items() if e.get("tuning") is True]  # ID sets of the OOD task
+            panels.append({**panel, "tuning": panel["tuning"] or tuned})
         elif dataset in not_run:
             absent.append({k: not_run[dataset].get(k, dataset) for k in ("dataset", "title", "reason")})
         else:
@@ -73,22 +82,29 @@ def _layout(table: str, spec: Mapping, config: Mapping) -> dict[str, Any]:
     return {
         "kind": spec["kind"],
         "task": task,
-        "title": spec.get("title", table),
+        "title": spec.get("title") or _title(table, spec["kind"]),
         "selection": spec.get("selection", SELECTION),
         "panels": panels,
         "not_run": absent,
     }
 
 
+def _title(table: str, kind: str) -> str:
+    number = table.removeprefix("table")
+    return f"Table {number}: {KINDS[kind]}" if number.isdigit() else KINDS[kind]
+
+
 def _chosen(spec: Mapping, known: Mapping, not_run: Mapping) -> list[tuple[str, str, Mapping]]:
     """(dataset, setting, words) of the panels: `sets`, or `dataset(s)` with `settings`, or everything there is."""
     if "sets" in spec:
-        words = ("stand_in_for",)
+        words = ("stands_for",)
         return [(s["dataset"], s.get("setting", ""), {w: s[w] for w in words if w in s}) for s in spec["sets"]]
     if "dataset" in spec:
         datasets = [spec["dataset"]]
     else:
-        datasets = spec.get("datasets") or [*known, *(n for n in not_run if n not in known and spec["kind"] != "cost")]
+        measured = [d for d, entry in known.items() if entry.get("tuning") is not True]
+        absent = [d for d in not_run if d not in known and spec["kind"] != "cost"]
+        datasets = spec.get("datasets") or [*measured, *absent]
     chosen = []
     for dataset in datasets:
         settings = known.get(dataset, {}).get("settings") or {"clean": {}}
@@ -106,19 +122,21 @@ def _panel_layout(spec: Mapping, task: str, dataset: str, setting: str, entry: M
     else:
         methods = [m for m in methods if "@" not in m]
     noise = (entry.get("settings") or {}).get(setting) or {}
+    title = entry.get("title", dataset)
+    tuning = entry.get("tuning") if task == "noisy" else None
     return {
         "task": task,
         "dataset": dataset,
         "setting": setting,
-        "title": entry.get("title", dataset),
-        "stand_in_for": spec.get("stand_in_for") or entry.get("stand_in_for") or "",
+        "title": title,
+        "stands_for": spec.get("stands_for") or entry.get("stands_for") or "",
         "kind": noise.get("kind", ""),
         "noise": noise.get("noise", noise.get("rate")),
         "sparsity": noise.get("sparsity", 0.0) if noise.get("kind") == "class_conditional" else None,
         "column": noise.get("column", ""),
         "methods": methods,
         "seeds": list(entry["seeds"]),
-        "tuning": list(entry.get("tuning") or {}),
+        "tuning": [f"{title} {t}" for t in tuning or {}],
         "near": list(entry.get("near") or []),
         "far": list(entry.get("far") or []),
     }

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench import render, statistics
+from sgoif.bench.errors import UserError
 from sgoif.bench.evaluate import PLAIN
 from sgoif.bench.files import read_json
 from sgoif.bench.render import BEST, CLOSE, Block, Column, Entry, Row, Table
@@ -54,13 +55,17 @@ OVERHEAD_OOD = (
 NOTHING = "–: the method does not give this quantity."
 
 
-def write_tables(run_dir: Path | str) -> list[Path]:
-    """Renders every table of results/<run>/summary.json as Markdown, LaTeX, CSV and JSON; returns the files."""
+def write_tables(run_dir: Path | str, config: Mapping | None = None) -> list[Path]:
+    """Renders every table of results/<run>/summary.json as Markdown, LaTeX, CSV and JSON; returns the files.
+
+    With `config`, a summary that lacks one of its tables is refused: it is older than the configuration.
+    """
     run_dir = Path(run_dir)
-    written = []
-    for table in build_tables(read_json(run_dir / "summary.json")):
-        written += render.write(table, run_dir / "tables")
-    return written
+    tables = build_tables(read_json(run_dir / "summary.json"))
+    missing = set((config or {}).get("tables", {})) - {t.name for t in tables}
+    if missing:
+        raise UserError(f"{run_dir}/summary.json does not know the table {min(missing)}; summarise again")
+    return [path for table in tables for path in render.write(table, run_dir / "tables")]
 
 
 def build_tables(records: Sequence[Mapping[str, Any]]) -> list[Table]:
@@ -125,13 +130,13 @@ class _Source:
     def table(self, blocks: list[Block], caption: Iterable[str]) -> Table:
         layout = self.layout
         stand_ins = dict.fromkeys(
-            f"{p['title']} in place of {p['stand_in_for']}" for p in self.panels if p["stand_in_for"]
+            f"{p['title']} in place of {p['stands_for']}" for p in self.panels if p["stands_for"]
         )
         words = [f"STAND-IN DATA: {', '.join(stand_ins)}."] if stand_ins else []
         words += [*caption, layout["selection"]]
-        tuning = dict.fromkeys(f"{p['title']} {t}" for p in self.panels for t in p["tuning"])
+        tuning = dict.fromkeys(t for p in self.panels for t in p["tuning"])
         if tuning:
-            words.append(f"Tuned on other settings, which are not in this table: {', '.join(tuning)}.")
+            words.append(f"Choices were made on data that is not in this table: {', '.join(tuning)}.")
         title = f"{layout['title']} ({', '.join(stand_ins)})" if stand_ins else layout["title"]
         return Table(self.name, layout["kind"], title, [w for w in words if w], blocks, self._used_notes(blocks))
 
@@ -247,7 +252,8 @@ def _noise_grid(source: _Source) -> Table:
         _top_words(source) if panels else "",
         "Base rate: the share of wrong labels, which is also the P@1% and AUC-PR of a random ranking.",
         "mean, rank: over the columns (rank 1 = best; the mean is marked by the same kind of test over the columns).",
-        "Detectors yield a model by removing what they suspect (each by its own rule) and training again.",
+        "Robust trainers yield their own model; detectors yield one by removing what they suspect (by their own rule, "
+        "or where the scores split into two Gaussians) and training again.",
         NOTHING,
     ]
     return source.table(blocks, caption)
@@ -466,6 +472,7 @@ def _cost(source: _Source) -> Table:
     rows = source.methods(NOISY_GROUPS if task == "noisy" else OOD_GROUPS)
     columns = [
         Column("seconds", "train", "seconds_train", "lower", "seconds"),
+        Column("seconds", "fit", "seconds_fit", "lower", "seconds"),
         Column("seconds", "score", "seconds_score", "lower", "seconds"),
         Column("seconds", "retrain", "seconds_retrain", "lower", "seconds"),
         Column("seconds", "total", "seconds_total", "lower", "seconds"),
@@ -488,6 +495,8 @@ def _cost(source: _Source) -> Table:
         f"Measured cost, mean over all settings of the dataset and {' to '.join(map(str, seeds))} seed(s)."
         if seeds else "",
         OVERHEAD if task == "noisy" else OVERHEAD_OOD,
+        "FLOPs: passes of an image through the network (a training step counts three), shared runs and retraining "
+        "included, over those of the plain run.",
         "total: everything the cell did, what it writes down for other methods included. Nothing is marked: the "
         "cheapest method is not the best.",
         NOTHING,

@@ -8,8 +8,10 @@ import numpy as np
 
 from sgoif.bench.files import atomic_write_json, read_json, save_npz, sha256_file
 
-N, M, CLASSES = 400, 60, 4
-GRID = {f"n{n}s{s}": {"kind": "class_conditional", "noise": n / 100, "sparsity": s / 10} for n in (20, 40) for s in (0, 4)}
+N, M, HELD_OUT, CLASSES = 400, 66, 6, 4
+GRID = {
+    f"n{n}s{s}": {"kind": "class_conditional", "noise": n / 100, "sparsity": s / 10} for n in (20, 40) for s in (0, 4)
+}
 SKILL = {"random": 0.0, "loss": 1.0, "aum": 1.6, "sgoif": 1.7, "mixup": 0.7, "incv": 1.2, "confident_learning": 1.4}
 
 
@@ -19,16 +21,16 @@ def config(**changes) -> dict:
     base = {
         "noisy": {
             "digits": {
-                "title": "digits", "stand_in_for": "CIFAR-10", "settings": dict(GRID), "seeds": [0, 1, 2],
+                "title": "digits", "stands_for": "CIFAR-10", "settings": dict(GRID), "seeds": [0, 1, 2],
                 "tuning": {"tune30": {"kind": "symmetric", "rate": 0.3}}, "methods": methods,
             },
         },
         "ood": {
-            "digits7": {"title": "digits 0-6", "stand_in_for": "MNIST", "near": ["digits789"], "far": ["photos", "noise"],
+            "digits7": {"title": "digits 0-6", "stands_for": "MNIST", "near": ["digits789"], "far": ["photos", "noise"],
                         "seeds": [0, 1, 2], "methods": ["msp", "ebo", "knn", "cutpaste", "udg", "sgoif"]},
         },
         "tables": {
-            "table1": {"kind": "noise_grid", "dataset": "digits", "title": "Table 1. Wrong labels by noise and sparsity"},
+            "table1": {"kind": "noise_grid", "dataset": "digits"},
             "table2": {"kind": "noise_sets", "title": "Table 2. Other noisy sets",
                        "sets": [{"dataset": "digits", "setting": "n20s0"}, {"dataset": "webvision"}]},
             "table3": {"kind": "ood", "title": "Table 3. OOD detection"},
@@ -36,7 +38,7 @@ def config(**changes) -> dict:
             "cost": {"kind": "cost", "title": "Cost"},
         },
         "not_run": [
-            {"task": "noisy", "dataset": "webvision", "title": "WebVision", "reason": "data not found: 16 GB, see README"},
+            {"task": "noisy", "dataset": "webvision", "title": "WebVision", "reason": "data not found: 16 GB"},
             {"task": "ood", "dataset": "imagenet", "title": "ImageNet", "reason": "data not found: needs a licence"},
         ],
     }  # fmt: skip
@@ -55,6 +57,7 @@ class Run:
             self.labels[dataset] = self.rng.integers(0, CLASSES, M)
             (self.data / dataset).mkdir(parents=True, exist_ok=True)
             np.save(self.data / dataset / "test_labels.npy", self.labels[dataset])
+            save_npz(self.root / "labels" / dataset / "val.npz", index=np.arange(HELD_OUT))
         return self.labels[dataset]
 
     def truth(self, dataset: str, setting: str, rate: float) -> tuple[np.ndarray, np.ndarray]:
@@ -63,7 +66,9 @@ class Run:
         save_npz(path, wrong=wrong, clean=self.rng.integers(0, CLASSES, N), ids=ids)
         return wrong, ids
 
-    def cell(self, task, dataset, setting, seed, method, arrays=None, *, status="ok", reason="", key="k", batch="0", **more):
+    def cell(
+        self, task, dataset, setting, seed, method, arrays=None, *, status="ok", reason="", key="k", batch="0", **more
+    ):
         """Writes one cell and enters it in its batch file."""
         path = f"cells/{task}/{dataset}/{setting}/seed{seed}/{method}"
         folder = self.root / path
@@ -78,7 +83,7 @@ class Run:
             "hardware": "two cores", "versions": {"torch": "2.10.0"}, "created": "2025-01-02T03:04:05+00:00",
         }  # fmt: skip
         atomic_write_json(folder / "result.json", {**result, **more})
-        name = self.root / "batches" / task / dataset / method.partition("@")[0] / f"{batch}.json"
+        name = self.root / "batches" / task / dataset / method / f"{batch}.json"
         cells = read_json(name)["cells"] if name.is_file() else []
         cells = [c for c in cells if c["path"] != path]
         entry = {"path": path, "key": key, "status": status, "arrays_sha256": sha}
