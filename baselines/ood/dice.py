@@ -1,0 +1,46 @@
+"""DICE, directed sparsification (Sun & Li, ECCV 2022).
+
+V    = W * mean_train(z)                     contribution of every weight, [K, d]
+M    = V > p-th percentile of the whole V    (p = 90 keeps a tenth of the weights; biases are not masked)
+s(x) = -log sum_k exp(f'_k),   f' = (W * M) z(x) + b
+
+The ID accuracy is that of f', the network the method really uses.
+"""
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+from sgoif.bench.contracts import OODDetector, OODTask
+from sgoif.bench.images import ImageSet
+from sgoif.bench.posthoc import check_param, features_and_logits, finite, percentile
+
+
+class DICE(OODDetector):
+    name = "dice"
+    title = "DICE"
+
+    @dataclass(frozen=True)
+    class Params:
+        percentile: float = 90.0  # share of the weights that is dropped
+
+        def __post_init__(self):
+            check_param(0 <= self.percentile < 100, "dice.percentile", "must be in [0, 100)", self.percentile)
+
+    @staticmethod
+    def sparse_weight(weight: Tensor, mean_feature: Tensor, percent: float) -> Tensor:
+        contribution = weight * mean_feature
+        return weight * (contribution > percentile(contribution, percent))
+
+    def fit(self, task: OODTask) -> None:
+        super().fit(task)
+        weight, self.bias = self.net.linear()
+        mean = finite(task.plain.features, "dice: training features").mean(0)
+        self.weight = self.sparse_weight(weight, mean, self.params.percentile)
+
+    def logits(self, images: ImageSet) -> Tensor:
+        features, _ = features_and_logits(self.net, images, self.name)
+        return features @ self.weight.T + self.bias
+
+    def score(self, images: ImageSet) -> Tensor:
+        return -self.logits(images).logsumexp(1)

@@ -1,0 +1,22 @@
+"""MLS, maximum logit score (Hendrycks, Basart, Mazeika et al., ICML 2022).
+
+s(x) = -max_k f_k(x)          (no softmax: that would be MSP)
+"""
+
+from torch import Tensor
+
+from sgoif.bench.contracts import OODDetector
+from sgoif.bench.images import ImageSet
+from sgoif.bench.posthoc import finite
+
+
+class MLS(OODDetector):
+    name = "mls"
+    title = "MLS"
+
+    @staticmethod
+    def from_logits(logits: Tensor) -> Tensor:
+        return -logits.amax(1)
+
+    def score(self, images: ImageSet) -> Tensor:
+        return self.from_logits(finite(self.logits(images), "mls: logits of the network"))
