@@ -93,7 +93,7 @@ def load_npz(path: Path | str) -> dict[str, np.ndarray]:
             return {name: z[name] for name in z.files}
     except FileNotFoundError:
         raise UserError(f"{path} is missing; run the step that writes it") from None
-    except (ValueError, EOFError, zipfile.BadZipFile, AttributeError) as e:
+    except (ValueError, EOFError, zipfile.BadZipFile, TypeError) as e:
         raise UserError(f"{path} is not a readable npz ({e}); delete it and run again") from None
 
 
@@ -115,4 +115,3 @@ def sha256_file(path: Path | str) -> str:
 def sha256_array(array: np.ndarray) -> str:
     """sha256 of an array's elements in C order (not of its npy header)."""
     return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8)).hexdigest()
-

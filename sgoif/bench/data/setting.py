@@ -31,8 +31,10 @@ def inputs(dataset: str, spec: Mapping) -> tuple[str, ...]:
 
 
 def write_setting(data_root: Path | str, results: Path | str, dataset: str, setting: str, spec: Mapping) -> Corruption:
-    """Writes results/labels/<dataset>/<setting>.npz (given, ids) and results/truth/<dataset>/<setting>.npz (clean, wrong,
-    ids, rate, matrix). The same specification gives the same bytes, and an unchanged file is left alone."""
+    """Writes the given labels (given, ids) and the truth (clean, wrong, ids, rate, matrix) to their `paths`.
+
+    The same specification gives the same bytes, and an unchanged file is left alone.
+    """
     check_setting(dataset, spec)
     d = registry.get(dataset)
     clean, ids = load.labels(data_root, dataset, "train"), load.ids(data_root, dataset, "train")
@@ -55,7 +57,7 @@ def read_given(file: Path | str, data_root: Path | str, dataset: str) -> np.ndar
 
 
 def joined(table: Mapping[str, np.ndarray], column: str, ids: np.ndarray, where: str) -> np.ndarray:
-    """A column of a table keyed by `ids`, brought into the order of `ids`. Any id too many, missing or double is refused."""
+    """A column of a table with `ids`, brought into the order of `ids`. An id too many, missing or double is refused."""
     theirs = table["ids"]
     if np.array_equal(theirs, ids):
         return table[column]
