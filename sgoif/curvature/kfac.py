@@ -1,0 +1,106 @@
+"""Kronecker-factored curvature (the default).
+
+    C_l = A_l (x) B_l,  P_l = (A_l + lambda_A I) (x) (B_l + lambda_B I),  lambda_A = damping * tr(A_l) / in,  lambda_B likewise,
+
+with A_l = E[a a'] and, in head scope, B = E[diag(p) - p p'] / T, the exact output Gauss-Newton factor; elsewhere B_l = E[e e'].
+Every probe of the damping agrees with P - A (x) B = lambda_A I (x) B + lambda_B A (x) I + lambda_A lambda_B.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sgoif import distributed
+from sgoif.batch import FactoredBatch
+from sgoif.curvature.base import Curvature
+
+
+def damped_inverse(matrix: Tensor, damping: Tensor) -> Tensor:
+    """(M + damping I)^-1 by Cholesky, without the host synchronisation of an error check."""
+    eye = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
+    factor, _ = torch.linalg.cholesky_ex(matrix + damping * eye)
+    root = torch.linalg.solve_triangular(factor, eye, upper=False)
+    return root.T @ root
+
+
+class KroneckerCurvature(Curvature):
+    """Buffers per layer l: sums `input_l` `[in, in]`, `output_l` `[out, out]`, and since the last refresh their means,
+    inverses and dampings."""
+
+    name = "kfac"
+
+    def __init__(self, space, config, closed_form, dtype) -> None:
+        super().__init__(space, config, closed_form, dtype)
+        self.count = len(space.shapes)
+        for l, (out, inputs) in enumerate(space.shapes):
+            for side, size in (("input", inputs), ("output", out)):
+                for role in ("sum", "mean", "inverse"):
+                    self.register_buffer(f"{side}_{role}_{l}", torch.zeros(size, size, dtype=dtype))
+                self.register_buffer(f"{side}_damping_{l}", torch.ones((), dtype=dtype))
+
+    def update(self, batch: FactoredBatch, decay: float) -> None:
+        for l, layer in enumerate(batch.layers):
+            layer.fold_input(getattr(self, f"input_sum_{l}"), decay)
+            output = getattr(self, f"output_sum_{l}")
+            if self.kind == "ggn":
+                root = batch.probs / batch.temperature**0.5
+                output.addmm_(root.T, root, beta=decay, alpha=-1)
+                output.diagonal().add_(batch.probs.sum(0) / batch.temperature)
+            else:
+                layer.fold_output(output, decay)
+        self.weight.mul_(decay).add_(batch.count)
+
+    def refresh(self) -> None:
+        weight = self.weight.clone()
+        distributed.sum_(weight)
+        for l in range(self.count):
+            for side in ("input", "output"):
+                mean = getattr(self, f"{side}_sum_{l}").clone()
+                distributed.sum_(mean)
+                mean /= weight.clamp(min=torch.finfo(mean.dtype).tiny)
+                damping = self.config.damping * mean.diagonal().mean().clamp(min=1e-12)
+                setattr(self, f"{side}_mean_{l}", mean)
+                setattr(self, f"{side}_damping_{l}", damping)
+                setattr(self, f"{side}_inverse_{l}", damped_inverse(mean, damping))
+
+    def _layer(self, l: int, role: str) -> tuple[Tensor, Tensor]:
+        return getattr(self, f"input_{role}_{l}"), getattr(self, f"output_{role}_{l}")
+
+    def solve(self, rows: Tensor) -> Tensor:
+        blocks = []
+        for l, block in enumerate(self.space.split(rows)):
+            inputs, outputs = self._layer(l, "inverse")
+            blocks.append(outputs @ (block @ inputs))
+        return self.space.join(blocks)
+
+    def matvec(self, rows: Tensor) -> Tensor:
+        blocks = []
+        for l, block in enumerate(self.space.split(rows)):
+            (inputs, outputs), (left, right) = self._layer(l, "mean"), self._layer(l, "damping")
+            wide = block @ inputs + left * block
+            blocks.append(outputs @ wide + right * wide)
+        return self.space.join(blocks)
+
+    def damp(self, rows: Tensor) -> Tensor:
+        blocks = []
+        for l, block in enumerate(self.space.split(rows)):
+            (inputs, outputs), (left, right) = self._layer(l, "mean"), self._layer(l, "damping")
+            blocks.append(left * (outputs @ block) + right * (block @ inputs) + left * right * block)
+        return self.space.join(blocks)
+
+    def condition(self) -> Tensor:
+        worst = []
+        for l in range(self.count):
+            pairs = zip(self._layer(l, "mean"), self._layer(l, "damping"), strict=True)
+            sides = [1 + torch.linalg.matrix_norm(mean) / damping for mean, damping in pairs]
+            worst.append(sides[0] * sides[1])
+        return torch.stack(worst).max()
+
+    def mean_eigenvalue(self) -> Tensor:
+        traces = []
+        for l in range(self.count):
+            pairs = zip(self._layer(l, "mean"), self._layer(l, "damping"), strict=True)
+            sides = [mean.diagonal().sum() + len(mean) * damping for mean, damping in pairs]
+            traces.append(sides[0] * sides[1])
+        return torch.stack(traces).sum() / self.space.dim

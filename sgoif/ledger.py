@@ -1,0 +1,109 @@
+"""What every visit of every example left behind: sums per example, in segments of training.
+
+A segment ends at every `end_epoch` and, when the length of training is known, where the score window begins. Closed segments
+rest in host memory (24 bytes per example and segment), the open one on the device.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sgoif import distributed
+
+COLUMNS = ("score", "square", "confidence", "residual", "age", "visits")
+
+
+@dataclass
+class Segment:
+    """Sums `[N, 6]` over the visits of steps [first, last), within one epoch; `spread` the largest |score| of a visit."""
+
+    epoch: int
+    first: int
+    last: int
+    sums: Tensor
+    spread: Tensor
+
+
+class Ledger:
+    """Adds visits to the open segment and reads windows of segments."""
+
+    def __init__(
+        self, n_examples: int, window: float, total_steps: int | None, device: torch.device, dtype: torch.dtype
+    ) -> None:
+        self.n_examples, self.window, self.total_steps = n_examples, window, total_steps
+        self.device, self.dtype = device, dtype
+        self.closed: list[Segment] = []
+        self.open = self._fresh(0, 0)
+
+    def _fresh(self, epoch: int, first: int) -> Segment:
+        sums = torch.zeros(self.n_examples, len(COLUMNS), device=self.device, dtype=self.dtype)
+        return Segment(epoch, first, first, sums, sums.new_zeros(()))
+
+    @property
+    def window_start(self) -> int | None:
+        """First step of the score window, when the length of training is known."""
+        return None if self.total_steps is None else round((1 - self.window) * self.total_steps)
+
+    def add(self, index: Tensor, valid: Tensor, score: Tensor, certificate: Tensor) -> None:
+        """One visit of each example: index, valid, score `[n]`, and the step's (confidence, residual, age) `[3]`."""
+        if self.open.last == self.window_start and self.open.first != self.open.last:
+            self.close(self.open.epoch)
+        valid = valid.to(score.dtype)
+        visit = torch.empty(len(score), len(COLUMNS), device=score.device, dtype=score.dtype)
+        visit[:, 0], visit[:, 1], visit[:, 2:5], visit[:, 5] = score, score.square(), certificate, 1.0
+        self.open.sums.index_add_(0, index, visit * valid.unsqueeze(1))
+        self.open.spread = torch.maximum(self.open.spread, score.abs().amax())
+        self.open.last += 1
+
+    def close(self, next_epoch: int) -> None:
+        """End the open segment; the next one belongs to `next_epoch`."""
+        segment = self.open
+        if segment.last > segment.first:
+            segment.sums, segment.spread = segment.sums.cpu(), segment.spread.cpu()
+            self.closed.append(segment)
+        self.open = self._fresh(next_epoch, segment.last)
+
+    def _segments(self) -> list[Segment]:
+        segments = [*self.closed]
+        if self.open.last > self.open.first:
+            segments.append(
+                Segment(self.open.epoch, self.open.first, self.open.last, self.open.sums.cpu(), self.open.spread.cpu())
+            )
+        return segments
+
+    def read(self) -> tuple[dict[str, Tensor], Tensor, Tensor]:
+        """Sums of the score window by column `[N]`, the spread of its scores, and scores per epoch `[E, N]` (mean over visits).
+
+        When the length of training is not known, the window is made of the segments whose middle lies in it.
+        """
+        segments = self._segments()
+        steps = segments[-1].last if segments else 0
+        start = (1 - self.window) * steps if self.window_start is None else self.window_start
+        late = [s for s in segments if (s.first + s.last) / 2 >= start] or segments
+        sums = torch.zeros(self.n_examples, len(COLUMNS), dtype=torch.float64)
+        spread = torch.zeros((), dtype=torch.float64)
+        for segment in late:
+            sums += segment.sums
+            spread = torch.maximum(spread, segment.spread.double())
+        epochs = torch.zeros(1 + max((s.epoch for s in segments), default=-1), 2, self.n_examples, dtype=torch.float64)
+        for segment in segments:
+            epochs[segment.epoch] += segment.sums[:, [0, 5]].T
+        sums, spread, epochs = sums.to(self.device), spread.to(self.device), epochs.to(self.device)
+        distributed.sum_(sums, epochs)
+        distributed.max_(spread)
+        sums, epochs = sums.cpu(), epochs.cpu()
+        return dict(zip(COLUMNS, sums.T, strict=True)), spread.cpu(), epochs[:, 0] / epochs[:, 1].clamp(min=1)
+
+    def state_dict(self) -> dict:
+        pack = [vars(s) | {"sums": s.sums.clone()} for s in (*self.closed, self.open)]
+        return {"segments": pack, "total_steps": self.total_steps}
+
+    def load_state_dict(self, state: dict) -> None:
+        *closed, last = (Segment(**s) for s in state["segments"])
+        self.closed, self.total_steps = closed, state["total_steps"]
+        last.sums = last.sums.to(self.device, self.dtype, copy=True)
+        last.spread = last.spread.to(self.device, copy=True)
+        self.open = last

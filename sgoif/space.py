@@ -1,0 +1,35 @@
+"""The parameter space in scope: a list of layer matrices seen as one flat vector.
+
+Every vector of the method (g_v, phi_v, a subspace basis) is a row of a `[K, d]` tensor. Layer `l` owns the columns of its
+`[out_l, in_l]` weight matrix, the bias being the last input column (its activation is the constant 1).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from itertools import accumulate
+
+from torch import Tensor, cat
+
+
+class Space:
+    """Shapes of the layers in scope and the way between flat rows and layer matrices."""
+
+    def __init__(self, shapes: Sequence[tuple[int, int]]) -> None:
+        self.shapes = tuple(shapes)
+        self.sizes = tuple(rows * columns for rows, columns in self.shapes)
+        self.offsets = (0, *accumulate(self.sizes))
+        self.dim = self.offsets[-1]
+
+    def split(self, rows: Tensor) -> list[Tensor]:
+        """`[K, d]` -> one `[K, out, in]` view per layer."""
+        count = rows.shape[0]
+        return [
+            rows[:, start : start + size].unflatten(1, shape) if len(self.shapes) > 1 else rows.view(count, *shape)
+            for start, size, shape in zip(self.offsets, self.sizes, self.shapes, strict=False)
+        ]
+
+    def join(self, blocks: Sequence[Tensor]) -> Tensor:
+        """One `[K, out, in]` per layer -> `[K, d]`."""
+        flat = [block.reshape(block.shape[0], -1) for block in blocks]
+        return flat[0] if len(flat) == 1 else cat(flat, dim=1)
