@@ -1,0 +1,84 @@
+"""G-ODIN (Hsu, Shen, Jin & Kira, CVPR 2020): class and domain evidence learnt apart, by a quotient of two heads.
+
+Logits  f_k = h_k(z) / g(z),   h_k = cos(w_k, z) without bias,   g = sigmoid(batch norm(v.z + c)),   trained by CE(f, y)
+Test    x~ = x + eps sign(d max_k h_k / dx) / std        s(x) = -max_k h_k(x~)
+
+`h` gets no weight decay (a quotient's scale is free; decay would only shift it). `std` makes `eps` a step in pixel
+values on the scale 0 … 1. Differences from OpenOOD, on purpose: the score is the paper's h itself, not its softmax
+(`softmax=True` gives theirs), and `h` follows the recipe's schedule like every other weight (theirs keeps the initial
+rate for ever). The paper picks eps on ID data; ours is OpenOOD's fixed value.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sgoif.bench.contracts import OODDetector, OODTask
+from sgoif.bench.images import ImageSet
+from sgoif.bench.learner import Learner, seeded_weights
+from sgoif.bench.models import Network, build
+
+
+class QuotientHead(nn.Module):
+    def __init__(self, width: int, n_classes: int):
+        super().__init__()
+        self.h = nn.Parameter(torch.empty(n_classes, width))
+        nn.init.kaiming_normal_(self.h, nonlinearity="relu")
+        self.g = nn.Sequential(nn.Linear(width, 1), nn.BatchNorm1d(1), nn.Sigmoid())
+
+    def cosine(self, z: Tensor) -> Tensor:
+        """h [n, K]; the small constants keep a zero feature harmless."""
+        unit = z / (z.norm(dim=1, keepdim=True) + 1e-4)
+        return unit @ (self.h / (self.h.norm(dim=1, keepdim=True) + 1e-4)).T
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.cosine(z) / self.g(z)
+
+
+class GODIN(OODDetector):
+    name = "godin"
+    title = "G-ODIN"
+    reads_plain = False
+
+    @dataclass(frozen=True)
+    class Params:
+        epsilon: float = 0.0025
+        softmax: bool = False  # OpenOOD's score: softmax over h before the maximum
+
+    def __init__(self, **params):
+        super().__init__(**params)
+        self.need(self.params.epsilon >= 0, "epsilon", "a step that is not negative")
+
+    def fit(self, task: OODTask) -> None:
+        batches = task.batches()
+        with seeded_weights(task.seed):
+            plain = build(task.recipe.model, task.n_classes, task.train.channels, task.train.size)
+            net = Network(plain.backbone, QuotientHead(plain.head.in_features, task.n_classes), plain.stages)
+        learner = Learner.for_batches(
+            task.recipe, task.n_classes, batches, task.seed, network=net, undecayed=("head.h",)
+        )
+        for epoch in task.session.epochs(task.recipe.epochs, learner):
+            for batch in batches.epoch(epoch):
+                learner.step(F.cross_entropy(net.classify(learner.features(batch.x)), batch.y))
+        self.task, self.net = task, net
+
+    @staticmethod
+    def perturbed(net: Network, x: Tensor, step: Tensor) -> Tensor:
+        """x moved by `step` (eps / std, [1, C, 1, 1]) in the direction that raises max_k h."""
+        x = x.detach().requires_grad_()
+        with torch.enable_grad():
+            (gradient,) = torch.autograd.grad(net.head.cosine(net.features(x)).amax(1).sum(), x)
+        return x.detach() + step * gradient.sign()
+
+    @torch.no_grad()
+    def score(self, images: ImageSet) -> Tensor:
+        self.net.eval()
+        std = torch.tensor(images.std, device=images.device).view(1, -1, 1, 1)
+        scores = []
+        for index in torch.arange(len(images), device=images.device).split(512):
+            x = self.perturbed(self.net, images.batch(index), self.params.epsilon / std)
+            h = self.net.head.cosine(self.net.features(x))
+            scores.append(-(h.softmax(1) if self.params.softmax else h).amax(1))
+        return torch.cat(scores)
