@@ -1,0 +1,78 @@
+"""ARPL, adversarial reciprocal point learning (Chen, Peng, Wang & Tian, TPAMI 2021), without the confusing samples
+(+CS).
+
+Each class k has a reciprocal point P_k, the middle of what is *not* k; the farther from it, the more class k:
+
+    l_k = ||z - P_k||^2 / d - z.P_k        L = CE(l / temp, y) + weight max(0, ||z - P_y||^2 / d - R + 1),   R learnt
+    s(x) = -max_k l_k
+
+The second term keeps every class within a margin of R around its point, so that the space left for the unknown is
+bounded. Differences from OpenOOD, on purpose: the score is the paper's distance, not the softmax of it
+(`softmax=True` gives theirs).
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sgoif.bench.contracts import OODDetector, OODTask
+from sgoif.bench.images import ImageSet
+from sgoif.bench.learner import Learner, seeded_weights
+from sgoif.bench.models import Network, build
+
+
+class ReciprocalPoints(nn.Module):
+    def __init__(self, width: int, n_classes: int):
+        super().__init__()
+        self.points = nn.Parameter(0.1 * torch.randn(n_classes, width))
+        self.radius = nn.Parameter(torch.zeros(1))
+
+    def distance(self, z: Tensor) -> Tensor:
+        """||z - P_k||^2 / d, [n, K]."""
+        p = self.points
+        squared = z.square().sum(1, keepdim=True) - 2 * z @ p.T + p.square().sum(1)
+        return squared / z.shape[1]
+
+    def forward(self, z: Tensor) -> Tensor:
+        return self.distance(z) - z @ self.points.T
+
+
+class ARPL(OODDetector):
+    name = "arpl"
+    title = "ARPL"
+    reads_plain = False
+
+    @dataclass(frozen=True)
+    class Params:
+        weight: float = 0.1
+        margin: float = 1.0
+        temperature: float = 1.0
+        weight_decay: float = 1e-4
+        softmax: bool = False  # OpenOOD's score: softmax over l before the maximum
+
+    def __init__(self, **params):
+        super().__init__(**params)
+        self.need(self.params.temperature > 0, "temperature", "a temperature above 0")
+
+    @staticmethod
+    def loss(head: ReciprocalPoints, z: Tensor, y: Tensor, p: "ARPL.Params") -> Tensor:
+        own = head.distance(z).gather(1, y[:, None]).squeeze(1)
+        return F.cross_entropy(head(z) / p.temperature, y) + p.weight * F.relu(own - head.radius + p.margin).mean()
+
+    def fit(self, task: OODTask) -> None:
+        batches = task.batches()
+        with seeded_weights(task.seed):
+            plain = build(task.recipe.model, task.n_classes, task.train.channels, task.train.size)
+            net = Network(plain.backbone, ReciprocalPoints(plain.head.in_features, task.n_classes), plain.stages)
+        recipe = replace(task.recipe, weight_decay=self.params.weight_decay)
+        learner = Learner.for_batches(recipe, task.n_classes, batches, task.seed, network=net)
+        for epoch in task.session.epochs(recipe.epochs, learner):
+            for batch in batches.epoch(epoch):
+                learner.step(self.loss(net.head, learner.features(batch.x), batch.y, self.params))
+        self.task, self.net = task, net
+
+    def score(self, images: ImageSet) -> Tensor:
+        logits = self.logits(images)
+        return -(logits.softmax(1) if self.params.softmax else logits).amax(1)
