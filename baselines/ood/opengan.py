@@ -1,0 +1,103 @@
+"""OpenGAN (Kong & Ramanan, ICCV 2021): a discriminator of real against generated features is the open-set score.
+
+On the frozen features z of the plain network:   min_G max_D  E log D(z) + E log(1 - D(G(noise)))       s(x) = 1 - D(z)
+
+Both are fully connected (the paper's 1x1 convolutions) with batch norm; Adam, beta1 0.5, weights N(0, 0.02).
+Difference from the paper and OpenOOD, on purpose: they choose the epoch whose D does best on an OOD validation set.
+No method here may see one, so the last epoch is used. A discriminator that has won or lost its game says little about
+real outliers: expect a large variance over seeds (OpenOOD reports +-15 points even with the choice).
+"""
+
+from dataclasses import dataclass
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sgoif.bench.contracts import OODDetector, OODTask
+from sgoif.bench.images import ImageSet
+from sgoif.bench.learner import seeded_weights
+
+
+def stack(widths: list[int], slope: float) -> nn.Sequential:
+    """Linear layers without bias, batch norm and (leaky) ReLU between them; weights N(0, 0.02), norms N(1, 0.02)."""
+    layers: list[nn.Module] = []
+    for i, (a, b) in enumerate(pairwise(widths)):
+        layers.append(nn.Linear(a, b, bias=False))
+        nn.init.normal_(layers[-1].weight, 0.0, 0.02)
+        if i < len(widths) - 2:
+            layers += [nn.BatchNorm1d(b), nn.LeakyReLU(slope)]
+            nn.init.normal_(layers[-2].weight, 1.0, 0.02)
+    return nn.Sequential(*layers)
+
+
+class FeatureGAN(nn.Module):
+    def __init__(self, width: int, noise: int):
+        super().__init__()
+        self.noise = noise
+        self.generator = stack([noise, 512, 256, 128, 256, width], 0.0)  # slope 0 is plain ReLU
+        self.discriminator = stack([width, 512, 256, 128, 64, 1], 0.2)
+
+    def generate(self, n: int, device) -> Tensor:
+        return self.generator(torch.randn(n, self.noise).to(device))
+
+    def logit(self, z: Tensor) -> Tensor:
+        """log D / (1 - D), [n]."""
+        return self.discriminator(z).squeeze(1)
+
+    def discriminator_loss(self, real: Tensor, fake: Tensor) -> Tensor:
+        return F.softplus(-self.logit(real)).mean() + F.softplus(self.logit(fake.detach())).mean()
+
+    def generator_loss(self, fake: Tensor) -> Tensor:
+        return F.softplus(-self.logit(fake)).mean()
+
+
+class OpenGAN(OODDetector):
+    name = "opengan"
+    title = "OpenGAN"
+
+    @dataclass(frozen=True)
+    class Params:
+        lr: float = 1e-4  # of the generator; the discriminator's is lr / 1.5
+        noise: int = 100
+        batch_size: int = 128
+        share: float = 1.0  # length of training, of the recipe's epochs
+        min_steps: int = 150
+
+    def __init__(self, **params):
+        super().__init__(**params)
+        for key in ("lr", "share"):
+            self.need(getattr(self.params, key) > 0, key, "must be above 0")
+        self.need(self.params.batch_size >= 2, "batch_size", "at least 2, for the batch norm")
+
+    def fit(self, task: OODTask) -> None:
+        super().fit(task)
+        p, z = self.params, task.plain.features
+        with seeded_weights(task.seed):
+            self.gan = FeatureGAN(z.shape[1], p.noise).to(z.device)
+        generator = torch.optim.Adam(self.gan.generator.parameters(), lr=p.lr, betas=(0.5, 0.999))
+        discriminator = torch.optim.Adam(self.gan.discriminator.parameters(), lr=p.lr / 1.5, betas=(0.5, 0.999))
+        size = min(p.batch_size, len(z))
+        steps = len(z) // size
+        epochs = max(round(p.share * task.recipe.epochs), -(-p.min_steps // steps))
+        self.gan.train()
+        for _ in task.session.epochs(epochs, self.gan, generator, discriminator, phase="gan"):
+            order = torch.randperm(len(z)).to(z.device)
+            for index in order[: steps * size].split(size):
+                fake = self.gan.generate(size, z.device)
+                self._step(discriminator, self.gan.discriminator_loss(z[index], fake))
+                self._step(generator, self.gan.generator_loss(fake))
+        self.gan.eval()
+
+    @staticmethod
+    def _step(optimizer: torch.optim.Optimizer, loss: Tensor) -> None:
+        parameters = [p for group in optimizer.param_groups for p in group["params"]]
+        for parameter, gradient in zip(parameters, torch.autograd.grad(loss, parameters), strict=True):
+            parameter.grad = gradient
+        optimizer.step()
+
+    @torch.no_grad()
+    def score(self, images: ImageSet) -> Tensor:
+        _, z = self.task.predict(self.net, images, features=True)
+        return torch.sigmoid(-self.gan.logit(z))  # 1 - D without rounding at D near 1
