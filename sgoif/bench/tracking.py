@@ -1,0 +1,275 @@
+"""A finished run in MLflow: one experiment per task and dataset, one run per cell, flat, with tags to group by.
+
+Jobs never talk to MLflow; they write JSON. One serial import brings the store in line with the files, so importing
+twice changes nothing and a cell that was computed again replaces its old run. The store can be deleted at any time.
+"""
+
+from __future__ import annotations
+
+import datetime
+import hashlib
+import json
+import math
+import os
+import shutil
+import time
+from collections import defaultdict
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import Any
+from urllib.parse import unquote, urlparse
+
+from sgoif.bench.errors import UserError
+from sgoif.bench.evaluate import read_cells
+from sgoif.bench.files import atomic_write_json, read_json, sha256_file
+
+# before mlflow is imported: nothing is sent anywhere, nothing is asked of git or the network
+QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "GIT_PYTHON_REFRESH": "quiet"}
+DIGEST, ITEM = "sgoif.digest", "sgoif.item"
+BATCH = 900  # MLflow takes at most 1000 metrics in one call
+
+
+@dataclass
+class _Item:
+    """What one MLflow run should hold."""
+
+    name: str  # unique within its experiment
+    title: str
+    params: dict[str, str] = field(default_factory=dict)
+    tags: dict[str, str] = field(default_factory=dict)
+    metrics: list[tuple[str, float, int]] = field(default_factory=list)  # (name, value, step)
+    artifacts: list[Path] = field(default_factory=list)
+    start: int = 0  # ms since 1970
+    seconds: float = 0.0
+    failed: bool = False
+
+    def digest(self) -> str:
+        """Changes when anything in the run would."""
+        files = [(p.name, sha256_file(p)) for p in self.artifacts]
+        parts = [self.title, self.params, self.tags, self.metrics, files, self.start, self.seconds, self.failed]
+        return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
+
+
+def init_store(path: Path | str) -> str:
+    """Creates the SQLite store (with MLflow's tables) at `path` if there is none; returns its URI.
+
+    To be called from one process: MLflow breaks a new store when several create it at once.
+    """
+    path = Path(path)
+    path.parent.mkdir(parents=True, exist_ok=True)
+    uri = f"sqlite:///{path}"
+    _experiments(_client(uri), uri)
+    return uri
+
+
+def import_run(run_dir: Path | str, uri: str) -> dict[str, Any]:
+    """Brings the store in line with the run directory; returns (and writes to mlflow/imported.json) what was done."""
+    started, run_dir = time.perf_counter(), Path(run_dir)
+    client = _client(uri)
+    counts = {"created": 0, "kept": 0, "removed": 0}
+    wanted = _items(run_dir)
+    known = _experiments(client, uri)
+    for experiment, items in wanted.items():
+        if experiment not in known:
+            location = (run_dir / "mlflow" / "artifacts" / experiment.replace("/", "-")).resolve()
+            known[experiment] = client.create_experiment(experiment, artifact_location=location.as_uri())
+        there = _runs(client, known[experiment])
+        for item in items:
+            digest = item.digest()
+            kept = [r for r, d in there.pop(item.name, []) if d == digest]
+            if kept:
+                counts["kept"] += 1
+                continue
+            _create(client, known[experiment], item, digest)
+            counts["created"] += 1
+        counts["removed"] += _remove_others(client, known[experiment], items)
+    prefix = f"{run_dir.name}/"
+    for name, experiment_id in known.items():  # datasets that the run no longer has
+        if name.startswith(prefix) and name not in wanted:
+            counts["removed"] += _remove_others(client, experiment_id, [])
+    done = {**counts, "experiments": sorted(wanted), "uri": uri}
+    report = run_dir / "mlflow" / "imported.json"
+    atomic_write_json(report, {"experiments": done["experiments"], "runs": sum(map(len, wanted.values()))})
+    report.touch()
+    return {**done, "seconds": time.perf_counter() - started}
+
+
+def _client(uri: str):
+    os.environ.update(QUIET)
+    import logging
+
+    logging.getLogger("alembic").setLevel(logging.WARNING)
+    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
+    from mlflow import MlflowClient
+    from sqlalchemy import event
+    from sqlalchemy.engine import Engine
+
+    if not event.contains(Engine, "connect", _hurry):
+        event.listen(Engine, "connect", _hurry)
+    return MlflowClient(tracking_uri=uri)
+
+
+def _experiments(client, uri: str) -> dict[str, str]:
+    """Name -> id of all experiments; one that was put into the bin in the UI comes back."""
+    from mlflow.entities import ViewType
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        found = client.search_experiments(ViewType.ALL, max_results=1000)
+    except (MlflowException, SQLAlchemyError) as e:
+        line = " ".join(str(e).split())[:200]
+        raise UserError(f"{uri}: MLflow cannot use this store ({line}); delete the file and run again") from None
+    for experiment in found:
+        if experiment.lifecycle_stage == "deleted":
+            client.restore_experiment(experiment.experiment_id)
+    return {e.name: e.experiment_id for e in found}
+
+
+def _hurry(connection, _) -> None:
+    """Do not wait for the disk at each of the ten commits a run takes: a broken store is deleted and imported again."""
+    if type(connection).__module__.startswith("sqlite3"):
+        connection.execute("PRAGMA synchronous = OFF")
+
+
+# ------------------------------------------------------------------------------------------------ what should be there
+
+
+def _items(run_dir: Path) -> dict[str, list[_Item]]:
+    """Experiment name -> its runs: the cells of every task and dataset, and one run with the tables."""
+    wanted: dict[str, list[_Item]] = {}
+    config = run_dir / "config.json"
+    config_hash = sha256_file(config)[:16] if config.is_file() else ""
+    for folder in sorted(p for p in (run_dir / "batches").glob("*/*") if p.is_dir()):
+        task, dataset = folder.parent.name, folder.name
+        path = run_dir / "metrics" / task / f"{dataset}.json"
+        measured = defaultdict(list)
+        for record in read_json(path) if path.is_file() else []:
+            measured[record["setting"], record["seed"], record["method"]].append(record)
+        cells = read_cells(run_dir, task, dataset)
+        name = f"{run_dir.name}/{task}/{dataset}"
+        wanted[name] = [_cell_item(c.directory, c.result, measured[c.name], config_hash) for c in cells]
+    wanted[f"{run_dir.name}/tables"] = [_tables_item(run_dir, config_hash)]
+    return wanted
+
+
+def _cell_item(directory: Path, result: Mapping[str, Any], records: list[Mapping], config_hash: str) -> _Item:
+    cell = result["cell"]
+    params = {k: str(cell[k]) for k in ("method", "dataset", "setting", "seed")}
+    params |= {f"config.{k}": v for k, v in _leaves((result.get("config") or {}).get("params") or {})}
+    params |= {f"recipe.{k}": v for k, v in _leaves((result.get("config") or {}).get("recipe") or {})}
+    tags = {
+        "task": cell["task"],
+        "method": cell["method"],
+        "setting": cell["setting"],
+        "cell_key": result["key"],
+        "status": result["status"],
+        "commit": result.get("commit") or "",
+        "config_hash": config_hash,
+        "hardware": _words(result.get("hardware")),
+        "versions": _words(result.get("versions")),
+    }
+    if result.get("reason"):
+        tags["reason"] = str(result["reason"])[:4000]
+    metrics = [(_metric_name(r), r["value"], 0) for r in records if r["value"] is not None]
+    for curve, values in (result.get("curves") or {}).items():
+        metrics += [(f"curve/{_clean(curve)}", v, step) for step, v in enumerate(values) if math.isfinite(v)]
+    return _Item(
+        name="/".join([cell["setting"], f"seed{cell['seed']}", cell["method"]]),
+        title=f"{cell['method']} {cell['setting']} seed{cell['seed']}",
+        params=params,
+        tags={k: v for k, v in tags.items() if v},
+        metrics=metrics,
+        artifacts=[directory / "result.json"],
+        start=_milliseconds(result.get("created")),
+        seconds=sum((result.get("seconds") or {}).values()),
+        failed=result["status"] != "ok",
+    )
+
+
+def _tables_item(run_dir: Path, config_hash: str) -> _Item:
+    files = sorted((run_dir / "tables").glob("*.*"))
+    files += [p for p in (run_dir / "summary.json", run_dir / "config.json") if p.is_file()]
+    tags = {"config_hash": config_hash} if config_hash else {}
+    return _Item("tables", "tables and summary", tags=tags, artifacts=files)
+
+
+def _metric_name(record: Mapping) -> str:
+    """`auroc:near` -> `auroc/near`: MLflow draws what stands before the slash together."""
+    name = record["metric"] if not record["variant"] else f"variant:{record['variant']}:{record['metric']}"
+    return _clean(name.replace(":", "/"))
+
+
+def _clean(name: str) -> str:
+    return "".join(c if c.isalnum() or c in "_-./ " else "_" for c in name)[:250]
+
+
+def _leaves(value: Mapping, path: str = "") -> Iterator[tuple[str, str]]:
+    for key, inner in value.items():
+        name = f"{path}.{key}" if path else str(key)
+        if isinstance(inner, Mapping):
+            yield from _leaves(inner, name)
+        else:
+            yield _clean(name), str(inner)[:500]
+
+
+def _words(value: Any) -> str:
+    if isinstance(value, Mapping):
+        return ", ".join(f"{k} {v}" for k, v in sorted(value.items()))[:4000]
+    return str(value or "")[:4000]
+
+
+def _milliseconds(created: str | None) -> int:
+    return int(datetime.datetime.fromisoformat(created).timestamp() * 1000) if created else 0
+
+
+# ------------------------------------------------------------------------------------------------ what is there
+
+
+def _runs(client, experiment_id: str) -> dict[str, list[tuple[str, str]]]:
+    """item name -> [(run id, digest)]; a run whose import was cut short has no digest."""
+    found, token = defaultdict(list), None
+    while True:
+        page = client.search_runs([experiment_id], max_results=1000, page_token=token)
+        for run in page:
+            found[run.data.tags.get(ITEM, "")].append((run.info.run_id, run.data.tags.get(DIGEST, "")))
+        token = page.token
+        if not token:
+            return found
+
+
+def _create(client, experiment_id: str, item: _Item, digest: str) -> None:
+    from mlflow.entities import Metric, Param, RunTag
+
+    run = client.create_run(
+        experiment_id, start_time=item.start or None, tags={**item.tags, ITEM: item.name}, run_name=item.title
+    )
+    run_id = run.info.run_id
+    folder = Path(unquote(urlparse(run.info.artifact_uri).path))
+    folder.mkdir(parents=True, exist_ok=True)
+    for path in item.artifacts:  # what log_artifact does for a local store, without asking the store again
+        shutil.copyfile(path, folder / path.name)
+    end = item.start + int(1000 * item.seconds)
+    client.set_terminated(run_id, "FAILED" if item.failed else "FINISHED", end or None)
+    metrics = [Metric(name, float(value), end, step) for name, value, step in item.metrics]
+    while len(metrics) > BATCH:
+        client.log_batch(run_id, metrics[:BATCH])
+        metrics = metrics[BATCH:]
+    params = [Param(k, v) for k, v in item.params.items()][:100]
+    client.log_batch(run_id, metrics, params, [RunTag(DIGEST, digest)])  # with its digest the run counts as imported
+
+
+def _remove_others(client, experiment_id: str, items: list[_Item]) -> int:
+    """Deletes runs that are not (or no longer) what the files say: stale, cut short, or of a cell that is gone."""
+    wanted = {item.name: item.digest() for item in items}
+    removed = 0
+    for name, runs in _runs(client, experiment_id).items():
+        keep = False
+        for run_id, digest in runs:
+            if not keep and wanted.get(name) == digest:
+                keep = True
+                continue
+            client.delete_run(run_id)
+            removed += 1
+    return removed
