@@ -7,8 +7,8 @@ logit stays below that of another class.
 
 over the epochs t of the plain run (logits in eval mode, after each epoch). `epoch_scores[T]` is the score had training
 stopped after epoch T.
-Removal rule: the suspicious component of a two-Gaussian mixture of s. (The paper trains a second time with a fake
-class of "threshold samples" instead; that doubles the cost and is not done here.)
+Removal rule: the suspicious component of a two-Gaussian mixture (`removal.by_mixture`). The paper trains twice more
+with a fake class of "threshold samples" instead; a removal rule that costs two trainings is left out.
 """
 
 import torch
@@ -34,4 +34,4 @@ class AUM(NoisyLabelDetector):
         margin = margins(task.plain.epoch_logits, task.given).double()  # [E, N]
         epochs = torch.arange(1, len(margin) + 1, device=margin.device)[:, None]
         so_far = (-margin.cumsum(0) / epochs).cpu().numpy()
-        return Detection(so_far[-1], remove=by_mixture(so_far[-1]), epoch_scores=so_far)
+        return Detection(so_far[-1], remove=by_mixture(so_far[-1], long_tail=False), epoch_scores=so_far)

@@ -82,9 +82,9 @@ def prune_masks(p: np.ndarray, given: np.ndarray, joint: np.ndarray) -> dict[str
         members = np.flatnonzero(given == j)
         if len(members) < 2:
             continue
-        by_class[members[np.argsort(p[members, j])[: max(len(members) - counts[j, j], 0)]]] = True
+        by_class[members[np.argsort(p[members, j], kind="stable")[: max(len(members) - counts[j, j], 0)]]] = True
         margins = p[members] - p[members, j : j + 1]  # [members, K]
-        place = np.argsort(np.argsort(-margins, axis=0), axis=0)  # 0 = widest margin towards that class
+        place = np.argsort(np.argsort(-margins, axis=0, kind="stable"), axis=0)  # 0 = widest margin towards that class
         chosen = place < counts[j]
         chosen[:, j] = False
         by_noise_rate[members] = chosen.any(axis=1)

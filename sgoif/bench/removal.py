@@ -1,39 +1,38 @@
 """Which examples a detector removes before retraining, decided from its scores alone — never from the truth.
 
-`by_mixture` reads the scores as a mixture of a clean and a suspicious Gaussian (the split DivideMix makes of the
-losses; Li et al., ICLR 2020) and removes what more likely belongs to the suspicious one:
+`by_mixture` reads the scores as a mixture of clean and suspicious examples, as DivideMix does with losses (Li et al.,
+ICLR 2020), and removes what more likely is suspicious. With x = sign(s) sqrt|s|, which shortens the long tail that
+losses and influences have (x = s for scores without one, `long_tail=False`):
 
-    p(s) = (1 - w) N(s; m0, v0) + w N(s; m1, v1),   m0 < m1;     remove s_i above the point between m0 and m1
-                                                                 where both are equally likely
+    p(x) = (1 - w) N(x; m0, v) + w N(x; m1, v),   m0 < m1;      remove i if w N(x_i; m1, v) > (1 - w) N(x_i; m0, v)
 
-EM starts from the best two-means split (Otsu's threshold), so nothing is random. The removed set is always an upper
-set of the ranking; it is empty where two Gaussians describe the scores no better than one (BIC).
+The variance is shared: with two of them a narrow clean component leaves every moderately difficult example to the wide
+one. It also makes the rule one threshold, so that the removed set is always the top of the ranking. EM starts from
+the best two-means split (Otsu's threshold); nothing is random. Nothing is removed where two Gaussians describe the
+scores no better than one (BIC).
 """
 
 import numpy as np
 
 MOST = 0.95  # never remove more than this share
 _MIN_EXAMPLES = 10  # fewer say nothing about two components
-_VARIANCE_FLOOR = 1e-4  # of the total variance: keeps a component from collapsing onto equal scores
 
 
-def by_mixture(scores: np.ndarray, most: float = MOST) -> np.ndarray:
+def by_mixture(scores: np.ndarray, long_tail: bool = True) -> np.ndarray:
     """[N] bool: the examples of the suspicious component of a two-Gaussian mixture."""
     scores = np.asarray(scores, dtype=np.float64)
     none = np.zeros(scores.shape, dtype=bool)
-    spread = scores.std()
-    if scores.size < _MIN_EXAMPLES or not spread > 1e-12 * max(abs(scores.mean()), 1e-300):
+    x = np.sign(scores) * np.sqrt(np.abs(scores)) if long_tail else scores
+    if scores.size < _MIN_EXAMPLES or not x.std() > 1e-9 * np.abs(x).max():
         return none
-    x = (scores - scores.mean()) / spread
+    x = (x - x.mean()) / x.std()
     weight, mean, variance = fit_two(x)
-    one_sided = _log_likelihood(x, np.ones(1), np.zeros(1), np.ones(1))
-    gain = _log_likelihood(x, weight, mean, variance) - one_sided
-    if 2 * gain <= 3 * np.log(x.size):  # BIC: three more parameters
+    joint = _log_joint(x, weight, mean, variance)
+    one = -0.5 * (x**2 + np.log(2 * np.pi))
+    gain = np.logaddexp(*joint).sum() - one.sum()
+    if 2 * gain <= 2 * np.log(x.size):  # BIC: a second mean and a weight are two more parameters
         return none
-    clean, suspicious = _log_joint(x, weight, mean, variance)
-    likely_clean = (x <= mean[1]) & ((clean >= suspicious) | (x <= mean[0]))
-    remove = x > (x[likely_clean].max() if likely_clean.any() else mean[0])
-    return at_most(remove, scores, most)
+    return at_most(joint[1] > joint[0], scores)
 
 
 def at_most(remove: np.ndarray, scores: np.ndarray, share: float = MOST) -> np.ndarray:
@@ -41,9 +40,9 @@ def at_most(remove: np.ndarray, scores: np.ndarray, share: float = MOST) -> np.n
     limit = int(share * scores.size)
     if remove.sum() <= limit:
         return remove
-    ranked = np.argsort(-np.where(remove, scores, -np.inf), kind="stable")
+    most_suspicious = np.argsort(-np.where(remove, scores, -np.inf), kind="stable")[:limit]
     kept = np.zeros_like(remove)
-    kept[ranked[:limit]] = True
+    kept[most_suspicious] = True
     return kept
 
 
@@ -51,36 +50,29 @@ def otsu(x: np.ndarray) -> float:
     """The threshold of the two-means split: the greatest variance between {x <= t} and {x > t}. O(N log N)."""
     ordered = np.sort(x)
     below = np.arange(1, x.size)
-    low = np.cumsum(ordered)[:-1] / below
-    high = (ordered.sum() - np.cumsum(ordered)[:-1]) / (x.size - below)
+    sums = np.cumsum(ordered)
+    low, high = sums[:-1] / below, (sums[-1] - sums[:-1]) / (x.size - below)
     return float(ordered[np.argmax(below * (x.size - below) * (high - low) ** 2)])
 
 
-def fit_two(x: np.ndarray, steps: int = 200, tolerance: float = 1e-7) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Weights, means (ascending) and variances [2] of a Gaussian mixture, by EM."""
-    floor = _VARIANCE_FLOOR * x.var()
-    responsibility = np.stack([x <= otsu(x), x > otsu(x)]).astype(np.float64)  # [2, N]
+def fit_two(x: np.ndarray, steps: int = 300, tolerance: float = 1e-9) -> tuple[np.ndarray, np.ndarray, float]:
+    """Weights [2], means [2] (ascending) and the shared variance of a Gaussian mixture, by EM."""
+    above = x > otsu(x)
+    responsibility = np.stack([~above, above]).astype(np.float64)  # [2, N]
     previous = -np.inf
     for _ in range(steps):
         total = np.maximum(responsibility.sum(axis=1), 1e-9)
-        weight = total / x.size
-        mean = responsibility @ x / total
-        variance = np.maximum((responsibility * (x - mean[:, None]) ** 2).sum(axis=1) / total, floor)
+        weight, mean = total / x.size, responsibility @ x / total
+        variance = max((responsibility * (x - mean[:, None]) ** 2).sum() / x.size, 1e-6 * x.var())
         joint = _log_joint(x, weight, mean, variance)
         evidence = np.logaddexp(*joint)
         responsibility = np.exp(joint - evidence)
         if evidence.mean() - previous < tolerance:
             break
         previous = evidence.mean()
-    order = np.argsort(mean)
-    return weight[order], mean[order], variance[order]
+    return weight, mean, variance
 
 
-def _log_joint(x, weight, mean, variance) -> np.ndarray:
-    """[components, N] log of weight times density."""
-    distance = (x - mean[:, None]) ** 2 / variance[:, None]
-    return np.log(weight)[:, None] - 0.5 * (distance + np.log(2 * np.pi * variance)[:, None])
-
-
-def _log_likelihood(x, weight, mean, variance) -> float:
-    return float(np.logaddexp.reduce(_log_joint(x, weight, mean, variance), axis=0).sum())
+def _log_joint(x: np.ndarray, weight: np.ndarray, mean: np.ndarray, variance: float) -> np.ndarray:
+    """[2, N] log of weight times density."""
+    return np.log(weight)[:, None] - 0.5 * ((x - mean[:, None]) ** 2 / variance + np.log(2 * np.pi * variance))

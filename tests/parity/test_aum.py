@@ -1,0 +1,47 @@
+"""AUM against numbers worked out by hand, and on digits."""
+
+import numpy as np
+import torch
+
+from baselines.noisy.aum import AUM, margins
+from sgoif.bench.metrics import detection
+from tests.support import noisy_task
+
+# two epochs, three examples, three classes
+LOGITS = torch.tensor(
+    [
+        [[2.0, 1.0, 0.0], [0.0, 3.0, 5.0], [1.0, 1.0, 1.0]],
+        [[4.0, 1.0, 3.5], [0.0, 1.0, 5.0], [-1.0, 2.0, 0.0]],
+    ]
+)
+LABELS = torch.tensor([0, 1, 2])
+
+
+class Plain:
+    epoch_logits = LOGITS
+
+
+class Task:
+    plain, given = Plain, LABELS
+
+
+def test_margins_by_hand():
+    np.testing.assert_allclose(margins(LOGITS, LABELS), [[1.0, -2.0, 0.0], [0.5, -4.0, -2.0]])
+
+
+def test_score_is_the_negative_mean_margin_so_far():
+    found = AUM().detect(Task)
+    np.testing.assert_allclose(found.epoch_scores, [[-1.0, 2.0, 0.0], [-0.75, 3.0, 1.0]])
+    np.testing.assert_allclose(found.scores, [-0.75, 3.0, 1.0])
+
+
+def test_adding_a_constant_to_all_logits_changes_nothing():
+    np.testing.assert_allclose(margins(LOGITS + 7, LABELS), margins(LOGITS, LABELS))
+
+
+def test_detects_wrong_digits():
+    task, wrong = noisy_task(n_train=600)
+    found = AUM().detect(task)
+    assert detection(found.scores, wrong)["auroc"] > 0.95
+    assert wrong[found.remove].mean() > 0.8 and found.remove[wrong].mean() > 0.8
+    assert found.epoch_scores.shape == (task.recipe.epochs, 600)
