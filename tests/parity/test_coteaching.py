@@ -1,0 +1,75 @@
+"""Co-teaching: selection, exchange and schedule by hand and against the formulas of the released code."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+
+from baselines.noisy.coteaching import CoTeaching
+from sgoif.bench.errors import UserError
+from sgoif.bench.peers import Peers, exchange, smallest
+from tests.parity.trainers import check_behaviour
+from tests.support import noisy_task
+
+
+def test_smallest_losses():
+    assert smallest(torch.tensor([3.0, 1.0, 2.0, 0.5]), 2).tolist() == [3, 1]
+    assert smallest(torch.tensor([3.0, 1.0]), 0).tolist() == [1]  # never empty
+
+
+def test_each_network_is_trained_on_the_others_choice():
+    """The first finds example 0 easy, the second example 1: they swap."""
+    y = torch.tensor([0, 0, 0])
+    first = torch.tensor([[5.0, 0.0], [0.0, 5.0], [0.0, 3.0]])
+    second = torch.tensor([[0.0, 5.0], [5.0, 0.0], [0.0, 3.0]])
+    for_first, for_second = exchange(first, second, y, 1)
+    assert for_first.tolist() == [1]
+    assert for_second.tolist() == [0]
+
+
+@pytest.mark.parametrize(("noise_rate", "ramp"), [(0.2, 10), (0.45, 1), (0.5, 4)])
+def test_forget_schedule_is_the_released_one(noise_rate, ramp):
+    """rate_schedule = ones(n) * τ; rate_schedule[:T_k] = linspace(0, τ, T_k)"""
+    released = np.ones(20) * noise_rate
+    released[:ramp] = np.linspace(0, noise_rate, ramp)
+    ours = [CoTeaching.forget_rate(t, noise_rate, ramp) for t in range(20)]
+    assert np.allclose(ours, released)
+
+
+def test_update_equals_the_released_loss():
+    """Same kept examples as num_remember = int((1 - R) B) of an argsort, and the same loss up to its doubled division."""
+    g = torch.Generator().manual_seed(1)
+    first, second = torch.randn(16, 4, generator=g), torch.randn(16, 4, generator=g)
+    y = torch.randint(0, 4, (16,), generator=g)
+    keep = CoTeaching.kept(16, 0.3)
+    assert keep == 11
+    for_first, for_second = exchange(first, second, y, keep)
+    losses = [F.cross_entropy(f, y, reduction="none").numpy() for f in (first, second)]
+    expected = losses[0][np.argsort(losses[1])[:keep]].sum() / keep
+    assert F.cross_entropy(first[for_first], y[for_first]).item() == pytest.approx(expected, rel=1e-5)
+    expected = losses[1][np.argsort(losses[0])[:keep]].sum() / keep
+    assert F.cross_entropy(second[for_second], y[for_second]).item() == pytest.approx(expected, rel=1e-5)
+
+
+def test_contradiction_counts_only_where_the_networks_agree():
+    eye = 4 * torch.eye(3)
+    first, second = eye[[0, 1, 2, 0]], eye[[0, 1, 2, 1]]
+    assert CoTeaching.contradicted(first, second, torch.tensor([0, 1, 0, 2])) == pytest.approx(1 / 3)
+    assert CoTeaching.contradicted(eye[[0]], eye[[1]], torch.tensor([0])) == 0.0
+
+
+def test_peers_start_apart():
+    task, _ = noisy_task(plain=False)
+    peers = Peers(task, task.batches())
+    assert not torch.equal(peers.first.net.head.weight, peers.second.net.head.weight)
+
+
+def test_bad_rate_is_named():
+    with pytest.raises(UserError, match=r"params\.coteaching\.noise_rate"):
+        CoTeaching(noise_rate=1.0)
+
+
+def test_on_digits():
+    detection = check_behaviour(CoTeaching())
+    assert detection.extras["noise_rate"] == pytest.approx(0.4, abs=0.08)
+    assert detection.curves["forget_rate"][:2] == [0.0, 0.0]
