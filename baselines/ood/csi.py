@@ -1,0 +1,184 @@
+"""CSI, contrasting shifted instances (Tack, Mo, Jeong & Shin, NeurIPS 2020), with labels: rotations are negatives.
+
+Step 1, SupCLR: two augmented views of every image in four rotations r = 0 … 3, eight images per sample, with label y
++ K r. A rotated image is *another class*: it repels its original. With unit projections u and positives P(i) (same
+label):
+
+    L = mean_i  -1/|P(i)| sum_{j in P(i)} log( exp(u_i.u_j / t) / sum_{l != i} exp(u_i.u_l / t) ),     t = 0.07
+
+Step 2: the backbone is frozen (eval mode) and three linear heads are trained on augmented images: class (K, unrotated
+images), rotation (4) and joint (4 K).
+
+    s(x) = -max_y softmax_y( mean_r joint(x rotated by r)_{y + K r} )          (the paper's ensemble, CSI-ens)
+
+Differences from OpenOOD, on purpose: their leaderboard takes -max softmax of the class head (`ensemble=False`); the
+optimiser is the recipe's (weight decay 1e-6 in step 1, rate x0.1 at 60/75/90 % in step 2) and not 700 epochs of LARS.
+Views: resized crop, flip if the recipe flips, colour jitter and grey; of the jitter only brightness and contrast act
+on grey images.
+"""
+
+from dataclasses import dataclass, replace
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sgoif.bench.contracts import OODDetector, OODTask
+from sgoif.bench.images import ImageSet
+from sgoif.bench.learner import Learner, seeded_weights
+from sgoif.bench.models import build
+
+# RGB to a luma axis and two chroma axes (YIQ): hue is a rotation of the chroma, saturation its length
+YIQ = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
+
+
+def rotations(x: Tensor) -> Tensor:
+    """[n, C, H, H] -> [4 n, C, H, H]: all images unrotated, then all by 90 degrees, …"""
+    return torch.cat([torch.rot90(x, r, (2, 3)) for r in range(4)])
+
+
+def shifted_labels(y: Tensor, n_classes: int) -> Tensor:
+    """Labels y + K r in the order of `rotations`, [4 n]."""
+    return torch.cat([y + n_classes * r for r in range(4)])
+
+
+def supcon(u: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    """The loss above on unit rows u [n, d]; an image without a positive does not count."""
+    similarity = u @ u.T / temperature
+    itself = torch.eye(len(u), dtype=torch.bool, device=u.device)
+    log_p = similarity - similarity.masked_fill(itself, -torch.inf).logsumexp(1, keepdim=True)
+    positive = (labels[:, None] == labels) & ~itself
+    count = positive.sum(1)
+    each = -(log_p * positive).sum(1) / count.clamp_min(1)
+    return each.sum() / (count > 0).sum().clamp_min(1)
+
+
+def view(x: Tensor, smallest: float, flip: bool) -> Tensor:
+    """One SimCLR view of images [n, C, H, W] in 0 … 1. What is drawn is drawn on the CPU."""
+    n, channels, device = len(x), x.shape[1], x.device
+
+    def uniform(low: float, high: float) -> Tensor:
+        return (low + (high - low) * torch.rand(n)).to(device)
+
+    def chance(p: float) -> Tensor:
+        return (torch.rand(n) < p).to(device)
+
+    area, ratio = uniform(smallest, 1.0), torch.exp(uniform(-0.2877, 0.2877))  # aspect 3/4 … 4/3
+    width, height = (area * ratio).sqrt().clamp_max(1), (area / ratio).sqrt().clamp_max(1)
+    dx, dy = (1 - width) * uniform(-1, 1), (1 - height) * uniform(-1, 1)
+    if flip:
+        width = torch.where(chance(0.5), -width, width)
+    zero = torch.zeros_like(dx)
+    theta = torch.stack([torch.stack([width, zero, dx], 1), torch.stack([zero, height, dy], 1)], 1)
+    grid = F.affine_grid(theta, list(x.shape), align_corners=False)
+    x = F.grid_sample(x, grid, padding_mode="reflection", align_corners=False)
+
+    jitter = chance(0.8).view(n, 1, 1, 1)
+    brightness, contrast = (uniform(0.6, 1.4).view(n, 1, 1, 1) for _ in range(2))
+    out = (x * brightness).clamp(0, 1)
+    mean = out.mean((1, 2, 3), keepdim=True)
+    out = (mean + (out - mean) * contrast).clamp(0, 1)
+    if channels == 3:
+        to = YIQ.to(device)
+        saturation, hue = uniform(0.6, 1.4), uniform(-0.1, 0.1) * 2 * torch.pi
+        luma, i, q = torch.einsum("ij,njhw->nihw", to, out).unbind(1)
+        c, s = (t.view(n, 1, 1) for t in (saturation * hue.cos(), saturation * hue.sin()))
+        turned = torch.stack([luma, c * i - s * q, s * i + c * q], 1)
+        out = torch.einsum("ij,njhw->nihw", torch.linalg.inv(YIQ).to(device), turned).clamp(0, 1)
+    x = torch.where(jitter, out, x)
+    if channels == 3:
+        luma = torch.einsum("j,njhw->nhw", YIQ[0].to(device), x)[:, None].expand_as(x)
+        x = torch.where(chance(0.2).view(n, 1, 1, 1), luma, x)
+    return x
+
+
+class Heads(nn.Module):
+    def __init__(self, width: int, n_classes: int):
+        super().__init__()
+        self.linear = nn.Linear(width, n_classes)
+        self.rotation = nn.Linear(width, 4)
+        self.joint = nn.Linear(width, 4 * n_classes)
+
+    def loss(self, z: Tensor, y: Tensor, n_classes: int) -> Tensor:
+        """z [4 n, d] in the order of `rotations`, y [n]."""
+        turn = torch.arange(4, device=y.device).repeat_interleave(len(y))
+        return (
+            F.cross_entropy(self.linear(z[: len(y)]), y)
+            + F.cross_entropy(self.rotation(z), turn)
+            + F.cross_entropy(self.joint(z), shifted_labels(y, n_classes))
+        )
+
+    def ensemble(self, z: Tensor) -> Tensor:
+        """mean_r joint(x_r)_{y + K r}, [n, K], from z [4 n, d]."""
+        n, k = len(z) // 4, self.linear.out_features
+        joint = self.joint(z).view(4, n, 4, k)
+        return torch.stack([joint[r, :, r] for r in range(4)]).mean(0)
+
+
+class CSI(OODDetector):
+    name = "csi"
+    title = "CSI"
+    reads_plain = False
+
+    @dataclass(frozen=True)
+    class Params:
+        temperature: float = 0.07
+        projection: int = 128
+        crop: float = 0.08  # smallest area of a view
+        weight_decay: float = 1e-6
+        batch_share: float = 0.5  # samples per step of step 1, of the recipe's batch (eight images each)
+        ensemble: bool = True  # False: the class head alone, as on OpenOOD's leaderboard
+
+    def __init__(self, **params):
+        super().__init__(**params)
+        self.need(self.params.temperature > 0, "temperature", "a temperature above 0")
+        for key in ("crop", "batch_share"):
+            self.need(0 < getattr(self.params, key) <= 1, key, "a share above 0, at most 1")
+
+    def fit(self, task: OODTask) -> None:
+        p, images = self.params, task.train
+        self.task = task
+        mean, std = (torch.tensor(v, device=images.device).view(1, -1, 1, 1) for v in (images.mean, images.std))
+
+        def turned_view(x: Tensor) -> Tensor:
+            """One view of the images x [n, …] in every rotation, normalised, [4 n, …]."""
+            return rotations((view(images.denormalise(x).clamp(0, 1), p.crop, task.recipe.flip) - mean) / std)
+
+        with seeded_weights(task.seed):
+            net = build(task.recipe.model, task.n_classes, images.channels, images.size)
+            width = net.head.in_features
+            net.projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, p.projection))
+            heads = Heads(width, task.n_classes)
+        size = max(round(p.batch_share * task.recipe.batch_size), 2)
+        batches = task.batches(batch_size=size, shift=0, flip=False)  # the views shift and flip
+        recipe = replace(task.recipe, weight_decay=p.weight_decay)
+        learner = Learner.for_batches(recipe, task.n_classes, batches, task.seed, network=net)
+        for epoch in task.session.epochs(recipe.epochs, learner, phase="contrast"):
+            for batch in batches.epoch(epoch):
+                x = torch.cat([turned_view(batch.x), turned_view(batch.x)])
+                u = F.normalize(net.projection(learner.features(x)), dim=1)
+                learner.step(supcon(u, shifted_labels(batch.y, task.n_classes).repeat(2), p.temperature))
+        self.net, self.heads = net.eval(), heads
+
+        batches = task.batches(shift=0, flip=False)
+        recipe = replace(task.recipe, schedule="step", milestones=(0.6, 0.75, 0.9), gamma=0.1)
+        learner = Learner.for_batches(recipe, task.n_classes, batches, task.seed, network=heads)
+        for epoch in task.session.epochs(recipe.epochs, learner, phase="heads"):
+            for batch in batches.epoch(epoch):
+                with torch.no_grad(), learner.autocast():
+                    z = net.features(turned_view(batch.x)).float()
+                learner.step(heads.loss(z, batch.y, task.n_classes))
+
+    @torch.no_grad()
+    def logits(self, images: ImageSet) -> Tensor:
+        out = []
+        for index in torch.arange(len(images), device=images.device).split(512):
+            x = images.batch(index)
+            if self.params.ensemble:
+                out.append(self.heads.ensemble(self.net.features(rotations(x))))
+            else:
+                out.append(self.heads.linear(self.net.features(x)))
+        return torch.cat(out)
+
+    def score(self, images: ImageSet) -> Tensor:
+        return -self.logits(images).softmax(1).amax(1)
