@@ -1,0 +1,156 @@
+"""FastIF. Guo, Rajani, Hase, Bansal & Xiong, EMNLP 2021 (arXiv:2012.15781).
+
+Influence functions made affordable. For each validation anchor v (here: a trusted image):
+
+    1. kNN      keep the k training examples whose penultimate features lie nearest to v's; only they are judged
+    2. LiSSA    s_v ~ (H + damp scale I)^-1 g_v from minibatch Hessians H_j of the training loss:
+                    h_0 = g_v,   h_{j+1} = g_v + (1 - damp) h_j - H_j h_j / scale,   s_v = h_J / scale,
+                averaged over `replicas` independent chains. It converges when scale > lambda_max(H_j).
+    3. score    influence(i, v) = -g_i . s_v, how up-weighting i changes the loss of v: positive = harmful
+
+    s_i = mean of influence(i, v) over the anchors v that retrieved i
+
+Parameters are those of the last layer (the paper takes the last few). There f = c (W z + b); with errors
+e = p - onehot(y) and a = [z, 1] the gradient is c e (x) a, and the Hessian of the mean loss maps V [K, d + 1] to
+
+    H V = mean_n c^2 (diag(p_n) - p_n p_n') (V a_n) (x) a_n
+
+so that all anchors go through LiSSA at once, as one matrix.
+
+Examples that no anchor retrieved say nothing: they score 0, are never removed, and their share is in `extras` as
+1 - `coverage`. Among each other they stand in seeded random order: a jitter smaller than the smallest non-zero
+|score|, which therefore changes no order between a judged example and any other.
+`scale=None` is twice the largest eigenvalue of H by power iteration (the paper's 1e4 is a guess for its BERT, and would
+damp with damp * scale = 50). Damping and number of steps are the paper's; one chain over batches of 128 replaces three
+chains over single examples.
+Removal rule: of the judged examples the suspicious component of a two-Gaussian mixture (`removal.by_mixture`), as far
+as it is harmful (s > 0).
+"""
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask, seeded
+from sgoif.bench.errors import UserError
+from sgoif.bench.images import mix_seed
+from sgoif.bench.learner import Diverged
+from sgoif.bench.removal import by_mixture
+
+
+def hvp(p: Tensor, a: Tensor, v: Tensor, c: float = 1.0) -> Tensor:
+    """Hessian of the mean cross-entropy in the head times v: p [n, K], a [n, D], v [M, K, D] -> [M, K, D]."""
+    m, k, d = v.shape
+    u = (a @ v.reshape(m * k, d).T).view(len(a), m, k)  # change of the logits along v
+    u = p[:, None] * (u - (p[:, None] * u).sum(2, keepdim=True))
+    return (c**2 / len(a)) * (u.reshape(len(a), m * k).T @ a).view(m, k, d)
+
+
+def largest_eigenvalue(p: Tensor, a: Tensor, c: float = 1.0, steps: int = 30, seed: int = 0) -> float:
+    """lambda_max of the head's Hessian over all of p, a by power iteration."""
+    g = torch.Generator().manual_seed(mix_seed(seed, "power"))
+    v = torch.randn(1, p.shape[1], a.shape[1], generator=g).to(a)
+    for _ in range(steps):
+        v = hvp(p, a, v / v.norm().clamp(min=1e-30), c)
+    return float(v.norm())
+
+
+def lissa(p: Tensor, a: Tensor, g: Tensor, c: float, damp: float, scale: float, steps: int, batch: int, seed: int):
+    """(H + damp scale I)^-1 g for every row of g [M, K, D], from `steps` minibatches drawn by `seed`."""
+    generator = torch.Generator().manual_seed(seed)
+    batch = min(batch, len(a))
+    h = g
+    for _ in range(steps):
+        n = torch.randint(len(a), (batch,), generator=generator).to(a.device) if batch < len(a) else slice(None)
+        h = g + (1 - damp) * h - hvp(p[n], a[n], h, c) / scale
+    return h / scale
+
+
+def nearest(anchors: Tensor, features: Tensor, k: int, block: int = 8192) -> Tensor:
+    """[M, k] indices of each anchor's nearest features (L2), a block of the training set at a time."""
+    best = index = None
+    for start in range(0, len(features), block):
+        distance = torch.cdist(anchors, features[start : start + block])
+        candidates = torch.arange(start, start + distance.shape[1], device=features.device).expand_as(distance)
+        if best is not None:
+            distance, candidates = torch.cat([best, distance], 1), torch.cat([index, candidates], 1)
+        best, order = distance.topk(min(k, distance.shape[1]), largest=False)
+        index = candidates.gather(1, order)
+    return index
+
+
+def break_ties(scores: np.ndarray, judged: np.ndarray, rng: np.random.Generator) -> np.ndarray:
+    """Random order among the examples nobody judged, without moving them past any judged one."""
+    real = np.abs(scores[judged & (scores != 0)])
+    gap = real.min() if real.size else 1.0
+    return np.where(judged, scores, gap * rng.uniform(-0.5, 0.5, len(scores)))
+
+
+class FastIF(NoisyLabelDetector):
+    name = "fastif"
+    title = "FastIF"
+    reads_plain = True
+    uses_trusted = True
+
+    @dataclass(frozen=True)
+    class Params:
+        k: int = 1000  # neighbours per anchor, at most the training set
+        n_anchors: int = 100  # trusted images used, at most all
+        damp: float = 5e-3
+        scale: float | None = None  # None: 2 lambda_max(H)
+        steps: int = 1000  # J
+        replicas: int = 1
+        batch_size: int = 128  # examples per Hessian-vector product
+
+    def __init__(self, **params):
+        super().__init__(**params)
+        for key in ("k", "n_anchors", "steps", "replicas", "batch_size"):
+            self.need(getattr(self.params, key) >= 1, key, "at least 1")
+        self.need(0 <= self.params.damp < 1, "damp", "in [0, 1)")
+        self.need(self.params.scale is None or self.params.scale > 0, "scale", "above 0, or none to estimate it")
+
+    def detect(self, task: NoisyTask) -> Detection:
+        if task.trusted is None:
+            raise UserError("fastif needs trusted images (data.trusted): its anchors are validation examples")
+        q, net = self.params, task.plain.network()
+        logits, z = task.predict(net, features=True)
+        p, a = logits.softmax(1), F.pad(z, (0, 1), value=1.0)
+        errors = p - F.one_hot(task.given, task.n_classes)
+
+        images, labels = task.trusted
+        chosen = np.sort(seeded(task.seed, "fastif", "anchors").permutation(len(images))[: q.n_anchors])
+        v_logits, v_z = task.predict(net, images, chosen, features=True)
+        v_errors = v_logits.softmax(1) - F.one_hot(labels.to(p.device)[chosen], task.n_classes)
+        g = net.scale * torch.einsum("mk,md->mkd", v_errors, F.pad(v_z, (0, 1), value=1.0))  # [M, K, D]
+
+        scale = q.scale or 2 * largest_eigenvalue(p, a, net.scale, seed=task.seed)
+        chains = [
+            lissa(p, a, g, net.scale, q.damp, scale, q.steps, q.batch_size, mix_seed(task.seed, "lissa", replica))
+            for replica in range(q.replicas)
+        ]
+        s = torch.stack(chains).mean(0)
+        if not torch.isfinite(s).all():
+            raise Diverged(f"LiSSA diverged: scale {scale:.3g} is below the largest eigenvalue of a minibatch Hessian")
+
+        neighbours = nearest(v_z, z, min(q.k, len(z)))
+        total, times = torch.zeros(len(z)).to(z), torch.zeros(len(z)).to(z)
+        for near, s_v in zip(neighbours, s, strict=True):
+            total.index_add_(0, near, -net.scale * (errors[near] * (a[near] @ s_v.T)).sum(1))
+            times.index_add_(0, near, torch.ones(len(near)).to(z))
+        judged = (times > 0).cpu().numpy()
+        scores = (total / times.clamp(min=1)).double().cpu().numpy()
+        remove = np.zeros(len(scores), dtype=bool)
+        remove[judged] = by_mixture(scores[judged])
+        return Detection(
+            break_ties(scores, judged, seeded(task.seed, "fastif", "ties")),
+            remove=remove & (scores > 0),
+            extras={
+                "coverage": float(judged.mean()),
+                "anchors": float(len(chosen)),
+                "scale": float(scale),
+                "hvps": float(q.steps * q.replicas * len(chosen)),
+            },
+        )
