@@ -71,6 +71,9 @@ def _layout(table: str, spec: Mapping, config: Mapping) -> dict[str, Any]:
     panels, absent = [], []
     for dataset, setting, words in _chosen(spec, known, not_run):
         if dataset in known:
+            if task == "noisy" and setting not in known[dataset]["settings"]:
+                there = ", ".join(known[dataset]["settings"])
+                raise UserError(f"tables.{table}: noisy.{dataset} has no setting {setting!r}; there are: {there}")
             panel = _panel_layout({**spec, **words}, task, dataset, setting, known[dataset])
             tuned = [e.get("title", d) for d, e in known.items() if e.get("tuning") is True]  # ID sets of the OOD task
             panels.append({**panel, "tuning": panel["tuning"] or tuned})
@@ -108,8 +111,10 @@ def _chosen(spec: Mapping, known: Mapping, not_run: Mapping) -> list[tuple[str, 
     chosen = []
     for dataset in datasets:
         settings = known.get(dataset, {}).get("settings") or {"clean": {}}
-        if spec["kind"] == "noise_grid":
+        if spec["kind"] == "noise_grid" and dataset in known:
             settings = [s for s, noise in settings.items() if noise.get("kind") == "class_conditional"]
+            if not settings:
+                raise UserError(f"a noise_grid table needs class_conditional settings; noisy.{dataset} has none")
         chosen += [(dataset, s, {}) for s in spec.get("settings") or settings]
     return chosen
 

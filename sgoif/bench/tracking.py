@@ -6,12 +6,14 @@ twice changes nothing and a cell that was computed again replaces its old run. T
 
 from __future__ import annotations
 
+import contextlib
 import datetime
 import hashlib
 import json
 import math
 import os
 import shutil
+import sqlite3
 import time
 from collections import defaultdict
 from collections.abc import Iterator, Mapping
@@ -59,7 +61,7 @@ def init_store(path: Path | str) -> str:
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     uri = f"sqlite:///{path}"
-    _experiments(_client(uri), uri)
+    _experiments(_client(uri))
     return uri
 
 
@@ -69,7 +71,7 @@ def import_run(run_dir: Path | str, uri: str) -> dict[str, Any]:
     client = _client(uri)
     counts = {"created": 0, "kept": 0, "removed": 0}
     wanted = _items(run_dir)
-    known = _experiments(client, uri)
+    known = _experiments(client)
     for experiment, items in wanted.items():
         if experiment not in known:
             location = (run_dir / "mlflow" / "artifacts" / experiment.replace("/", "-")).resolve()
@@ -96,6 +98,7 @@ def import_run(run_dir: Path | str, uri: str) -> dict[str, Any]:
 
 
 def _client(uri: str):
+    _check_store(uri)
     os.environ.update(QUIET)
     import logging
 
@@ -110,17 +113,23 @@ def _client(uri: str):
     return MlflowClient(tracking_uri=uri)
 
 
-def _experiments(client, uri: str) -> dict[str, str]:
+def _check_store(uri: str) -> None:
+    """Refuses a file that is no database; MLflow itself would try again for two minutes."""
+    path = Path(uri.removeprefix("sqlite:///"))
+    if not uri.startswith("sqlite:///") or not path.is_file():
+        return
+    try:
+        with contextlib.closing(sqlite3.connect(path)) as db:
+            db.execute("select count(*) from sqlite_master").fetchone()
+    except sqlite3.DatabaseError as e:
+        raise UserError(f"{path} is not a usable MLflow store ({e}); delete the file and run again") from None
+
+
+def _experiments(client) -> dict[str, str]:
     """Name -> id of all experiments; one that was put into the bin in the UI comes back."""
     from mlflow.entities import ViewType
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
 
-    try:
-        found = client.search_experiments(ViewType.ALL, max_results=1000)
-    except (MlflowException, SQLAlchemyError) as e:
-        line = " ".join(str(e).split())[:200]
-        raise UserError(f"{uri}: MLflow cannot use this store ({line}); delete the file and run again") from None
+    found = client.search_experiments(ViewType.ALL, max_results=1000)
     for experiment in found:
         if experiment.lifecycle_stage == "deleted":
             client.restore_experiment(experiment.experiment_id)

@@ -1,0 +1,283 @@
+"""Summary and tables of a run in which some cells failed and some are missing."""
+
+import csv
+import io
+import re
+import shutil
+
+import pytest
+
+from sgoif.bench import render, tables
+from sgoif.bench.errors import UserError
+from sgoif.bench.evaluate import evaluate
+from sgoif.bench.files import atomic_write_json, read_json
+from sgoif.bench.render import BEST, CLOSE, Block, Column, Entry, Row, Table
+from sgoif.bench.summary import summarise
+from tests.bench.runs import Run, config
+
+NAMES = ["table1", "table2", "table3", "ablation", "cost"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A whole run: cells, metrics, summary, tables."""
+    run = Run(tmp_path_factory.mktemp("run"))
+    run.fill_noisy()
+    run.fill_ood()
+    for task, dataset in (("noisy", "digits"), ("ood", "digits7")):
+        evaluate(run.root, run.data, task, dataset, config())
+    run.records = summarise(run.root, config())
+    run.paths = tables.write_tables(run.root, config())
+    return run
+
+
+def text(run, name, ending="md"):
+    return (run.root / "tables" / f"{name}.{ending}").read_text()
+
+
+def find(run, **wanted):
+    return [r for r in run.records if all(r[k] == v for k, v in wanted.items())]
+
+
+# ------------------------------------------------------------------------------------------------ summary
+
+
+def test_every_summary_record_has_the_promised_keys(finished):
+    promised = {"table", "dataset", "setting", "method", "metric", "mean", "std", "n_seeds", "status", "seconds"}
+    assert all(promised <= set(r) for r in finished.records)
+    assert read_json(finished.root / "summary.json") == finished.records
+    assert {r["table"] for r in finished.records} == set(NAMES)
+
+
+def test_means_over_seeds_agree_with_the_metrics(finished):
+    raw = read_json(finished.root / "metrics/noisy/digits.json")
+    values = [r["value"] for r in raw if (r["setting"], r["method"], r["metric"], r["variant"])
+              == ("n20s0", "aum", "auc_pr", "")]  # fmt: skip
+    (record,) = find(finished, table="table1", setting="n20s0", method="aum", metric="auc_pr", variant="")
+    mean = sum(values) / 3
+    assert record["mean"] == pytest.approx(mean)
+    assert record["std"] == pytest.approx((sum((v - mean) ** 2 for v in values) / 2) ** 0.5)
+    assert (record["n_seeds"], record["status"], record["seconds"]) == (3, "ok", pytest.approx(1.6))
+
+
+def test_failed_partial_and_missing_cells_keep_their_reasons(finished):
+    def fate(setting):
+        return find(finished, table="table1", setting=setting, method="newcomer", metric="status")[0]
+
+    assert (fate("n20s0")["status"], fate("n20s0")["n_seeds"]) == ("partial", 1)
+    assert re.match(r"1 of 3 seeds; seed 0 failed: the loss .*; seed 2 not run: ", fate("n20s0")["reason"])
+    assert fate("n40s0")["status"] == "failed" and "seeds 1, 2 not run" in fate("n40s0")["reason"]
+    assert fate("n40s4")["status"] == "not run"
+
+
+def test_an_unknown_dataset_or_kind_and_missing_metrics_are_told(finished, tmp_path):
+    with pytest.raises(UserError, match=r"tables.t: no noisy dataset 'digit' .*digits, webvision"):
+        summarise(finished.root, config(tables={"t": {"kind": "noise_grid", "dataset": "digit"}}))
+    with pytest.raises(UserError, match=r"tables.t: noisy.digits has no setting 'n99'; there are: n20s0"):
+        sets = [{"dataset": "digits", "setting": "n99"}]
+        summarise(finished.root, config(tables={"t": {"kind": "noise_sets", "sets": sets}}))
+    with pytest.raises(UserError, match=r"tables.t.kind: 'grid' is not a kind of table"):
+        summarise(finished.root, config(tables={"t": {"kind": "grid"}}))
+    with pytest.raises(UserError, match=r"evaluate noisy digits first"):
+        summarise(tmp_path, config())
+    with pytest.raises(UserError, match="does not know the table extra; summarise again"):
+        tables.write_tables(finished.root, config(tables={**config()["tables"], "extra": {"kind": "ood"}}))
+    summarise(finished.root, config())
+
+
+# ------------------------------------------------------------------------------------------------ all tables
+
+
+def test_all_formats_are_written_and_writing_again_changes_nothing(finished):
+    expected = {f"{n}.{e}" for n in NAMES for e in ("md", "tex", "csv", "json")}
+    assert {p.name for p in finished.paths} == expected
+    before = {p: p.read_bytes() for p in finished.paths}
+    tables.write_tables(finished.root)
+    assert {p: p.read_bytes() for p in finished.paths} == before
+
+
+def test_tables_are_a_function_of_the_summary_alone(finished, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copy(finished.root / "summary.json", tmp_path / "elsewhere")
+    for path in tables.write_tables(tmp_path / "elsewhere"):
+        assert path.read_bytes() == (finished.root / "tables" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_markdown_reads_as_plain_text(finished, name):
+    blocks = re.split(r"\n\n", text(finished, name))
+    grids = [b.splitlines() for b in blocks if b.startswith("|")]
+    assert grids
+    for lines in grids:
+        assert len({len(line) for line in lines}) == 1, "columns are not aligned"
+        assert len({line.count("|") for line in lines}) == 1
+    words = [line for line in text(finished, name).splitlines() if not line.startswith(("|", "#", "["))]
+    assert max(map(len, words)) <= 120
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_readers_see_that_the_data_is_a_stand_in(finished, name):
+    place = "digits 0-6 in place of MNIST" if name == "table3" else "digits in place of CIFAR-10"
+    assert place in text(finished, name).splitlines()[0] and f"STAND-IN DATA: {place}." in text(finished, name)
+    assert "STAND-IN DATA" in text(finished, name, "tex") and "STAND-IN DATA" in text(finished, name, "json")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_note_is_used_and_every_reference_has_a_note(finished, name):
+    body, notes = [], []
+    for line in text(finished, name).splitlines():
+        (notes if line.startswith("[") else body).append(line)
+    used = {int(n) for line in body if line.startswith("|") for n in re.findall(r"\[(\d+)\]", line)}
+    assert used == set(range(1, len(notes) + 1))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_latex_is_balanced_and_escaped(finished, name):
+    tex = text(finished, name, "tex")
+    assert tex.isascii()
+    for environment in ("table*", "tabular"):
+        assert tex.count(f"\\begin{{{environment}}}") == tex.count(f"\\end{{{environment}}}") > 0
+    for block in re.findall(r"\\begin{tabular}{(l?r*)}(.*?)\\end{tabular}", tex, re.S):
+        for line in block[1].splitlines():
+            if line.endswith(r"\\"):
+                spans = sum(int(n) - 1 for n in re.findall(r"\\multicolumn{(\d+)}", line))
+                assert len(re.findall(r"(?<!\\)&", line)) + 1 + spans == len(block[0]), line
+    assert not re.search(r"(?<!\\)%(?! \\usepackage)", tex) and not re.search(r"(?<!\\)[#_]", tex)
+    assert tex.count("$") % 2 == 0 and tex.count("{") - tex.count(r"\{") == tex.count("}") - tex.count(r"\}")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_csv_has_a_line_per_cell_and_agrees_with_the_summary(finished, name):
+    lines = list(csv.DictReader(io.StringIO(text(finished, name, "csv"))))
+    table = read_json(finished.root / "tables" / f"{name}.json")
+    assert len(lines) == sum(len(row["entries"]) for b in table["blocks"] for row in b["rows"])
+    known = {r["mean"] for r in finished.records if r["table"] == name}
+    direct = [line for line in lines if line["mean"] and line["column_group"] != "all"]
+    if name != "cost":  # which pools settings
+        assert direct and all(float(line["mean"]) in known for line in direct)
+
+
+# ------------------------------------------------------------------------------------------------ single tables
+
+
+def rows_of(run, name, block=0):
+    grid = [b for b in text(run, name).split("\n\n") if b.startswith("|")][block]
+    cells = [[c.strip() for c in line.strip("|").split("|")] for line in grid.splitlines()]
+    return cells[0], {c[0]: c[1:] for c in cells[2:]}
+
+
+def test_the_grid_has_the_papers_order_a_base_rate_and_failures_as_such(finished):
+    header, rows = rows_of(finished, "table1")
+    assert header[:5] == ["noise · sparsity", "20% · 0.0", "20% · 0.4", "40% · 0.0", "40% · 0.4"]
+    assert header[5:] == ["all · mean", "all · rank"]
+    order = [name for name in rows if not name.startswith("*")]
+    assert order == ["INCV", "Mixup", "CL", "SG-OIF", "random", "last-epoch loss", "mean margin (AUM)", "newcomer",
+                     "base rate"]  # fmt: skip
+    assert [c.split(" [")[0] for c in rows["newcomer"][2:4]] == ["failed", "not run"]
+    assert rows["newcomer"][4:] == ["–", "–"]  # no mean over columns it does not have
+    rate = find(finished, table="table1", setting="n20s0", metric="base_rate")[0]["mean"]
+    assert rows["base rate"][0] == f"{100 * rate:.1f}"
+    titles = [b["title"] for b in read_json(finished.root / "tables/table1.json")["blocks"]]
+    assert [t.split(" (")[0].split(" of the")[0] for t in titles] == ["P@1%", "AUC-PR", "AUROC", "Test accuracy"]
+    assert "plain training" in rows_of(finished, "table1", 3)[1]  # the accuracy to compare with
+
+
+def test_a_method_that_lacks_seeds_does_not_compete(finished):
+    for block in read_json(finished.root / "tables/table1.json")["blocks"]:
+        for row in block["rows"]:
+            assert row["method"] != "newcomer" or not any(e["mark"] for e in row["entries"])
+
+
+def test_table_2_has_a_column_for_data_that_was_not_run(finished):
+    header, rows = rows_of(finished, "table2")
+    assert header[-1] == "WebVision" and rows["SG-OIF"][-1] == "not run [1]"
+    assert "[1] data not found: 16 GB" in text(finished, "table2")
+    assert header[1:6] == [f"digits 20% · {c}" for c in ("P@1%", "AUC-PR", "test acc.", "× marginal", "× stand-alone")]
+    assert rows["mean margin (AUM)"][3:5] == ["0.05±0.00×", "1.30±0.00×"]
+    assert rows["Mixup"][3:5] == ["1.85±0.00×", "1.85±0.00×"]
+
+
+def test_table_3_has_the_groups_the_counts_and_separate_costs(finished):
+    overview, _ = rows_of(finished, "table3")
+    assert overview == ["method", "digits 0-6 · near", "digits 0-6 · far", "ImageNet"]
+    header, rows = rows_of(finished, "table3", 1)
+    groups = [name for name in rows if name.startswith("*")]
+    assert groups == ["*Anomaly detection*", "*Energy and gradient*", "*Features*", "*Augmentation (so called)*",
+                      "*Ours*", "*Free baseline*", "*Reference*"]  # fmt: skip
+    assert set(rows["CutPaste"]) == {"failed [1]"}
+    assert header[-3:] == ["test · ms/image", "training · own s", "training · × stand-alone"]
+    assert rows["KNN"][-2:] == ["0.3", "1.32±0.00×"]
+    assert "60 ID images against digits789 40, photos 60, noise 80" in " ".join(text(finished, "table3").split())
+
+
+def test_the_ablation_shows_variants_and_nothing_else(finished):
+    header, rows = rows_of(finished, "ablation")
+    assert list(rows) == ["SG-OIF (full)", "no gate"]
+    assert header[-1] == "HVPs/step" and rows["no gate"][-1] == "2.5"
+    assert "Base rates: digits 20% " in text(finished, "ablation")
+
+
+def test_the_cost_table_marks_nothing_and_leaves_out_empty_columns(finished):
+    header, rows = rows_of(finished, "cost")
+    assert "seconds · fit" not in header and "seconds · retrain" in header
+    assert not any("**" in cell or "≈" in cell for row in rows.values() for cell in row)
+    assert rows["plain training"][header.index("overhead · marginal") - 1] == "1.00±0.00×"
+    assert rows["newcomer"][header.index("seconds · retrain") - 1] == "–"
+
+
+def test_one_seed_has_no_spread_and_no_second_mark(finished, tmp_path):
+    one = config()
+    one["noisy"]["digits"]["seeds"] = [1]
+    one["tables"] = {"table1": one["tables"]["table1"]}
+    root = tmp_path / "one"
+    shutil.copytree(finished.root / "metrics", root / "metrics")
+    raw = read_json(root / "metrics/noisy/digits.json")
+    atomic_write_json(root / "metrics/noisy/digits.json", [r for r in raw if r["seed"] in (1, None)])
+    summarise(root, one)
+    tables.write_tables(root)
+    markdown = (root / "tables/table1.md").read_text()
+    assert "One seed: no spread" in markdown and "±" not in markdown and "**" in markdown
+    first = markdown.split("## AUC-PR")[0]
+    assert all("≈" not in c for line in first.splitlines() if line.startswith("|") for c in line.split("|")[2:6])
+
+
+# ------------------------------------------------------------------------------------------------ rendering
+
+
+def table(*entries, style="percent", better="higher"):
+    rows = [Row("", f"m{i}", f"m{i}", [e]) for i, e in enumerate(entries)]
+    block = Block("", [Column("", "c|d", "m", better, style)], rows)
+    return Table("t", "cost", "A & B_c", ["{best} {close} 50% {x}"], [block], ["a | b"])
+
+
+@pytest.mark.parametrize(
+    "value,style,shown",
+    [(0.91149, "percent", "91.1"), (0.9115001, "percent", "91.2"), (1.0, "percent", "100.0"),
+     (-0.0001, "percent", "0.0"), (1.2345, "times", "1.23"), (12345.6, "seconds", "12,345.6"),
+     (0.00012, "milliseconds", "0.120")],
+)  # fmt: skip
+def test_rounding(value, style, shown):
+    assert render.number(value, style) == shown
+
+
+def test_decimal_points_stand_beneath_each_other():
+    entries = Entry(1.0, 0.1, 3, mark=BEST), Entry(0.091, 0.002, 3, mark=CLOSE), Entry(0.5)
+    cells = re.findall(r"^\| m\d.*$", render.markdown(table(*entries)), re.M)
+    assert [c.index(".") for c in cells] == [cells[0].index(".")] * 3
+    assert "**100.0±10.0**" in cells[0] and "9.1± 0.2≈" in cells[1]
+
+
+def test_braces_bars_and_signs_in_words_do_no_harm():
+    odd = table(Entry(0.5, note=1), Entry(status="failed", note=1))
+    assert "**bold** ≈ 50% {x}" in render.markdown(odd) and "c\\|d" in render.markdown(odd)
+    tex = render.latex(odd)
+    assert r"A \& B\_c" in tex and r"50\% \{x\}" in tex and r"failed [1]" in tex
+    assert render.escape_latex("a\nb ± 中 é") == r"a b $\pm$ ? é"
+
+
+def test_equal_as_printed_is_equally_best():
+    entries = {m: Entry(v, pairs={0: v}) for m, v in (("a", 0.91111), ("b", 0.91112), ("c", 0.9))}
+    tables._mark(entries, Column("", "", "m"))
+    assert [e.mark for e in entries.values()] == [BEST, BEST, ""]
+    tables._mark(entries, Column("", "", "m", "lower"))
+    assert entries["c"].mark == BEST
