@@ -76,20 +76,10 @@ def import_run(run_dir: Path | str, uri: str) -> dict[str, Any]:
         if experiment not in known:
             location = (run_dir / "mlflow" / "artifacts" / experiment.replace("/", "-")).resolve()
             known[experiment] = client.create_experiment(experiment, artifact_location=location.as_uri())
-        there = _runs(client, known[experiment])
-        for item in items:
-            digest = item.digest()
-            kept = [r for r, d in there.pop(item.name, []) if d == digest]
-            if kept:
-                counts["kept"] += 1
-                continue
-            _create(client, known[experiment], item, digest)
-            counts["created"] += 1
-        counts["removed"] += _remove_others(client, known[experiment], items)
-    prefix = f"{run_dir.name}/"
+        _bring_in_line(client, known[experiment], items, counts)
     for name, experiment_id in known.items():  # datasets that the run no longer has
-        if name.startswith(prefix) and name not in wanted:
-            counts["removed"] += _remove_others(client, experiment_id, [])
+        if name.startswith(f"{run_dir.name}/") and name not in wanted:
+            _bring_in_line(client, experiment_id, [], counts)
     done = {**counts, "experiments": sorted(wanted), "uri": uri}
     report = run_dir / "mlflow" / "imported.json"
     atomic_write_json(report, {"experiments": done["experiments"], "runs": sum(map(len, wanted.values()))})
@@ -248,6 +238,21 @@ def _runs(client, experiment_id: str) -> dict[str, list[tuple[str, str]]]:
             return found
 
 
+def _bring_in_line(client, experiment_id: str, items: list[_Item], counts: dict[str, int]) -> None:
+    """Creates what is missing; deletes runs that are stale, were cut short, or belong to a cell that is gone."""
+    there = _runs(client, experiment_id)
+    for item in items:
+        digest, old = item.digest(), there.pop(item.name, [])
+        same = [run_id for run_id, known in old if known == digest][:1]
+        if not same:
+            _create(client, experiment_id, item, digest)
+        counts["kept" if same else "created"] += 1
+        there[item.name] = [run for run in old if run[0] not in same]
+    for run_id, _ in (run for runs in there.values() for run in runs):
+        client.delete_run(run_id)
+        counts["removed"] += 1
+
+
 def _create(client, experiment_id: str, item: _Item, digest: str) -> None:
     from mlflow.entities import Metric, Param, RunTag
 
@@ -267,18 +272,3 @@ def _create(client, experiment_id: str, item: _Item, digest: str) -> None:
         metrics = metrics[BATCH:]
     params = [Param(k, v) for k, v in item.params.items()][:100]
     client.log_batch(run_id, metrics, params, [RunTag(DIGEST, digest)])  # with its digest the run counts as imported
-
-
-def _remove_others(client, experiment_id: str, items: list[_Item]) -> int:
-    """Deletes runs that are not (or no longer) what the files say: stale, cut short, or of a cell that is gone."""
-    wanted = {item.name: item.digest() for item in items}
-    removed = 0
-    for name, runs in _runs(client, experiment_id).items():
-        keep = False
-        for run_id, digest in runs:
-            if not keep and wanted.get(name) == digest:
-                keep = True
-                continue
-            client.delete_run(run_id)
-            removed += 1
-    return removed
