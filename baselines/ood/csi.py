@@ -25,7 +25,7 @@ from torch import Tensor, nn
 
 from sgoif.bench.contracts import OODDetector, OODTask
 from sgoif.bench.images import ImageSet
-from sgoif.bench.learner import Learner, seeded_weights
+from sgoif.bench.learner import WORK, Learner, seeded_weights
 from sgoif.bench.models import build
 
 # RGB to a luma axis and two chroma axes (YIQ): hue is a rotation of the chroma, saturation its length
@@ -167,6 +167,7 @@ class CSI(OODDetector):
             for batch in batches.epoch(epoch):
                 with torch.no_grad(), learner.autocast():
                     z = net.features(turned_view(batch.x)).float()
+                WORK.passes += len(z)
                 learner.step(heads.loss(z, batch.y, task.n_classes))
 
     @torch.no_grad()
@@ -178,6 +179,7 @@ class CSI(OODDetector):
                 out.append(self.heads.ensemble(self.net.features(rotations(x))))
             else:
                 out.append(self.heads.linear(self.net.features(x)))
+            WORK.passes += len(x) * (4 if self.params.ensemble else 1)
         return torch.cat(out)
 
     def score(self, images: ImageSet) -> Tensor:

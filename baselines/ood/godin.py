@@ -17,7 +17,7 @@ from torch import Tensor, nn
 
 from sgoif.bench.contracts import OODDetector, OODTask
 from sgoif.bench.images import ImageSet
-from sgoif.bench.learner import Learner, seeded_weights
+from sgoif.bench.learner import WORK, Learner, seeded_weights
 from sgoif.bench.models import Network, build
 
 
@@ -81,4 +81,5 @@ class GODIN(OODDetector):
             x = self.perturbed(self.net, images.batch(index), self.params.epsilon / std)
             h = self.net.head.cosine(self.net.features(x))
             scores.append(-(h.softmax(1) if self.params.softmax else h).amax(1))
+            WORK.passes += 4 * len(x)  # two forward passes and a backward pass
         return torch.cat(scores)

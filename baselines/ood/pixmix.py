@@ -58,8 +58,9 @@ def geometry(names: list[str], x: Tensor, level: Tensor, sign: Tensor) -> Tensor
     angle = torch.deg2rad((level * 3).floor()) * sign * (kind == 0)
     shear, move = level * 0.03 * sign, (level * x.shape[2] / 30).floor() * 2 / x.shape[2] * sign
     cos, sin = angle.cos(), angle.sin()
-    first = torch.stack([cos, -sin + shear * (kind == 1), move * (kind == 3)], 1)
-    second = torch.stack([sin + shear * (kind == 2), cos, move * (kind == 4)], 1)
+    across, down = shear * (kind == 1), shear * (kind == 2)  # about the upper left corner, as Pillow does
+    first = torch.stack([cos, -sin + across, move * (kind == 3) + across], 1)
+    second = torch.stack([sin + down, cos, move * (kind == 4) + down], 1)
     grid = F.affine_grid(torch.stack([first, second], 1), list(x.shape), align_corners=False)
     return F.grid_sample(x, grid, padding_mode="zeros", align_corners=False)
 
