@@ -1,0 +1,217 @@
+"""DRAEM, discriminatively trained reconstruction anomaly embedding (Zavrtanik, Kristan & Skocaj, ICCV 2021).
+
+A reconstruction network R (no skip connections) learns to undo synthetic defects, a discriminative U-Net D learns where
+they were from the pair (R(x'), x'). A defect is a texture inside a thresholded Perlin mask M, in every second image:
+
+    x'   = (1 - M) x + M ((1 - b) texture + b x),     M = [Perlin > 0.5],  b ~ U[0, 0.8]
+    loss = ||R(x') - x||^2 + (1 - SSIM(R(x'), x)) + focal(D(R(x'), x'), M)
+    s(x) = max over the average-pooled defect probability of D
+
+Textures are made in code (colour-mapped fractal Perlin noise): the paper's source, DTD, is itself a test OOD set here.
+Depth, width, pooling window (21 of 256 pixels) and Perlin scales (2^0 … 2^5) follow the size of the image.
+Adam; the paper's rate 1e-4 is for 700 epochs of far wider networks, here 3e-3 (finds synthetic defects in ID validation
+images best within `steps`); x0.2 at 80 % and 90 % as in the paper.
+"""
+
+import math
+from dataclasses import dataclass, replace
+from itertools import pairwise
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sgoif.bench.contracts import OODDetector, OODTask
+from sgoif.bench.images import ImageSet, mix_seed
+from sgoif.bench.learner import WORK, Learner, seeded_weights
+from sgoif.bench.posthoc import check_param, finite
+
+
+def block(c_in: int, c_out: int) -> nn.Sequential:
+    layers = []
+    for c in (c_in, c_out):
+        layers += [nn.Conv2d(c, c_out, 3, padding=1, bias=False), nn.BatchNorm2d(c_out), nn.ReLU(inplace=True)]
+    return nn.Sequential(*layers)
+
+
+class UNet(nn.Module):
+    """Encoder and decoder of `depth` halvings; with or without skip connections."""
+
+    def __init__(self, c_in: int, c_out: int, width: int, depth: int, skips: bool):
+        super().__init__()
+        widths = [min(width * 2**i, 8 * width) for i in range(depth + 1)]
+        self.down = nn.ModuleList(block(a, b) for a, b in zip([c_in, *widths[:-1]], widths, strict=True))
+        joined = [a + b if skips else b for a, b in pairwise(widths)]
+        self.up = nn.ModuleList(block(a, b) for a, b in zip(joined, widths[:-1], strict=True))
+        self.out, self.skips = nn.Conv2d(width, c_out, 1), skips
+
+    def forward(self, x: Tensor) -> Tensor:
+        levels = []
+        for i, down in enumerate(self.down):
+            x = down(x if i == 0 else F.max_pool2d(x, 2))
+            levels.append(x)
+        for level, up in zip(reversed(levels[:-1]), reversed(self.up), strict=True):
+            x = F.interpolate(x, level.shape[2:], mode="bilinear")
+            x = up(torch.cat([level, x], 1) if self.skips else x)
+        return self.out(x)
+
+
+class TwoNets(nn.Module):
+    """x' [n, C, H, W] -> [n, C + 2, H, W]: the reconstruction and the two logits of every pixel."""
+
+    def __init__(self, channels: int, width: int, depth: int):
+        super().__init__()
+        self.reconstruct = UNet(channels, channels, width, depth, skips=False)
+        self.discriminate = UNet(2 * channels, 2, max(width // 2, 8), depth, skips=True)
+
+    def forward(self, x: Tensor) -> Tensor:
+        clean = self.reconstruct(x)
+        return torch.cat([clean, self.discriminate(torch.cat([clean, x.to(clean.dtype)], 1))], 1)
+
+
+class Draw:
+    """Random numbers from the CPU (the same on every device), handed over to `device`."""
+
+    def __init__(self, seed: int, device: torch.device | str = "cpu"):
+        self.generator, self.device = torch.Generator().manual_seed(seed), device
+
+    def uniform(self, *shape: int) -> Tensor:
+        return torch.rand(*shape, generator=self.generator).to(self.device, non_blocking=True)
+
+    def whole(self, below: int, *shape: int) -> Tensor:
+        return torch.randint(0, below, shape, generator=self.generator).to(self.device, non_blocking=True)
+
+
+def perlin(draw: Draw, size: int, cells: Tensor, max_cells: int) -> Tensor:
+    """[n, size, size] gradient noise in [-1, 1], turned by a random angle; `cells` [n, 2] lattice cells per side."""
+    n = len(cells)
+    angles = draw.uniform(n, max_cells, max_cells) * 2 * math.pi
+    turn = (draw.uniform(n, 1, 1) - 0.5) * math.pi
+    axis = (torch.arange(size, device=cells.device) + 0.5) / size - 0.5
+    y, x = axis[:, None].expand(size, size), axis.expand(size, size)
+    v = (turn.cos() * y - turn.sin() * x + 0.5) * cells[:, 0, None, None]
+    u = (turn.sin() * y + turn.cos() * x + 0.5) * cells[:, 1, None, None]
+    iv, iu = v.floor(), u.floor()
+    fv, fu = v - iv, u - iu
+
+    def corner(dv: int, du: int) -> Tensor:
+        where = (iv + dv) % max_cells * max_cells + (iu + du) % max_cells  # the lattice repeats
+        angle = angles.flatten(1).gather(1, where.long().flatten(1)).view_as(v)
+        return angle.sin() * (fv - dv) + angle.cos() * (fu - du)
+
+    def fade(t: Tensor) -> Tensor:
+        return t**3 * (t * (t * 6 - 15) + 10)
+
+    top = torch.lerp(corner(0, 0), corner(0, 1), fade(fu))
+    bottom = torch.lerp(corner(1, 0), corner(1, 1), fade(fu))
+    return math.sqrt(2) * torch.lerp(top, bottom, fade(fv))
+
+
+def max_exponent(size: int) -> int:
+    """Finest Perlin scale 2^e: the paper's 5, but at least two pixels per cell."""
+    return max(min(5, int(math.log2(size)) - 1), 0)
+
+
+def defects(draw: Draw, n: int, channels: int, size: int, octaves: int = 3) -> tuple[Tensor, Tensor]:
+    """Masks [n, 1, size, size] of 0 and 1, and textures [n, channels, size, size] in [0, 1].
+
+    A texture is fractal noise through a random wave per colour: veins, stripes, clouds.
+    """
+    top = max_exponent(size)
+    mask_scale, coarse = draw.whole(top + 1, 2, n, 2)
+    exponents = [mask_scale] + [(coarse + o).clamp_max(top) for o in range(octaves)]
+    mask, *noise = perlin(draw, size, 2 ** torch.cat(exponents), 2**top).split(n)
+    fractal = sum(0.5**o * layer for o, layer in enumerate(noise))[:, None]
+    frequency, phase = 0.5 + 2.5 * draw.uniform(n, 1, 1, 1), draw.uniform(n, channels, 1, 1)
+    return (mask > 0.5)[:, None].float(), 0.5 + 0.5 * (2 * math.pi * (frequency * fractal + phase)).sin()
+
+
+def ssim(a: Tensor, b: Tensor, window: int = 11, sigma: float = 1.5) -> Tensor:
+    """Mean structural similarity of images in [0, 1]; Gaussian window, reflected border."""
+    window = min(window, a.shape[2] - 1 + a.shape[2] % 2)  # odd, and no larger than the image
+    axis = torch.arange(window, device=a.device, dtype=a.dtype) - window // 2
+    line = (-(axis**2) / (2 * sigma**2)).exp()
+    line = line / line.sum()
+
+    border = F.pad(torch.eye(a.shape[2], device=a.device, dtype=a.dtype)[None], (0, 0) + (window // 2,) * 2, "reflect")
+    blur = border[0].unfold(0, window, 1) @ line  # [S, S]: a small matrix product is faster than a convolution
+    ma, mb, aa, bb, ab = blur @ torch.stack([a, b, a * a, b * b, a * b]) @ blur.T  # local means
+    va, vb, cov = aa - ma**2, bb - mb**2, ab - ma * mb
+    c1, c2 = 0.01**2, 0.03**2
+    return ((2 * ma * mb + c1) * (2 * cov + c2) / ((ma**2 + mb**2 + c1) * (va + vb + c2))).mean()
+
+
+def focal(logits: Tensor, target: Tensor, gamma: float = 2.0) -> Tensor:
+    """Mean of -(1 - p)^gamma log p, p the probability of the right one of two classes."""
+    log_p = logits.log_softmax(1).gather(1, target.long())
+    return (-((1 - log_p.exp()) ** gamma) * log_p).mean()
+
+
+class DRAEM(OODDetector):
+    name = "draem"
+    title = "DRAEM"
+
+    @dataclass(frozen=True)
+    class Params:
+        epochs: float = 1.0  # share of the recipe's epochs
+        width: int | None = None  # first level's channels; None: the image's size, between 8 and 128
+        lr: float = 3e-3
+        steps: int = 250  # at least so many: batches get smaller on small data, down to the paper's 8
+        opacity: float = 0.8  # largest b
+
+        def __post_init__(self):
+            for field in ("epochs", "lr", "steps"):
+                value = getattr(self, field)
+                check_param(value > 0, f"draem.{field}", "must be above 0", value)
+            check_param(self.width is None or self.width >= 1, "draem.width", "must be at least 1", self.width)
+            check_param(0 <= self.opacity <= 1, "draem.opacity", "a share", self.opacity)
+
+    @staticmethod
+    def depth(size: int) -> int:
+        """Halvings down to about 4 pixels, at most the paper's 5."""
+        return max(min(5, int(math.log2(size)) - 2), 1)
+
+    @staticmethod
+    def pooled_max(defect: Tensor) -> Tensor:
+        """[n] largest local average of the maps [n, H, W]."""
+        window = max(round(21 / 256 * defect.shape[2]) // 2 * 2 + 1, 3)
+        return F.avg_pool2d(defect[:, None], window, stride=1, padding=window // 2).amax((1, 2, 3))
+
+    @staticmethod
+    def spoil(x: Tensor, opacity: float, draw: Draw) -> tuple[Tensor, Tensor]:
+        """Images in [0, 1] with a defect in at most half of them, and where it is [n, 1, H, W]."""
+        n, channels, size, _ = x.shape
+        mask, texture = defects(draw, n, channels, size)
+        mask, beta = mask * (draw.uniform(n, 1, 1, 1) < 0.5), opacity * draw.uniform(n, 1, 1, 1)
+        return (1 - mask) * x + mask * ((1 - beta) * texture + beta * x), mask
+
+    def fit(self, task: OODTask) -> None:
+        super().fit(task)
+        p, images = self.params, task.train
+        width = max(8, min(images.size, 128)) if p.width is None else p.width
+        with seeded_weights(mix_seed(task.seed, self.name)):
+            network = TwoNets(images.channels, width, self.depth(images.size))
+        schedule = {"schedule": "step", "milestones": (0.8, 0.9), "gamma": 0.2}
+        recipe = replace(task.recipe, optimizer="adam", lr=p.lr, weight_decay=0.0, **schedule)
+        epochs = max(round(p.epochs * recipe.epochs), 1)
+        batch_size = min(recipe.batch_size, max(len(images) * epochs // p.steps, 8))
+        batches = task.batches(batch_size=batch_size)
+        learner = Learner.for_batches(recipe, 2, batches, task.seed, epochs, network=network)
+        for epoch in task.session.epochs(epochs, learner, phase=self.name):
+            draw = Draw(mix_seed(task.seed, self.name, epoch), images.device)
+            for batch in batches.epoch(epoch):
+                clean = images.denormalise(batch.x)
+                spoiled, mask = self.spoil(clean, p.opacity, draw)
+                out = learner(spoiled)
+                back, logits = out[:, :-2], out[:, -2:]
+                learner.step(F.mse_loss(back, clean) + 1 - ssim(back, clean) + focal(logits, mask))
+        self.detector = learner.net.eval()
+
+    @torch.no_grad()
+    def score(self, images: ImageSet) -> Tensor:
+        scores = []
+        for part in torch.arange(len(images), device=images.device).split(512):
+            WORK.passes += len(part)
+            out = self.detector(images.denormalise(images.batch(part)))
+            scores.append(self.pooled_max(out[:, -2:].softmax(1)[:, 1]))
+        return finite(torch.cat(scores), "draem: defect maps")
