@@ -244,7 +244,8 @@ def _cost_records(task, dataset, cell, cells, arrays) -> Iterator[dict[str, Any]
     for account, value in seconds.items():
         yield record(f"seconds_{account}", value)
     yield record("seconds_total", _total(seconds))
-    own = _total(seconds, NOT_OVERHEAD_OOD if task == "ood" else NOT_OVERHEAD)
+    apart = NOT_OVERHEAD_OOD if task == "ood" else NOT_OVERHEAD
+    own = _total(seconds, apart)
     yield record("seconds_own", own)
     yield record("cpu_seconds_total", _total(result.get("cpu_seconds") or {}))
     if result.get("peak_memory_mb") is not None:
@@ -269,6 +270,11 @@ def _cost_records(task, dataset, cell, cells, arrays) -> Iterator[dict[str, Any]
     own = base if cell is plain else own
     yield record("overhead_marginal", own / base)
     yield record("overhead_standalone", (own + shared) / base)
+    cpu, plain_cpu = result.get("cpu_seconds") or {}, plain.result.get("cpu_seconds") or {}
+    if plain_cpu.get("train"):  # does not grow when other jobs share the machine, as wall-clock does
+        own_cpu = plain_cpu["train"] if cell is plain else _total(cpu, apart)
+        shared_cpu = sum(_total(run.get("cpu_seconds") or {}) for run in shared_runs)
+        yield record("overhead_cpu", (own_cpu + shared_cpu) / plain_cpu["train"])
     if seconds.get("retrain"):
         yield record("overhead_cleaned", (own + shared + seconds["retrain"]) / base)
     if result.get("peak_memory_mb") and plain.result.get("peak_memory_mb"):

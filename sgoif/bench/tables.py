@@ -480,6 +480,7 @@ def _cost(source: _Source) -> Table:
         Column("memory", "peak MB", "peak_memory_mb", "lower", "megabytes"),
         Column("overhead", "marginal", "overhead_marginal", "lower", "times"),
         Column("overhead", "stand-alone", "overhead_standalone", "lower", "times"),
+        Column("overhead", "stand-alone CPU", "overhead_cpu", "lower", "times"),
         Column("overhead", "with retraining", "overhead_cleaned", "lower", "times"),
         Column("overhead", "memory", "overhead_memory", "lower", "times"),
         Column("overhead", "FLOPs", "overhead_flops", "lower", "times"),
@@ -495,6 +496,7 @@ def _cost(source: _Source) -> Table:
         f"Measured cost, mean over all settings of the dataset and {' to '.join(map(str, seeds))} seed(s)."
         if seeds else "",
         OVERHEAD if task == "noisy" else OVERHEAD_OOD,
+        "stand-alone CPU: the same in CPU seconds, which do not grow when other jobs share the machine.",
         "FLOPs: passes of an image through the network (a training step counts three), shared runs and retraining "
         "included, over those of the plain run.",
         "total: everything the cell did, what it writes down for other methods included. Nothing is marked: the "
