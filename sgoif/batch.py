@@ -33,6 +33,7 @@ class FactoredBatch:
     agreement: Tensor  # [n] unsoftened probability of the given label, zero where not finite
     valid: Tensor  # [n] bool: finite examples
     temperature: Tensor | float
+    closed_form: bool  # head scope: the Gauss-Newton matrix is known from activations and probabilities alone
 
     def __len__(self) -> int:
         return self.index.shape[0]
@@ -41,11 +42,6 @@ class FactoredBatch:
     def count(self) -> Tensor:
         """Number of finite examples, as a device scalar."""
         return self.valid.sum().to(self.probs.dtype)
-
-    @property
-    def closed_form(self) -> bool:
-        """True in head scope: the Gauss-Newton matrix is known from activations and probabilities alone."""
-        return len(self.layers) == 1 and self.scales[0] is None and isinstance(self.layers[0], RowBatch)
 
     def inner(self, rows: Tensor) -> Tensor:
         """<g_i, V_k> for V `[K, d]`: `[n, K]`; zero for examples that are not finite."""
@@ -110,4 +106,4 @@ class FactoredBatch:
     @staticmethod
     def from_tensors(space: Space, stored: dict[str, Tensor]) -> FactoredBatch:
         rest = {name: tensor for name, tensor in stored.items() if name not in ("a", "e")}
-        return FactoredBatch(space, (RowBatch(stored["a"], stored["e"]),), (None,), **rest)
+        return FactoredBatch(space, (RowBatch(stored["a"], stored["e"]),), (None,), closed_form=True, **rest)

@@ -154,7 +154,16 @@ class Capture:
         if self.deep:
             layers, scales, valid = self._deep_layers(record, head, valid)
         return FactoredBatch(
-            self.space, tuple(layers), tuple(scales), index, labels, probs, agreement, valid, temperature
+            self.space,
+            tuple(layers),
+            tuple(scales),
+            index=index,
+            labels=labels,
+            probs=probs,
+            agreement=agreement,
+            valid=valid,
+            temperature=temperature,
+            closed_form=not self.deep,
         )
 
     def _checked(self, record: Record, count: int) -> tuple[Tensor, Tensor]:

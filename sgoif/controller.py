@@ -56,8 +56,8 @@ class Controller(nn.Module):
             ratios = (seen / running_median(self.history)).nan_to_num(1.0).clamp(1 / SPREAD, SPREAD)
             self.tau = config.kappa * ratios[0] * ratios[1]
 
-    def control(self, residual: Tensor, largest: Tensor) -> Tensor:
-        """Contraction check on the residuals R_v `[K]` of the moving directions; returns which anchors' residual grew.
+    def control(self, residual: Tensor, largest: Tensor) -> None:
+        """Contraction check on the residuals R_v `[K]` that the last steps led to.
 
         One that grew halves rho; one that did not, while the curvature is calm (`largest`, the top eigenvalue of P^-1 H, hardly
         moved since the last check), lets it grow again.
@@ -67,7 +67,6 @@ class Controller(nn.Module):
         calm = torch.maximum(largest / self.largest, self.largest / largest) < CALM
         self.rho = torch.where(grew, self.rho / 2, torch.where(calm, self.rho * 1.5, self.rho)).clamp(2**-6, 1.0)
         self.largest = largest
-        return grew
 
     def trust(self, residual: Tensor, usable: Tensor) -> None:
         """Confidence of the directions that will be used, from their residuals `[K]`; `usable` marks anchors with a target."""

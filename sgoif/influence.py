@@ -41,6 +41,16 @@ from sgoif.result import InfluenceResult
 AnchorData = Iterable[tuple[Tensor, Tensor]]
 
 
+@contextmanager
+def hold_unless(sound: Tensor, *modules: nn.Module) -> Iterator[None]:
+    """Give the modules' buffers their old values back unless the device scalar `sound` is true; no host synchronisation."""
+    before = [dict(module.named_buffers()) for module in modules]
+    yield
+    for module, old in zip(modules, before, strict=True):
+        for name, value in old.items():
+            setattr(module, name, torch.where(sound, getattr(module, name), value))
+
+
 class OnlineInfluence:
     """Watches a training loop and scores its examples. See the module docstring for the loop."""
 
@@ -185,19 +195,17 @@ class OnlineInfluence:
             anchors.replace(list(self._anchor_batches()))
         targets = anchors.targets()
         probe, self._probes = FactoredBatch.concatenate(self._probes), []
-        if self.checks == 0:
-            directions.begin(targets, curvature)
-        else:
-            rate, weight_decay = self._pace(optimizer)
-            mean = probe.weighted((probe.valid / probe.count.clamp(min=1)).unsqueeze(1).to(targets.dtype))
-            distributed.sum_(mean)
-            gradient_norm = torch.linalg.vector_norm(mean / distributed.size())
+        rate, weight_decay = self._pace(optimizer)
+        mean = probe.weighted((probe.valid / probe.count.clamp(min=1)).unsqueeze(1).to(targets.dtype))
+        distributed.sum_(mean)
+        gradient_norm = torch.linalg.vector_norm(mean / distributed.size())
+        with hold_unless(probe.count > len(probe) / 2, controller, directions):  # a probe full of NaN certifies nothing
             controller.observe(rate, weight_decay, gradient_norm, curvature.condition())
             directions.check(targets, probe, curvature, controller)
-            if self.checks % self.config.coverage_every == 0:
-                _, chosen = anchors.redundant(directions.certified, controller.confidence)
-                anchors.refresh(chosen)
-                self._count("coverage_refreshes", chosen.any())
+        if (self.checks + 1) % self.config.coverage_every == 0:
+            _, chosen = anchors.redundant(directions.phi, controller.confidence)
+            anchors.refresh(chosen)
+            self._count("coverage_refreshes", chosen.any())
         self._count("zero_confidence_steps", (controller.confidence.sum() == 0) * directions.interval)
         self.checks += 1
 
@@ -288,7 +296,7 @@ class OnlineInfluence:
 
     def anchor_scores(self, batch: FactoredBatch) -> Tensor:
         """Per-anchor scores -c_v phi_v.g_i `[n, K]` of a batch, on request; aggregated with w_v they give the score."""
-        return -batch.inner(self.parts.directions.certified) * self.parts.controller.confidence
+        return -batch.inner(self.parts.directions.phi) * self.parts.controller.confidence
 
     def close(self) -> None:
         """Remove the hooks from the model."""

@@ -17,6 +17,7 @@ from sgoif.errors import InfluenceError
 
 ITERATIONS = 200
 APART = 2.0  # Ashman's D: two normals further apart than this are two humps
+RATIO = 2.0  # one deviation is at most this multiple of the other, so that no hump swallows the other's tail
 
 
 def per_class_scale(scores: Tensor, given: Tensor) -> Tensor:
@@ -36,6 +37,8 @@ def two_normals(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         mass = member.sum(1).clamp(min=1e-9)
         mean = (member * x).sum(1) / mass
         deviation = torch.sqrt((member * (x - mean.unsqueeze(1)).square()).sum(1) / mass).clamp(min=floor)
+        middle = deviation.prod().sqrt()
+        deviation = deviation.clamp(middle / math.sqrt(RATIO), middle * math.sqrt(RATIO))
         weight = mass / len(x)
         z = (x - mean.unsqueeze(1)) / deviation.unsqueeze(1)
         member = torch.softmax(weight.log().unsqueeze(1) - deviation.log().unsqueeze(1) - z.square() / 2, dim=0)

@@ -1,0 +1,111 @@
+"""Wrong labels on real images (scikit-learn's digits): the default configuration against loss and margins, and the removal rule."""
+
+import functools
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from sklearn.datasets import load_digits
+from sklearn.metrics import average_precision_score
+from torch import nn
+
+from sgoif import InfluenceConfig, OnlineInfluence, estimate_wrong
+
+EPOCHS, BATCH = 10, 128
+
+
+@functools.cache
+def digits():
+    images, labels = load_digits(return_X_y=True)
+    return torch.tensor(images, dtype=torch.float32).view(-1, 1, 8, 8) / 16, torch.tensor(labels)
+
+
+def corrupted(kind, rate, seed):
+    """Symmetric noise, or class-conditional: every class leaks into one other, at its own rate."""
+    labels, rng = digits()[1].numpy().copy(), np.random.default_rng(seed)
+    if kind == "symmetric":
+        flip = rng.random(len(labels)) < rate
+        return torch.tensor(np.where(flip, (labels + rng.integers(1, 10, len(labels))) % 10, labels))
+    circle = rng.permutation(10)
+    partner = dict(zip(circle, np.roll(circle, -1), strict=True))
+    rates = np.clip(rate * (1 + rng.uniform(-0.6, 0.6, 10)), 0, 0.48)
+    return torch.tensor([partner[label] if rng.random() < rates[label] else label for label in labels])
+
+
+def network():
+    return nn.Sequential(
+        nn.Conv2d(1, 16, 3, padding=1), nn.BatchNorm2d(16), nn.ReLU(), nn.MaxPool2d(2),
+        nn.Conv2d(16, 32, 3, padding=1), nn.BatchNorm2d(32), nn.ReLU(), nn.Flatten(),
+        nn.Linear(512, 64), nn.ReLU(), nn.Linear(64, 10),
+    )  # fmt: skip
+
+
+@functools.cache
+def detection(kind, rate, seed=1, **changes):
+    """(which labels are wrong, result, last loss, negated mean margin) of one watched training."""
+    images, truth = digits()
+    given = corrupted(kind, rate, seed)
+    torch.manual_seed(seed)
+    model = network()
+    steps = EPOCHS * (len(given) // BATCH)
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.2, momentum=0.9, weight_decay=5e-4)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, 0.2, total_steps=steps)
+    influence = OnlineInfluence(model, len(given), 10, InfluenceConfig(**changes), total_steps=steps)
+    loss, margin, visits = torch.zeros(len(given)), torch.zeros(len(given)), torch.zeros(len(given))
+    for _ in range(EPOCHS):
+        order = torch.randperm(len(given))[: len(given) // BATCH * BATCH]
+        for index in order.split(BATCH):
+            optimizer.zero_grad()
+            with influence.watch(index, given[index]):
+                logits = model(images[index])
+                F.cross_entropy(logits, given[index]).backward()
+            optimizer.step()
+            influence.step(optimizer)
+            schedule.step()
+            logits = logits.detach()
+            own = logits.gather(1, given[index, None])[:, 0]
+            others = logits.scatter(1, given[index, None], -torch.inf).amax(1)
+            loss[index] = F.cross_entropy(logits, given[index], reduction="none")
+            margin[index] += own - others
+            visits[index] += 1
+        influence.end_epoch()
+    return given, (given != truth).numpy(), influence.scores(), loss.numpy(), (-margin / visits.clamp(min=1)).numpy()
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.35])
+def test_structured_noise_is_found_better_than_by_loss_and_margin(rate):
+    _, wrong, result, loss, margin = detection("class-conditional", rate)
+    ours, by_loss, by_margin = (average_precision_score(wrong, s) for s in (result.score.numpy(), loss, margin))
+    assert ours > by_loss + 0.02 and ours > by_margin + 0.005, (ours, by_loss, by_margin)
+
+
+@pytest.mark.parametrize("rate", [0.2, 0.4])
+def test_symmetric_noise_is_found(rate):
+    """Here every simple score is near 1; ours must not fall behind by more than half a point."""
+    _, wrong, result, loss, margin = detection("symmetric", rate)
+    ours, by_loss, by_margin = (average_precision_score(wrong, s) for s in (result.score.numpy(), loss, margin))
+    assert ours > 0.99 and ours > max(by_loss, by_margin) - 0.005, (ours, by_loss, by_margin)
+    top = result.score.argsort(descending=True)[: len(wrong) // 100].numpy()
+    assert wrong[top].all()
+
+
+@pytest.mark.parametrize("kind, rate, slack", [("symmetric", 0.0, 0.02), ("symmetric", 0.2, 0.02), ("symmetric", 0.7, 0.1), ("class-conditional", 0.2, 0.03)])
+def test_number_of_wrong_labels_without_the_truth(kind, rate, slack):
+    given, wrong, result, *_ = detection(kind, rate)
+    count, mask = estimate_wrong(result.score, given)
+    assert mask.sum() == count
+    assert abs(count / len(wrong) - wrong.mean()) < slack, (count, wrong.sum())
+
+
+def test_result_is_complete():
+    given, _, result, *_ = detection("symmetric", 0.2)
+    n = len(given)
+    for name in ("score", "confidence", "residual", "half_width", "visits", "anchor_age"):
+        assert getattr(result, name).shape == (n,)
+    assert result.epoch_scores.shape == (EPOCHS, n)
+    assert result.scope["layers"] == ["10"] and "8.weight" in result.scope["left_out"] and result.scope["dimension"] == 650
+    assert result.counters["hvps_per_step"] <= InfluenceConfig().hvp_budget
+    visited = result.visits > 0
+    assert visited.float().mean() > 0.99 and result.fresh[visited].float().mean() > 0.9
+    assert set(result.numpy()) >= {"score", "epoch_scores"}
