@@ -37,7 +37,7 @@ def test_forget_schedule_is_the_released_one(noise_rate, ramp):
 
 
 def test_update_equals_the_released_loss():
-    """Same kept examples as num_remember = int((1 - R) B) of an argsort, and the same loss up to its doubled division."""
+    """Same kept examples as num_remember = int((1 - R) B) of an argsort; the same loss, divided once."""
     g = torch.Generator().manual_seed(1)
     first, second = torch.randn(16, 4, generator=g), torch.randn(16, 4, generator=g)
     y = torch.randint(0, 4, (16,), generator=g)
