@@ -1,0 +1,223 @@
+"""MentorNet. Jiang, Zhou, Leung, Li & Fei-Fei, ICML 2018 (arXiv:1712.05055).
+
+A mentor weighs every example of a minibatch by its loss ℓ_i; the student minimises  L = mean_i v_i ℓ_i  (no gradient
+through v). The mentor sees ℓ_i, its distance to a moving percentile of the batch, and how far training is (e of 100):
+
+    m ← ρ m + (1 - ρ) percentile_p(ℓ),    d_i = ℓ_i - m                       (ρ = 0.5, p = 0.7)
+
+* `predefined` (PD, the main row), here in the closed form that the published mentor network approximates:
+      v = 1 for e ≤ 18;      v = 1[d ≤ 0] for 18 < e < 90;      v = clip(1 - d / γ, 0, 1) from e = 90 on
+* `data_driven` (DD): v = σ(mentor(ℓ, d, 0, e)) is learned from trusted images (`task.trusted`). Some of their labels
+  are flipped at random, they train along with the rest, and the mentor learns to tell the flipped from the untouched by
+  the (ℓ, d, e) seen so far. It is learned at 21 % of training, where burn-in ends, and again at 75 %. Beyond what it
+  has seen, its clock stands still (the released flag `fixed_epoch_after_burn_in`).
+
+Example dropout, as published: a random half of the weights is zeroed for the first 17 % of training, 5 % later.
+
+MentorNet was published as a trainer. Score, over the epochs after burn-in (weights from the scoring pass):
+
+    s_i = 1 - mean_t v_i(t) + 0.001 c_i / (1 + c_i),   c_i = mean_t CE_i(t)   (weights are mostly 0 or 1: c breaks ties)
+
+Cost: 1 plain run; the mentor is tiny. PD reads no trusted label.
+Deviations: the recipe's weight decay is not scaled by mean v; the mentor takes 500 Adam steps on a table of the
+trusted examples instead of 30,000 on 100,000 rows.
+"""
+
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor, nn
+
+from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.errors import UserError
+from sgoif.bench.images import Batches, mix_seed
+from sgoif.bench.robust import History
+
+BURN_IN, LATE = 18, 90  # percent of training between which PD is self-paced
+UPDATES = (21, 75)  # percent of training at which DD's mentor is learned
+DROPOUT = (0.5, 17, 0.05)  # share of weights zeroed before and after 17 percent
+TIE = 1e-3  # weight of the loss in the score: below one epoch's share in the mean of v
+
+
+class MentorNet(NoisyLabelDetector):
+    name = "mentornet"
+    title = "MentorNet"
+    uses_trusted = True  # by the data-driven mentor alone
+
+    @dataclass(frozen=True)
+    class Params:
+        mentor: str = "predefined"  # or "data_driven"
+        percentile: float = 0.7  # p
+        decay: float = 0.5  # ρ
+        gamma: float = 1.0  # γ
+        flips: float = 0.4  # data-driven: share of the trusted labels that is flipped
+        mentor_steps: int = 500  # data-driven: Adam steps each time the mentor is learned
+
+    def __init__(self, **params):
+        super().__init__(**params)
+        p = self.params
+        self.need(p.mentor in ("predefined", "data_driven"), "mentor", 'must be "predefined" or "data_driven"')
+        self.need(0 < p.percentile < 1, "percentile", "a share in (0, 1)")
+        self.need(0 <= p.decay < 1, "decay", "must be in [0, 1)")
+        self.need(p.gamma > 0, "gamma", "must be above 0")
+        self.need(0 < p.flips < 1, "flips", "a share in (0, 1)")
+        self.need(p.mentor_steps >= 1, "mentor_steps", "must be at least 1")
+
+    # --- formulas -----------------------------------------------------------------------------------------------------
+
+    @staticmethod
+    def moving_percentile(average: Tensor, losses: Tensor, percentile: float, decay: float) -> Tensor:
+        return decay * average + (1 - decay) * losses.quantile(percentile, interpolation="nearest")
+
+    @staticmethod
+    def predefined(difference: Tensor, percent: int, gamma: float = 1.0) -> Tensor:
+        """PD's weights [n] from d [n]."""
+        if percent <= BURN_IN:
+            return torch.ones_like(difference)
+        if percent < LATE:
+            return (difference <= 0).float()
+        return (1 - difference / gamma).clamp(0, 1)
+
+    @staticmethod
+    def drop(weights: Tensor, percent: int) -> Tensor:
+        """Example dropout: all but ⌊(1 - rate) n⌋ random weights become 0."""
+        rate = DROPOUT[0] if percent < DROPOUT[1] else DROPOUT[2]
+        kept = torch.randperm(len(weights))[: int(len(weights) * (1 - rate))].to(weights.device)
+        return torch.zeros_like(weights).index_copy(0, kept, weights[kept])
+
+    # --- training -----------------------------------------------------------------------------------------------------
+
+    def detect(self, task: NoisyTask) -> Detection:
+        p, session = self.params, task.session
+        learned = p.mentor == "data_driven"
+        batches, trusted_is_right = self._with_trusted(task) if learned else (task.batches(), None)
+        student, history = task.learner(batches), History()
+        mentor = Mentor(p, task.seed, task.given.device)
+        for epoch in session.epochs(task.recipe.epochs, student, mentor, history):
+            for batch in batches.epoch(epoch):
+                percent = min(100 * student.steps_done // student.total_steps, 99)
+                if learned:
+                    mentor.learn_if_due(percent)
+                losses = F.cross_entropy(student(batch.x), batch.y, reduction="none")
+                weights = mentor.weigh(losses.detach(), percent, learning=True)
+                student.step((self.drop(weights, percent) * losses).mean())
+                if learned:
+                    mentor.watch(batch.index - len(task.given), losses.detach(), percent, trusted_is_right)
+            with session.timed("score"):
+                percent = min(100 * (epoch + 1) // task.recipe.epochs, 99)
+                logits, _ = task.predict(student.net)
+                losses = F.cross_entropy(logits, task.given, reduction="none")
+                history.add(loss=losses, weight=mentor.weigh(losses, percent), percent=percent)
+        with session.timed("score"):
+            test_logits, _ = task.predict(student.net, task.test)
+        losses, weights = history.stack("loss"), history.stack("weight")
+        start = UPDATES[0] if learned else BURN_IN
+        after_burn_in = [percent > start for percent in history.curves["percent"]]
+        late_loss = losses[after_burn_in].mean(0)
+        return Detection(
+            1 - weights[after_burn_in].mean(0) + TIE * late_loss / (1 + late_loss),
+            test_logits.cpu().numpy(),
+            epoch_scores=1 - weights + TIE * losses / (1 + losses),
+            variants={"loss": losses[-1]},
+            extras={"trusted_labels": float(len(trusted_is_right)) if learned else 0.0},
+            curves={"mean_weight": weights.mean(1).tolist()},
+        )
+
+    def _with_trusted(self, task: NoisyTask) -> tuple[Batches, Tensor]:
+        """Batches of the training set followed by the trusted images, some mislabelled; which of these are right."""
+        if task.trusted is None:
+            raise UserError('params.mentornet.mentor: "data_driven" needs trusted labels, and this task has none')
+        images, clean = task.trusted
+        g = torch.Generator().manual_seed(mix_seed(task.seed, "flips"))
+        flip = torch.rand(len(clean), generator=g) < self.params.flips
+        other = torch.randint(1, task.n_classes, (len(clean),), generator=g)
+        labels = torch.where(flip, (clean.cpu() + other) % task.n_classes, clean.cpu()).to(task.given.device)
+        together = task.train.like(torch.cat([task.train.pixels, images.pixels]))
+        r = task.recipe
+        labels = torch.cat([task.given, labels])
+        return Batches(together, labels, r.batch_size, task.seed, None, r.shift, r.flip), (~flip).to(labels.device)
+
+
+class Mentor:
+    """The moving percentile, the learned mentor if there is one, and the table it learns from. Resumable state."""
+
+    def __init__(self, params: MentorNet.Params, seed: int, device):
+        self.params, self.seed, self.device = params, seed, device
+        self.average = torch.zeros((), device=device)
+        self.net, self.learned_at, self.clock = MentorModel(seed).to(device), -1, 0
+        self.table = torch.empty(0, 4, device=device)  # loss, difference, percent, label is right
+
+    def weigh(self, losses: Tensor, percent: int, learning: bool = False) -> Tensor:
+        """v [n]; `learning` moves the percentile."""
+        if learning:
+            self.average = MentorNet.moving_percentile(self.average, losses, self.params.percentile, self.params.decay)
+        difference = losses - self.average
+        if self.params.mentor == "predefined":
+            return MentorNet.predefined(difference, percent, self.params.gamma)
+        if self.learned_at < 0:
+            return torch.ones_like(losses)
+        with torch.no_grad():
+            return self.net(losses, difference, losses.new_full(losses.shape, min(percent, self.clock))).sigmoid()
+
+    def watch(self, position: Tensor, losses: Tensor, percent: int, is_right: Tensor) -> None:
+        """Writes down the trusted examples of a minibatch (those with `position` >= 0)."""
+        mine = position >= 0
+        rows = [losses, losses - self.average, torch.full_like(losses, percent)]
+        right = is_right[position.clamp(min=0)].float()
+        self.table = torch.cat([self.table, torch.stack([*rows, right], 1)[mine]])
+
+    def learn_if_due(self, percent: int) -> None:
+        """A new mentor at each of UPDATES, from the table since the one before."""
+        due = max((u for u in UPDATES if u <= percent), default=None)
+        if due is None or self.learned_at >= due or len(self.table) == 0:
+            return
+        self.net = MentorModel(self.seed).to(self.device)
+        self.net.learn(self.table, self.params.mentor_steps, self.seed)
+        self.learned_at, self.clock, self.table = due, int(self.table[-1, 2]), self.table[:0]
+
+    def state_dict(self) -> dict:
+        state = {name: getattr(self, name) for name in ("average", "learned_at", "clock", "table")}
+        return {**state, "net": self.net.state_dict()}
+
+    def load_state_dict(self, state: dict) -> None:
+        self.average, self.table = state["average"].to(self.device), state["table"].to(self.device)
+        self.learned_at, self.clock = state["learned_at"], state["clock"]
+        self.net.load_state_dict(state["net"])
+
+
+class MentorModel(nn.Module):
+    """The published mentor: a bidirectional LSTM (one unit each way) over (ℓ, d), label and epoch embeddings, 20 tanh.
+
+    Its label input is always 0, and the epoch embedding is random and fixed.
+    """
+
+    def __init__(self, seed: int):
+        super().__init__()
+        with torch.random.fork_rng(devices=[]):
+            torch.manual_seed(mix_seed(seed, "mentor"))
+            self.lstm = nn.LSTM(2, 1, bidirectional=True, batch_first=True)
+            self.label, self.epoch = nn.Embedding(2, 2), nn.Embedding(100, 5)
+            self.hidden, self.out = nn.Linear(2 + 2 + 5, 20), nn.Linear(20, 1)
+        self.epoch.weight.requires_grad_(False)
+
+    def forward(self, losses: Tensor, difference: Tensor, percent: Tensor) -> Tensor:
+        """Logits of v [n]."""
+        _, (state, _) = self.lstm(torch.stack([losses, difference], 1)[:, None])
+        percent = percent.long().clamp(0, 99)
+        features = torch.cat([*state, self.label(torch.zeros_like(percent)), self.epoch(percent)], 1)
+        return self.out(self.hidden(features).tanh()).squeeze(1)
+
+    def learn(self, table: Tensor, steps: int, seed: int, batch_size: int = 32) -> None:
+        """Binary cross-entropy on rows (loss, difference, percent, label is right)."""
+        optimizer = torch.optim.Adam((w for w in self.parameters() if w.requires_grad), lr=0.1)
+        schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.01 ** (1 / steps))
+        g = torch.Generator().manual_seed(mix_seed(seed, "mentor-batches"))
+        picks = torch.randint(0, len(table), (steps, min(batch_size, len(table))), generator=g).to(table.device)
+        for pick in picks:
+            loss, difference, percent, right = table[pick].unbind(1)
+            F.binary_cross_entropy_with_logits(self(loss, difference, percent), right).backward()
+            nn.utils.clip_grad_norm_(self.parameters(), 5.0)
+            optimizer.step()
+            optimizer.zero_grad(set_to_none=True)
+            schedule.step()

@@ -1,0 +1,110 @@
+"""MentorNet: the predefined curriculum and the moving percentile by hand; the learned mentor on a planted table."""
+
+import numpy as np
+import pytest
+import torch
+
+from baselines.noisy.mentornet import Mentor, MentorModel, MentorNet
+from sgoif.bench.errors import UserError
+from tests.parity.trainers import check_behaviour
+from tests.support import noisy_task
+
+
+@pytest.mark.parametrize(
+    ("percent", "expected"),
+    [
+        (0, [1, 1, 1, 1, 1]),
+        (18, [1, 1, 1, 1, 1]),
+        (19, [1, 1, 0, 0, 0]),
+        (89, [1, 1, 0, 0, 0]),
+        (90, [1, 1, 0.75, 0.5, 0]),
+        (99, [1, 1, 0.75, 0.5, 0]),
+    ],
+)
+def test_predefined_curriculum(percent, expected):
+    difference = torch.tensor([-2.0, 0.0, 0.25, 0.5, 3.0])
+    assert MentorNet.predefined(difference, percent).tolist() == expected
+
+
+def test_gamma_stretches_the_late_weights():
+    assert MentorNet.predefined(torch.tensor([0.5]), 95, gamma=2.0).item() == 0.75
+
+
+def test_moving_percentile():
+    """Losses 0 … 10: the 70th percentile is 7. Then, from the average 3.5, all 1s: (3.5 + 1) / 2."""
+    mentor = Mentor(MentorNet.Params(), seed=0, device="cpu")
+    mentor.weigh(torch.arange(11.0), 0, learning=True)
+    assert mentor.average.item() == pytest.approx(3.5)
+    mentor.weigh(torch.ones(4), 0, learning=True)
+    assert mentor.average.item() == pytest.approx(2.25)
+    weights = mentor.weigh(torch.tensor([2.0, 2.5]), 50)  # the scoring pass does not move it
+    assert mentor.average.item() == pytest.approx(2.25)
+    assert weights.tolist() == [1, 0]
+
+
+def test_example_dropout():
+    weights = torch.linspace(0.5, 1.0, 100)
+    for percent, kept in ((0, 50), (16, 50), (17, 95), (99, 95)):
+        dropped = MentorNet.drop(weights, percent)
+        assert (dropped > 0).sum() == kept
+        assert torch.equal(dropped[dropped > 0], weights[dropped > 0])
+
+
+def planted(n: int, seed: int) -> torch.Tensor:
+    """Right labels have losses around 0.5, wrong ones around 3."""
+    g = torch.Generator().manual_seed(seed)
+    right = (torch.rand(n, generator=g) < 0.6).float()
+    loss = torch.where(right > 0, 0.5, 3.0) + 0.4 * torch.randn(n, generator=g)
+    return torch.stack([loss, loss - 1.5, torch.full((n,), 20.0), right], 1)
+
+
+def test_learned_mentor_separates_a_planted_case():
+    model = MentorModel(0)
+    model.learn(planted(400, 1), steps=200, seed=0)
+    loss, difference, percent, right = planted(200, 2).unbind(1)
+    with torch.no_grad():
+        weight = model(loss, difference, percent).sigmoid()
+    assert ((weight > 0.5) == (right > 0)).float().mean() > 0.97
+    assert weight[right > 0].mean() > 0.9
+    assert weight[right == 0].mean() < 0.1
+
+
+def test_mentor_resumes():
+    """What is saved is all there is: a mentor loaded from it weighs the same."""
+    params = MentorNet.Params(mentor="data_driven", mentor_steps=20)
+    mentor, copy = (Mentor(params, seed=0, device="cpu") for _ in range(2))
+    losses = torch.arange(8.0)
+    assert mentor.weigh(losses, 10, learning=True).tolist() == [1] * 8  # burn-in
+    mentor.watch(torch.arange(-4, 4), losses, 10, torch.tensor([True, True, False, False]))
+    assert mentor.table[:, 0].tolist() == [4, 5, 6, 7]
+    assert mentor.table[:, 3].tolist() == [1, 1, 0, 0]
+    mentor.learn_if_due(20)
+    assert mentor.learned_at == -1
+    mentor.learn_if_due(21)
+    assert (mentor.learned_at, mentor.clock, len(mentor.table)) == (21, 10, 0)
+    copy.load_state_dict(mentor.state_dict())
+    assert torch.equal(copy.weigh(losses, 50), mentor.weigh(losses, 50))
+
+
+def test_predefined_reads_no_trusted_label():
+    task, _ = noisy_task(plain=False, n_train=300)
+    task.trusted = None
+    assert MentorNet().detect(task).extras["trusted_labels"] == 0
+    with pytest.raises(UserError, match="needs trusted labels"):
+        MentorNet(mentor="data_driven").detect(task)
+
+
+def test_bad_mentor_is_named():
+    with pytest.raises(UserError, match=r"params\.mentornet\.mentor"):
+        MentorNet(mentor="dd")
+
+
+def test_on_digits():
+    detection = check_behaviour(MentorNet())
+    assert len(np.unique(detection.scores)) > 1100  # ties are broken
+    assert detection.curves["mean_weight"][0] == 1.0
+
+
+def test_data_driven_on_digits():
+    detection = check_behaviour(MentorNet(mentor="data_driven"))
+    assert detection.extras["trusted_labels"] == 100
