@@ -119,6 +119,8 @@ class VOS(OODDetector):
                 if ready:
                     virtual = net.outliers.sample(p.candidates, p.keep)
                     loss = loss + p.weight * net.outliers.loss(f, net.classify(virtual))
+                else:  # fused optimisers want every weight to have a gradient from the first step on
+                    loss = loss + 0 * sum(w.sum() for w in net.outliers.parameters())
                 net.outliers.push(z, batch.y)
                 learner.step(loss)
         self.task, self.net = task, net
