@@ -45,8 +45,8 @@ def _with_plain(task, test: ImageSet) -> PlainRun:
 
 
 @functools.cache
-def _noisy_plain(seed: int, rate: float, n_train: int):
-    task, _ = noisy_task(seed, rate, n_train, plain=False)
+def _noisy_plain(seed: int, rate: float, n_train: int, recipe: Recipe):
+    task, _ = noisy_task(seed, rate, n_train, plain=False, recipe=recipe)
     return _with_plain(task, task.test)
 
 
@@ -80,15 +80,15 @@ def noisy_task(
         trusted=(ImageSet(x[1697:], MEAN, STD), torch.from_numpy(y[1697:])),
     )
     if plain:
-        task.plain = _noisy_plain(seed, rate, n_train)
+        task.plain = _noisy_plain(seed, rate, n_train, recipe)
     if folds:
         task.folds = _noisy_folds(seed, rate, n_train, recipe)
     return task, wrong
 
 
 @functools.cache
-def _ood_plain(seed: int):
-    task, id_test, _ = ood_task(seed, plain=False)
+def _ood_plain(seed: int, recipe: Recipe):
+    task, id_test, _ = ood_task(seed, plain=False, recipe=recipe)
     return _with_plain(task, id_test)
 
 
@@ -116,7 +116,7 @@ def ood_task(seed: int = 0, plain: bool = True, recipe: Recipe = RECIPE):
         auxiliary=ImageSet(x[(y == 6) | (y == 7)], MEAN, STD),
     )
     if plain:
-        task.plain = _ood_plain(seed)
+        task.plain = _ood_plain(seed, recipe)
     return (
         task,
         ImageSet(x[test], MEAN, STD),

@@ -1,11 +1,14 @@
 """Last-epoch loss: the simplest detector. A label the network cannot fit is suspicious.
 
 s_i = CE(f(x_i), y_i)   at the end of the plain run
+
+Removed before retraining: the upper component of a two-component mixture on the scores.
 """
 
 import torch.nn.functional as F
 
 from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.removal import by_mixture
 
 
 class Loss(NoisyLabelDetector):
@@ -14,5 +17,5 @@ class Loss(NoisyLabelDetector):
     reads_plain = True
 
     def detect(self, task: NoisyTask) -> Detection:
-        losses = F.cross_entropy(task.plain.logits, task.given, reduction="none")
-        return Detection(losses.cpu().numpy())
+        losses = F.cross_entropy(task.plain.logits, task.given, reduction="none").cpu().numpy()
+        return Detection(losses, remove=by_mixture(losses))

@@ -101,10 +101,14 @@ class Learner:
             return self.net.features(x).float()
 
     def step(self, loss: Tensor) -> None:
-        """Backward and one optimiser step at the scheduled learning rate."""
+        """Backward and one optimiser step."""
+        loss.backward()
+        self.update(loss)
+
+    def update(self, loss: Tensor) -> None:
+        """One optimiser step at the scheduled learning rate, for a loss whose gradients are already there."""
         for group in self.optimizer.param_groups:
             group["lr"] = self.lr
-        loss.backward()
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._loss_sum += loss.detach()

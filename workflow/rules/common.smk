@@ -19,6 +19,7 @@ PLAN = Plan(CONFIG)
 RUN = f"results/{CONFIG['run']}"
 DATA = CONFIG["data"]["root"]
 CONFIG_FILE = f"{RUN}/config.json"
+ENVIRONMENT = str(Path(workflow.basedir, "environment.yml"))
 THREADS = CONFIG["execution"]["threads"]
 GPU = 0 if CONFIG["execution"]["device"] == "cpu" else 1
 STEP = f"python -m sgoif.bench {{step}} --config {CONFIG_FILE}"

@@ -7,7 +7,7 @@ rule prepare:
     log:
         f"{DATA}/logs/{{dataset}}.log",
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     params:
         step=STEP.format(step="prepare"),
     shell:
@@ -30,7 +30,7 @@ rule corrupt:
     log:
         f"{RUN}/logs/corrupt/{{dataset}}-{{setting}}.log",
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     params:
         step=STEP.format(step="corrupt"),
         noise=lambda w: configuration.digest(PLAN.noise(w.dataset, w.setting)),
@@ -48,7 +48,7 @@ rule hold_out:
     log:
         f"{RUN}/logs/hold_out/{{dataset}}.log",
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     params:
         step=STEP.format(step="hold-out"),
         size=lambda w: PLAN.held_out(w.dataset),

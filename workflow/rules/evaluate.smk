@@ -25,7 +25,7 @@ rule evaluate:
     log:
         f"{RUN}/logs/evaluate/{{task}}-{{dataset}}.log",
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     params:
         step=STEP.format(step="evaluate"),
         code=source_hash("sgoif.bench.evaluate"),
@@ -43,7 +43,7 @@ rule summarise:
     log:
         f"{RUN}/logs/summarise.log",
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     params:
         step=STEP.format(step="summarise"),
         code=source_hash("sgoif.bench.summary"),
@@ -60,7 +60,7 @@ rule tables:
     log:
         f"{RUN}/logs/tables.log",
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     params:
         step=STEP.format(step="tables"),
         code=source_hash("sgoif.bench.tables"),

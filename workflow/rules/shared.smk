@@ -16,7 +16,7 @@ rule plain:
     log:
         f"{RUN}/logs/{{task}}/{{dataset}}/plain{{variant}}-{{batch}}.log",
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     threads: THREADS
     resources:
         gpu=GPU,

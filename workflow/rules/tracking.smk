@@ -7,7 +7,7 @@ rule track_init:
     log:
         f"{RUN}/logs/track_init.log",
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     params:
         step=STEP.format(step="track-init"),
     shell:
@@ -24,7 +24,7 @@ rule track:
     log:
         f"{RUN}/logs/track.log",
     conda:
-        "../../environment.yml"
+        ENVIRONMENT
     params:
         step=STEP.format(step="track"),
         code=source_hash("sgoif.bench.tracking"),

@@ -1,4 +1,7 @@
-"""Test images set aside with their clean labels: the trusted set of some noisy-label methods, the ID validation set of OOD ones."""
+"""Test images set aside with their clean labels.
+
+They are the trusted set of the noisy-label methods that declare one, and the ID validation set of OOD methods.
+"""
 
 from pathlib import Path
 

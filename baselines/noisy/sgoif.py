@@ -1,0 +1,62 @@
+"""SG-OIF, our own method, under the same contract as every baseline.
+
+One ordinary training run, watched: the score of an example is its online influence on class-balanced anchors,
+
+    s_i = sum over visits in the window of  -<phibar_t, g_i(theta_t)>,   phibar = sum_v w_v c_v phi_v,  phi_v ~ H^-1 g_v
+
+No clean label is used. The hyper-parameters are the fields of `sgoif.InfluenceConfig`. What is removed before retraining
+is estimated from the scores alone (`sgoif.estimate_wrong`).
+"""
+
+import torch.nn.functional as F
+
+from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.errors import UserError
+from sgoif.config import InfluenceConfig
+from sgoif.errors import InfluenceError
+from sgoif.influence import OnlineInfluence
+from sgoif.removal import estimate_wrong
+
+
+class SGOIF(NoisyLabelDetector):
+    name = "sgoif"
+    title = "SG-OIF"
+    Params = InfluenceConfig
+
+    def __init__(self, **params):
+        try:
+            super().__init__(**params)
+        except InfluenceError as e:
+            raise UserError(f"params.sgoif: {e}") from None
+
+    def detect(self, task: NoisyTask) -> Detection:
+        batches = task.batches()
+        learner = task.learner(batches)
+        influence = OnlineInfluence(
+            learner.net,
+            n_examples=len(task.train),
+            n_classes=task.n_classes,
+            config=self.params,
+            total_steps=learner.total_steps,
+        )
+        for epoch in task.session.epochs(task.recipe.epochs, learner, influence):
+            for batch in batches.epoch(epoch):
+                with influence.watch(batch.index, batch.y):
+                    loss = F.cross_entropy(learner(batch.x), batch.y)
+                    loss.backward()
+                learner.update(loss)
+                influence.step(learner.optimizer)
+            influence.end_epoch()
+        result = influence.scores()
+        count, remove = estimate_wrong(result.score, task.given)
+        return Detection(
+            scores=result.score.cpu().numpy(),
+            remove=remove.cpu().numpy(),
+            epoch_scores=result.epoch_scores.cpu().numpy(),
+            extras={
+                "estimated_noise": count / len(task.train),
+                "mean_confidence": result.confidence.mean(),
+                "mean_residual": result.residual.mean(),
+                **result.counters,
+            },
+        )

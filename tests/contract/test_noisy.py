@@ -1,0 +1,66 @@
+"""Every file in baselines/noisy keeps the contract: found by listing the folder, so a new method is tested at once."""
+
+from dataclasses import is_dataclass, replace
+
+import numpy as np
+import pytest
+from sklearn.metrics import roc_auc_score
+
+from sgoif.bench import methods
+from sgoif.bench.contracts import NoisyLabelDetector
+from sgoif.bench.errors import UserError
+from tests.contract.interrupt import Killed, killing_session, quiet_session
+from tests.contract.rules import declared_needs
+from tests.support import RECIPE, noisy_task
+
+SMALL = replace(RECIPE, epochs=6)
+
+
+def run(name: str, session=None, seed: int = 0):
+    kind = methods.load("noisy", name)
+    task, wrong = noisy_task(seed=seed, rate=0.3, n_train=600, plain=kind.reads_plain, folds=kind.reads_folds, recipe=SMALL)
+    if not kind.uses_trusted:
+        task.trusted = None
+    if session is not None:
+        task.session = session
+    return kind().detect(task), wrong
+
+
+@pytest.mark.parametrize("name", methods.available("noisy"))
+def test_shape_sign_and_determinism(name):
+    found, wrong = run(name)
+    again, _ = run(name)
+    assert found.scores.shape == wrong.shape
+    assert np.isfinite(found.scores).all()
+    np.testing.assert_array_equal(found.scores, again.scores)
+    for variant, scores in found.variants.items():
+        assert scores.shape == wrong.shape and np.isfinite(scores).all(), variant
+    if found.remove is not None:
+        assert found.remove.shape == wrong.shape and found.remove.dtype == bool
+    if found.test_logits is not None:
+        assert found.test_logits.shape == (497, 10) and np.isfinite(found.test_logits).all()
+    if name != "random":
+        assert roc_auc_score(wrong, found.scores) > 0.6, "higher must mean more suspicious"
+
+
+@pytest.mark.parametrize("name", [n for n in methods.available("noisy") if not methods.load("noisy", n).reads_plain])
+def test_killed_and_resumed_gives_the_same_scores(name, tmp_path):
+    whole, _ = run(name)
+    try:
+        run(name, killing_session(tmp_path, after=4))
+        pytest.skip("does not train, so there is nothing to resume")
+    except Killed:
+        pass
+    resumed, _ = run(name, quiet_session(tmp_path))
+    np.testing.assert_array_equal(whole.scores, resumed.scores)
+
+
+@pytest.mark.parametrize("name", methods.available("noisy"))
+def test_declarations(name):
+    kind = methods.load("noisy", name)
+    assert issubclass(kind, NoisyLabelDetector) and kind.name == name and kind.title
+    assert is_dataclass(kind.Params) and kind.Params.__dataclass_params__.frozen
+    uses = {n for n, yes in (("plain", kind.reads_plain), ("folds", kind.reads_folds), ("val", kind.uses_trusted)) if yes}
+    assert declared_needs("noisy", name) == uses, "the rule must hand over exactly what the method declares"
+    with pytest.raises(UserError, match=f"params.{name}.nonsense"):
+        kind(nonsense=1)

@@ -1,0 +1,68 @@
+"""Every file in baselines/ood keeps the contract: found by listing the folder, so a new method is tested at once."""
+
+from dataclasses import is_dataclass, replace
+
+import numpy as np
+import pytest
+import torch
+
+from sgoif.bench import methods
+from sgoif.bench.contracts import OODDetector
+from sgoif.bench.errors import UserError
+from tests.contract.interrupt import Killed, killing_session, quiet_session
+from tests.contract.rules import declared_needs
+from tests.support import RECIPE, ood_task
+
+SMALL = replace(RECIPE, epochs=4)
+
+
+def run(name: str, session=None):
+    kind = methods.load("ood", name)
+    task, id_test, ood = ood_task(plain=kind.reads_plain, recipe=SMALL)
+    if not kind.uses_auxiliary:
+        task.auxiliary = None
+    if session is not None:
+        task.session = session
+    method = kind()
+    method.fit(task)
+    return method, id_test, ood
+
+
+@pytest.mark.parametrize("name", methods.available("ood"))
+def test_shape_and_determinism(name):
+    method, id_test, ood = run(name)
+    again, *_ = run(name)
+    for images in (id_test, ood["near"], ood["far"]):
+        scores = method.score(images)
+        assert scores.shape == (len(images),) and torch.isfinite(scores).all()
+        np.testing.assert_array_equal(scores.cpu().numpy(), again.score(images).cpu().numpy())
+    logits = method.logits(id_test)
+    assert logits.shape == (len(id_test), 6) and torch.isfinite(logits).all()
+
+
+@pytest.mark.parametrize("name", methods.available("ood"))
+def test_a_score_does_not_depend_on_its_neighbours(name):
+    """The same image gets the same score whatever else is in the set."""
+    method, id_test, _ = run(name)
+    alone = method.score(id_test.subset(range(7)))
+    torch.testing.assert_close(alone, method.score(id_test)[:7], rtol=1e-3, atol=1e-4)
+
+
+@pytest.mark.parametrize("name", [n for n in methods.available("ood") if not methods.load("ood", n).reads_plain])
+def test_killed_and_resumed_gives_the_same_scores(name, tmp_path):
+    whole, id_test, _ = run(name)
+    with pytest.raises(Killed):
+        run(name, killing_session(tmp_path, after=2))
+    resumed, *_ = run(name, quiet_session(tmp_path))
+    np.testing.assert_array_equal(whole.score(id_test).cpu().numpy(), resumed.score(id_test).cpu().numpy())
+
+
+@pytest.mark.parametrize("name", methods.available("ood"))
+def test_declarations(name):
+    kind = methods.load("ood", name)
+    assert issubclass(kind, OODDetector) and kind.name == name and kind.title
+    assert is_dataclass(kind.Params) and kind.Params.__dataclass_params__.frozen
+    uses = {"val"} | ({"plain"} if kind.reads_plain else set())
+    assert declared_needs("ood", name) == uses, "the rule must hand over exactly what the method declares"
+    with pytest.raises(UserError, match=f"params.{name}.nonsense"):
+        kind(nonsense=1)
