@@ -26,7 +26,8 @@ Score, from the last time i was held out, and in the order selected < still a ca
 Cost: 4 x 2 fits of a quarter of the recipe's steps = 2, plus two networks with a selection pass, about 2.7: 4.7 plain
 runs (published fits count epochs of their smaller sets instead, about 1.4).
 Deviations: optimiser, schedule and augmentation are the recipe's; either stage counts the recipe's *steps*, however
-small its set is, as when a detector's suspects are removed, since half of a short recipe teaches nothing; a discard
+small its set is, as when a detector's suspects are removed, since half of a short recipe teaches nothing (and no
+fit is shorter than `least_steps`); a discard
 count of 0 discards nothing (in the released code the slice [-0:] would discard the whole half).
 """
 
@@ -53,6 +54,7 @@ class INCV(NoisyLabelDetector):
         fit: float = (
             0.25  # length of one fit of stage 1, as a share of the recipe's steps (published: 50 of 200 epochs)
         )
+        least_steps: int = 32  # … but no fit is shorter than this, unless the recipe is (published fits: 9,750 steps)
         pattern: str = "symmetric"  # or "asymmetric": what is assumed of the noise
         ramp: float = 0.05  # T_k of stage 2 as a share of its epochs (published: 10 of 200)
 
@@ -61,6 +63,7 @@ class INCV(NoisyLabelDetector):
         p = self.params
         self.need(p.iterations >= 1, "iterations", "must be at least 1")
         self.need(0 < p.fit <= 1, "fit", "a share in (0, 1]")
+        self.need(p.least_steps >= 1, "least_steps", "must be at least 1")
         self.need(0 < p.ramp <= 1, "ramp", "a share in (0, 1]")
         self.need(p.pattern in ("symmetric", "asymmetric"), "pattern", 'must be "symmetric" or "asymmetric"')
 
@@ -134,7 +137,7 @@ class INCV(NoisyLabelDetector):
 
         def fit() -> dict[str, np.ndarray]:
             batches = task.batches(train, seed=mix_seed(task.seed, phase))
-            epochs = _epochs(task, batches, self.params.fit)
+            epochs = _epochs(task, batches, self.params.fit, self.params.least_steps)
             learner, kept = task.learner(batches, epochs=epochs), _Best()
             for epoch in task.session.epochs(epochs, learner, kept, phase=phase):
                 for batch in batches.epoch(epoch):
@@ -189,9 +192,10 @@ class _Best:
         self.accuracy, self.logits = state["accuracy"], state["logits"].cpu()
 
 
-def _epochs(task: NoisyTask, batches: Batches, share: float = 1.0) -> int:
-    """Epochs over `batches` that make `share` of the recipe's number of steps."""
-    return max(round(share * task.recipe.epochs * task.batches().steps / batches.steps), 1)
+def _epochs(task: NoisyTask, batches: Batches, share: float = 1.0, least_steps: int = 1) -> int:
+    """Epochs over `batches` that make `share` of the recipe's steps, or `least_steps` if more and within the recipe."""
+    steps = task.recipe.epochs * task.batches().steps
+    return max(round(max(share * steps, min(least_steps, steps)) / batches.steps), 1)
 
 
 def _forever(batches: Batches, epoch: int) -> Iterator[Batch]:
