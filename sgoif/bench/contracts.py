@@ -10,7 +10,6 @@ from dataclasses import dataclass, field, fields, replace
 from typing import ClassVar
 
 import numpy as np
-import torch
 from torch import Tensor
 
 from sgoif.bench.errors import UserError
@@ -160,9 +159,10 @@ def train_plainly(
     batches = task.batches(indices, seed=seed)
     epochs = max(round(full / batches.steps), 1)  # the same number of steps, however few examples are left
     learner = task.learner(batches, seed=seed, epochs=epochs, **changes)
+    step = learner.plain_stepper()
     for epoch in task.session.epochs(epochs, learner, phase=phase, account=account):
         for batch in batches.epoch(epoch):
-            learner.step(torch.nn.functional.cross_entropy(learner(batch.x), batch.y))
+            step(batch)
     return learner
 
 

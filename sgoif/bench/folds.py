@@ -8,7 +8,6 @@ the data: k-1 times the cost of a plain run (3.0 for k = 4). A killed job loses 
 from functools import partial
 
 import numpy as np
-import torch
 
 from sgoif.bench.contracts import NoisyTask, seeded
 from sgoif.bench.errors import UserError
@@ -42,9 +41,10 @@ def _one_fold(task: NoisyTask, number: int, rest: np.ndarray, held_out: np.ndarr
     seed = mix_seed(task.seed, "fold", number)
     batches = task.batches(rest, seed=seed)
     learner = task.learner(batches, seed=seed)
+    step = learner.plain_stepper()
     for epoch in task.session.epochs(task.recipe.epochs, learner, phase=f"fold-{number}"):
         for batch in batches.epoch(epoch):
-            learner.step(torch.nn.functional.cross_entropy(learner(batch.x), batch.y))
+            step(batch)
     with task.session.timed("train"):
         logits, _ = task.predict(learner.net, indices=held_out)
     return {"probabilities": logits.softmax(1).cpu().numpy()}

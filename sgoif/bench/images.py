@@ -4,6 +4,7 @@ Nothing is decoded, copied or augmented on the host during training. What an epo
 a function of (seed, epoch) alone and is drawn on the CPU, so it is the same on every device and after every resume.
 """
 
+import functools
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -92,9 +93,27 @@ class ImageSet:
 
 @dataclass
 class Batch:
+    """Examples of one step. The images are gathered, augmented and normalised when `x` is first asked for."""
+
+    images: ImageSet
     index: Tensor  # [n] positions in the training set
-    x: Tensor  # [n, C, H, W]
     y: Tensor  # [n] given labels
+    shift: Tensor | None = None  # [n, 2]
+    flip: Tensor | None = None  # [n]
+    pad: int = 0
+
+    @functools.cached_property
+    def x(self) -> Tensor:
+        """[n, C, H, W]"""
+        return self.images.batch(self.index, self.shift, self.flip, self.pad)
+
+    def tensors(self) -> list[Tensor]:
+        return [t for t in (self.index, self.y, self.shift, self.flip) if t is not None]
+
+    def clone(self) -> "Batch":
+        """The same examples in memory of their own."""
+        copies = {name: None if (t := getattr(self, name)) is None else t.clone() for name in ("shift", "flip")}
+        return Batch(self.images, self.index.clone(), self.y.clone(), pad=self.pad, **copies)
 
 
 class Batches:
@@ -135,10 +154,6 @@ class Batches:
         labels = self.labels[order]
         for lo in range(0, n, self.batch_size):
             part = slice(lo, lo + self.batch_size)
-            x = self.images.batch(
-                order[part],
-                None if shifts is None else shifts[part],
-                None if flips is None else flips[part],
-                self.shift,
-            )
-            yield Batch(order[part], x, labels[part])
+            shift = None if shifts is None else shifts[part]
+            flip = None if flips is None else flips[part]
+            yield Batch(self.images, order[part], labels[part], shift, flip, self.shift)

@@ -1,11 +1,14 @@
 """A network with its optimiser, schedule and precision: `logits = learner(x)`, `learner.step(loss)`."""
 
 import contextlib
+from collections.abc import Callable
 
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.images import Batches, ImageSet, mix_seed
+from sgoif.bench.graphed import Graphed
+from sgoif.bench.images import Batch, Batches, ImageSet, mix_seed
 from sgoif.bench.models import Network, build
 from sgoif.bench.recipe import Recipe
 
@@ -58,8 +61,11 @@ class Learner:
             with seeded_weights(seed):
                 network = build(recipe.model, n_classes, images.channels, images.size)
         self.net = network.to(self.device, memory_format=torch.channels_last)
+        # a captured step reads its learning rate from the device
+        on_device = recipe.graph and self.device.type == "cuda"
+        self._rate = torch.tensor(recipe.lr, device=self.device) if on_device else None
         self.optimizer = self._make_optimizer(undecayed)
-        self._forward = torch.compile(self.net) if recipe.compile else self.net
+        self._compiled = torch.compile(self.net.backbone) if recipe.compile else None
         self._loss_sum = torch.zeros((), device=self.device)
 
     @classmethod
@@ -74,10 +80,11 @@ class Learner:
         for name, p in self.net.named_parameters():
             (decay if p.ndim > 1 and not name.startswith(undecayed) else plain).append(p)
         groups = [{"params": decay, "weight_decay": r.weight_decay}, {"params": plain, "weight_decay": 0.0}]
+        lr = r.lr if self._rate is None else self._rate
         if r.optimizer == "adam":
-            return torch.optim.Adam(groups, lr=r.lr, fused=fused)
+            return torch.optim.Adam(groups, lr=lr, fused=fused, capturable=self._rate is not None)
         nesterov = r.nesterov and r.momentum > 0
-        return torch.optim.SGD(groups, lr=r.lr, momentum=r.momentum, nesterov=nesterov, fused=fused)
+        return torch.optim.SGD(groups, lr=lr, momentum=r.momentum, nesterov=nesterov, fused=fused)
 
     def autocast(self):
         if self.recipe.precision == "bfloat16" and self.device.type == "cuda":
@@ -92,7 +99,14 @@ class Learner:
         """Logits in float32, in training mode."""
         WORK.passes += len(x) * (3 if torch.is_grad_enabled() else 1)
         with self.autocast():
-            return self._forward(x).float()
+            return (self.net(x) if self._compiled is None else self.net.classify(self._compiled(x))).float()
+
+    def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Logits [n, K] in float32 and penultimate features [n, d], in training mode."""
+        WORK.passes += len(x) * (3 if torch.is_grad_enabled() else 1)
+        with self.autocast():
+            z = (self._compiled or self.net.features)(x)
+            return self.net.classify(z).float(), z
 
     def features(self, x: Tensor) -> Tensor:
         """Penultimate features in float32, in training mode: for methods with a head of their own."""
@@ -107,12 +121,50 @@ class Learner:
 
     def update(self, loss: Tensor) -> None:
         """One optimiser step at the scheduled learning rate, for a loss whose gradients are already there."""
-        for group in self.optimizer.param_groups:
-            group["lr"] = self.lr
+        self._pace()
+        self._apply(loss)
+        self.steps_done += 1
+
+    def stepper(self, forward: Callable[[Batch], tuple]) -> Callable[[Batch], tuple]:
+        """A function that does one whole step on a batch: `forward` gives (loss, …), then backward and update.
+
+        On a GPU it becomes a CUDA graph after the first steps, so `forward` must not look at values. Returns what
+        `forward` returned, detached.
+        """
+
+        def whole(batch: Batch) -> tuple:
+            loss, *rest = forward(batch)
+            loss.backward()
+            self._apply(loss)
+            return loss.detach(), *(t.detach() for t in rest)
+
+        run = Graphed(whole) if self.recipe.graph and self.device.type == "cuda" else whole
+
+        def step(batch: Batch) -> tuple:
+            before = WORK.passes
+            self._pace()
+            result = run(batch)
+            self.steps_done += 1
+            WORK.passes = before + 3 * len(batch.y)  # a replay does not pass through `forward`
+            return result
+
+        return step
+
+    def plain_stepper(self) -> Callable[[Batch], tuple]:
+        """Ordinary training: one step of cross-entropy to the given labels."""
+        return self.stepper(lambda batch: (F.cross_entropy(self(batch.x), batch.y),))
+
+    def _pace(self) -> None:
+        if self._rate is not None:
+            self._rate.fill_(self.lr)
+        else:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self.lr
+
+    def _apply(self, loss: Tensor) -> None:
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._loss_sum += loss.detach()
-        self.steps_done += 1
 
     def check_finite(self) -> None:
         """Raise `Diverged` if any loss since the last check was not finite. One device sync: called once an epoch."""
@@ -130,6 +182,9 @@ class Learner:
     def load_state_dict(self, state: dict) -> None:
         self.net.load_state_dict(state["net"])
         self.optimizer.load_state_dict(state["optimizer"])
+        if self._rate is not None:
+            for group in self.optimizer.param_groups:
+                group["lr"] = self._rate
         self.steps_done = state["steps_done"]
 
 

@@ -5,7 +5,6 @@ from pathlib import Path
 
 import numpy as np
 import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.bench.files import load_npz, replacing
@@ -90,15 +89,14 @@ def plain_run(task, test: ImageSet, directory: Path) -> tuple[dict[str, np.ndarr
     recipe, session = task.recipe, task.session
     batches = task.batches()
     learner = Learner.for_batches(recipe, task.n_classes, batches, task.seed)
+    step = learner.plain_stepper()
     record = _Record()
     keep = set(recipe.checkpoint_epochs())
     for epoch in session.epochs(recipe.epochs, learner, record):
         rates, total = [], torch.zeros((), device=session.device)
         for batch in batches.epoch(epoch):
             rates.append(learner.lr)
-            loss = F.cross_entropy(learner(batch.x), batch.y)
-            learner.step(loss)
-            total += loss.detach()
+            total += step(batch)[0]
         with session.timed("record"):
             logits, _ = predict(learner.net, task.train, precision=recipe.precision)
             record.logits.append(logits.half().cpu())

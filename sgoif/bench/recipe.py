@@ -29,6 +29,7 @@ class Recipe:
     shift: int = 0  # augmentation: random translation in pixels (reflected border)
     flip: bool = False  # augmentation: random horizontal flip
     precision: str = "float32"
+    graph: bool = True  # on a GPU: run the training step as one CUDA graph
     compile: bool = False
     checkpoints: int = 5  # how many evenly spaced checkpoints a plain run keeps
 

@@ -1,0 +1,96 @@
+"""A wrong configuration is refused before any job starts, with the key's path and the nearest valid names."""
+
+import copy
+from pathlib import Path
+
+import pytest
+import yaml
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from sgoif.bench import config as configuration
+from sgoif.bench.errors import UserError
+
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
+SMALL = yaml.safe_load(Path(__file__).with_name("mini.yaml").read_text())
+
+
+def changed(path: str, value):
+    config = copy.deepcopy(SMALL)
+    *parents, last = path.split(".")
+    at = config
+    for key in parents:
+        at = at.setdefault(key, {})
+    at[last] = value
+    return config
+
+
+@pytest.mark.parametrize("name", ["embedded", "cifar", "paper"])
+def test_shipped_configurations_are_valid(name):
+    config = configuration.load(CONFIGS / f"{name}.yaml")
+    assert config["run"] == name
+    assert config["execution"]["threads"] >= 1  # defaults are filled in
+
+
+@pytest.mark.parametrize(
+    ("path", "value", "told"),
+    [
+        ("noisyy", {}, r"noisyy: no such key \(did you mean noisy\?\)"),
+        ("execution.threds", 2, r"execution.threds: no such key \(did you mean threads\?\)"),
+        ("execution.threads", "two", "execution.threads: 'two' is not of type 'integer'"),
+        ("execution.device", "gpu", "execution.device: 'gpu' is not one of auto, cpu, cuda"),
+        ("noisy.digit", {"recipe": {}, "seeds": [0], "settings": {}}, r"no dataset 'digit' \(did you mean digits"),
+        ("methods.noisy", ["lossy"], r"no method 'lossy' \(did you mean loss"),
+        ("methods.noisy", ["loss@odd"], r"no variant 'odd'"),
+        ("noisy.digits.settings.x", {"kind": "class_conditional", "noise": 1.2}, r"noisy.digits.settings.x.noise"),
+        ("noisy.digits.settings.x", {"kind": "class_conditional", "noise": 0.2, "sparsity": 2}, r"settings.x.sparsity"),
+        ("noisy.digits.settings.x", {"kind": "gaussian"}, r"'gaussian' is not one of class_conditional"),
+        ("noisy.digits.settings.clean", {"kind": "symmetric", "rate": 0.1}, "reserved"),
+        ("noisy.digits.tuning.n20_s0", {"kind": "symmetric", "rate": 0.1}, "both reported and used for tuning"),
+        ("noisy.digits.recipe.base", "digit", r"no recipe 'digit' \(did you mean digits"),
+        ("noisy.digits.recipe.epochs", 0, "noisy.digits.recipe.epochs"),
+        ("ood.digits_id.auxiliary", "digits_near", "must be disjoint"),
+        ("ood.digits_id.near", ["digits_nea"], r"no dataset 'digits_nea'"),
+        ("run", "../escape", "run: "),
+        ("run", "a; rm -rf x", "run: "),
+    ],
+)
+def test_mistakes_are_named(path, value, told):
+    with pytest.raises(UserError, match=told):
+        configuration.resolve(changed(path, value))
+
+
+def test_layers_merge_and_can_not_chase_their_tail(tmp_path):
+    (tmp_path / "below.yaml").write_text("a: {x: 1, y: 2}\nb: [1, 2]\n")
+    assert configuration.layer({"extends": "below.yaml", "a": {"y": 3}, "b": [9]}, tmp_path) == {
+        "a": {"x": 1, "y": 3},
+        "b": [9],
+    }
+    (tmp_path / "loop.yaml").write_text("extends: loop.yaml\n")
+    with pytest.raises(UserError, match="extends itself"):
+        configuration.layer({"extends": "loop.yaml"}, tmp_path)
+
+
+def test_every_key_of_the_schema_is_described():
+    def visit(rule, path):
+        for key, sub in rule.get("properties", {}).items():
+            assert sub.get("description"), f"{path}.{key} has no description"
+            visit(sub, f"{path}.{key}")
+
+    whole = configuration.schema()
+    visit(whole, "config")
+    for name, rule in whole["$defs"].items():
+        visit(rule, name)
+
+
+leaves = st.none() | st.booleans() | st.integers(-3, 3) | st.floats(allow_nan=False) | st.text(max_size=8)
+anything = st.recursive(leaves, lambda inner: st.lists(inner, max_size=3) | st.dictionaries(st.text(max_size=6), inner, max_size=3))
+
+
+@settings(max_examples=150, deadline=None)
+@given(st.sampled_from(sorted(path for path, _ in configuration.walk(SMALL))), anything)
+def test_fuzz_no_value_anywhere_gives_anything_but_a_user_error(path, value):
+    try:
+        configuration.resolve(changed(path, value))
+    except UserError as e:
+        assert "\n" not in str(e)[:200] or len(str(e)) < 2000

@@ -1,0 +1,55 @@
+"""Who may import whom (docs/architecture.md), and what is not imported before it is needed."""
+
+import ast
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[1]
+METHOD = [p for p in (ROOT / "sgoif").rglob("*.py") if "bench" not in p.relative_to(ROOT).parts]
+BENCH = list((ROOT / "sgoif" / "bench").rglob("*.py"))
+BASELINES = [p for p in (ROOT / "baselines").rglob("*.py") if p.stem != "__init__"]
+
+
+def imported(path: Path) -> set[str]:
+    found = set()
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Import):
+            found.update(a.name for a in node.names)
+        elif isinstance(node, ast.ImportFrom) and node.module:
+            found.add(node.module)
+    return found
+
+
+def roots(path: Path) -> set[str]:
+    return {name.split(".")[0] for name in imported(path)}
+
+
+@pytest.mark.parametrize("path", METHOD, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_the_method_needs_torch_alone(path):
+    assert roots(path) <= set(sys.stdlib_module_names) | {"torch", "numpy", "sgoif"}
+    assert not any(name.startswith(("sgoif.bench", "baselines")) for name in imported(path))
+
+
+@pytest.mark.parametrize("path", BENCH, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_the_bench_does_not_know_the_baselines(path):
+    assert "baselines" not in roots(path)
+
+
+@pytest.mark.parametrize("path", BASELINES, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_baselines_do_not_import_each_other(path):
+    assert "baselines" not in roots(path)
+    if path.stem != "sgoif":
+        assert not any(name.startswith("sgoif.") and not name.startswith("sgoif.bench") for name in imported(path))
+
+
+def test_planning_needs_neither_torch_nor_sklearn():
+    code = (
+        "import sys, sgoif.bench.cli, sgoif.bench.plan, sgoif.bench.config, sgoif.bench.doctor;"
+        "heavy = {'torch', 'sklearn', 'mlflow', 'matplotlib', 'timm'} & set(sys.modules);"
+        "sys.exit(f'imported too early: {heavy}' if heavy else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
