@@ -18,7 +18,9 @@ SMALL = replace(RECIPE, epochs=6)
 
 def run(name: str, session=None, seed: int = 0):
     kind = methods.load("noisy", name)
-    task, wrong = noisy_task(seed=seed, rate=0.3, n_train=600, plain=kind.reads_plain, folds=kind.reads_folds, recipe=SMALL)
+    task, wrong = noisy_task(
+        seed=seed, rate=0.3, n_train=600, plain=kind.reads_plain, folds=kind.reads_folds, recipe=SMALL
+    )
     if not kind.uses_trusted:
         task.trusted = None
     if session is not None:
@@ -60,7 +62,9 @@ def test_declarations(name):
     kind = methods.load("noisy", name)
     assert issubclass(kind, NoisyLabelDetector) and kind.name == name and kind.title
     assert is_dataclass(kind.Params) and kind.Params.__dataclass_params__.frozen
-    uses = {n for n, yes in (("plain", kind.reads_plain), ("folds", kind.reads_folds), ("val", kind.uses_trusted)) if yes}
+    uses = {
+        n for n, yes in (("plain", kind.reads_plain), ("folds", kind.reads_folds), ("val", kind.uses_trusted)) if yes
+    }
     assert declared_needs("noisy", name) == uses, "the rule must hand over exactly what the method declares"
     with pytest.raises(UserError, match=f"params.{name}.nonsense"):
         kind(nonsense=1)

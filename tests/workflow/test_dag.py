@@ -1,0 +1,78 @@
+"""What the DAG says without being run: no method is handed the truth, the paper plans fast, mistakes are told."""
+
+import json
+import os
+import re
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+TRUTH = re.compile(r"/truth/|_labels\.npy|/labels\.npz")
+
+
+def snakemake(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+    command = [sys.executable, "-m", "snakemake", "--nolock", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+@pytest.fixture(scope="module")
+def planned(tmp_path_factory) -> str:
+    """The jobs of the embedded run as a dry run prints them, with the truth files counted as missing."""
+    done = snakemake("-n", "--forceall", "--configfile", "configs/embedded.yaml")
+    assert done.returncode == 0, done.stderr[-2000:]
+    return done.stdout + done.stderr
+
+
+def jobs(text: str) -> list[dict[str, str]]:
+    found = []
+    for block in re.split(r"\n(?=(?:local)?rule )", text):
+        if match := re.match(r"(?:local)?rule (\w+):", block):
+            fields = dict(re.findall(r"^    (\w+): (.*)$", block, re.M))
+            found.append({"rule": match[1], **fields})
+    return found
+
+
+def test_no_method_is_handed_the_truth(planned):
+    methods = [job for job in jobs(planned) if re.search(r"/batches/", job.get("output", ""))]
+    assert len(methods) > 30
+    for job in methods:
+        assert not TRUTH.search(job["input"]), job
+
+
+def test_only_the_evaluation_reads_the_truth(planned):
+    readers = {job["rule"] for job in jobs(planned) if TRUTH.search(job.get("input", ""))}
+    assert readers == {"evaluate"}
+
+
+def test_trusted_labels_go_only_to_methods_that_declare_them(planned):
+    with_val = {
+        job["rule"] for job in jobs(planned) if "/val.npz" in job.get("input", "") and "/noisy/" in job["output"]
+    }
+    assert with_val - {"evaluate"} == {"noisy_tracin", "noisy_fastif", "noisy_mentornet"}
+
+
+def test_the_paper_plans_without_any_dataset_in_time(tmp_path):
+    before = time.perf_counter()
+    empty = json.dumps({"root": str(tmp_path / "nothing")})
+    done = snakemake("-n", "-q", "rules", "--configfile", "configs/paper.yaml", "--config", f"data={empty}")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert time.perf_counter() - before < 60  # 20 s on an idle machine; the tests run two at a time
+
+
+@pytest.mark.parametrize(
+    ("override", "told"),
+    [
+        ("execution={device: gpu}", "execution.device: 'gpu' is not one of"),
+        ("methods={noisy: [sgoof], ood: []}", "no method 'sgoof' (did you mean sgoif"),
+        ("nonsense=1", "nonsense: no such key"),
+    ],
+)
+def test_a_wrong_configuration_stops_before_any_job_and_without_a_traceback(override, told):
+    done = snakemake("-n", "--configfile", "configs/embedded.yaml", "--config", override)
+    assert done.returncode == 1
+    assert told in done.stderr and "Traceback" not in done.stderr

@@ -1,0 +1,139 @@
+"""The mini run from end to end, in a copy of the project: kill it, run it again, edit a method, start two at once."""
+
+import hashlib
+import json
+import os
+import shutil
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+ROOT = Path(__file__).resolve().parents[2]
+PARTS = ("Snakefile", "workflow", "profiles", "sgoif", "baselines", "configs", "environment.yml")
+MINI = ("--configfile", "mini.yaml")
+
+
+def copy_project(folder: Path) -> Path:
+    for part in PARTS:
+        source = ROOT / part
+        if source.is_dir():
+            shutil.copytree(source, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy(source, folder / part)
+    shutil.copy(ROOT / "tests" / "bench" / "mini.yaml", folder / "mini.yaml")
+    return folder
+
+
+def environment() -> dict[str, str]:
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    return {**os.environ, "PATH": path, "MLFLOW_DISABLE_TELEMETRY": "true", "PYTHONDONTWRITEBYTECODE": ""}
+
+
+def start(folder: Path) -> subprocess.Popen:
+    command = [sys.executable, "-m", "sgoif.bench", "run", "--", *MINI]
+    return subprocess.Popen(
+        command,
+        cwd=folder,
+        env=environment(),
+        stdout=subprocess.PIPE,
+        stderr=subprocess.STDOUT,
+        text=True,
+        start_new_session=True,
+    )
+
+
+def run(folder: Path) -> str:
+    process = start(folder)
+    output, _ = process.communicate(timeout=420)
+    assert process.returncode == 0, output[-3000:]
+    return output
+
+
+def tables(folder: Path) -> dict[str, str]:
+    """Hash of what the tables say of quality: everything but times and memory, which no two runs share."""
+    cells = json.loads((folder / "results/mini/summary.json").read_text())
+    quality = [c for c in cells if not any(w in str(c["metric"]) for w in ("second", "overhead", "memory", "layout"))]
+    for cell in quality:
+        cell.pop("seconds", None)
+    return hashlib.sha256(json.dumps(quality, sort_keys=True).encode()).hexdigest()
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory) -> Path:
+    folder = copy_project(tmp_path_factory.mktemp("project"))
+    run(folder)
+    return folder
+
+
+def test_every_table_is_there(finished):
+    run_dir = finished / "results" / "mini"
+    for table in ("table1", "table3"):
+        for kind in ("md", "tex", "csv", "json"):
+            assert (run_dir / "tables" / f"{table}.{kind}").stat().st_size > 200
+    summary = json.loads((run_dir / "summary.json").read_text())
+    needed = {"table", "dataset", "setting", "method", "metric", "mean", "std", "n_seeds", "status", "seconds"}
+    assert all(needed <= set(record) for record in summary)
+    assert json.loads((run_dir / "mlflow" / "imported.json").read_text())
+
+
+def test_a_second_run_has_nothing_to_do(finished):
+    assert "Nothing to be done" in run(finished)
+
+
+def test_an_edited_method_reruns_itself_and_what_depends_on_it_alone(finished):
+    path = finished / "baselines" / "noisy" / "aum.py"
+    before = path.read_text()
+    path.write_text(before + "\n# a comment changes nothing\n")
+    assert "Nothing to be done" in run(finished)
+    path.write_text(before.replace("return Detection(", "unused = 1\n        return Detection(", 1))
+    output = run(finished)
+    ran = {line.split()[1].rstrip(":") for line in output.splitlines() if line.startswith(("rule ", "localrule "))}
+    assert ran == {"noisy_aum", "evaluate", "summarise", "tables", "track", "all"}
+
+
+def test_killed_anywhere_and_started_again_gives_the_same_numbers(finished, tmp_path):
+    folder = copy_project(tmp_path)
+    for seconds in (4.0, 9.0, 14.0):
+        process = start(folder)
+        time.sleep(seconds)
+        os.killpg(process.pid, signal.SIGKILL)
+        process.wait()
+    run(folder)
+    assert tables(folder) == tables(finished)
+
+
+def test_two_runs_in_one_folder_the_second_is_refused(finished):
+    shutil.rmtree(finished / "results" / "mini" / "tables")
+    first = start(finished)
+    time.sleep(1.0)
+    second = start(finished)
+    output, _ = second.communicate(timeout=60)
+    first.communicate(timeout=300)
+    assert first.returncode == 0
+    assert second.returncode == 2 and "another run is going on in this folder" in output and "Traceback" not in output
+
+
+def test_a_corrupt_score_file_is_named_with_its_cure(finished):
+    cell = finished / "results/mini/cells/noisy/digits/n20_s0/seed0/aum"
+    whole = (cell / "arrays.npz").read_bytes()
+    (cell / "arrays.npz").write_bytes(whole[:-100])
+    config = "results/mini/config.json"
+    command = [
+        sys.executable,
+        "-m",
+        "sgoif.bench",
+        "evaluate",
+        "--config",
+        config,
+        "--task",
+        "noisy",
+        "--dataset",
+        "digits",
+    ]
+    done = subprocess.run(command, cwd=finished, env=environment(), capture_output=True, text=True)
+    (cell / "arrays.npz").write_bytes(whole)
+    assert done.returncode == 2 and "aum" in done.stderr and "Delete" in done.stderr and "Traceback" not in done.stderr
