@@ -17,6 +17,7 @@ include: "workflow/rules/data.smk"
 include: "workflow/rules/shared.smk"
 include: "workflow/rules/methods.smk"
 include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/figures.smk"
 include: "workflow/rules/tracking.smk"
 
 
@@ -25,6 +26,7 @@ rule all:
     input:
         f"{RUN}/summary.json",
         expand(f"{RUN}/tables/{{table}}.md", table=CONFIG["tables"]),
+        FIGURES,
         f"{RUN}/mlflow/imported.json",
 
 

@@ -49,6 +49,7 @@ def parser() -> argparse.ArgumentParser:
     step(_evaluate, "compute the metrics of a dataset", "config", "task", "dataset")
     step(_summarise, "aggregate all metrics over seeds", "config")
     step(_tables, "render the tables", "config")
+    step(_figures, "draw the figures", "config")
     step(_track_init, "create the MLflow store", "config")
     step(_track, "import a finished run into MLflow", "config")
     step(_where, "say where the results of a run are", "config")
@@ -148,6 +149,13 @@ def _tables(args):
     write_tables(run_dir, plan.config)
 
 
+def _figures(args):
+    from sgoif.bench.figures import write_figures
+
+    plan, run_dir = _open(args)
+    write_figures(run_dir, plan.config)
+
+
 def _track_init(args):
     from sgoif.bench.tracking import init_store
 
@@ -165,6 +173,7 @@ def _track(args):
 def _where(args):
     plan, run_dir = _open(args)
     print(f"Tables   {run_dir / 'tables'}: {', '.join(plan.config['tables'])} (.md .tex .csv .json)")
+    print(f"Figures  {run_dir / 'figures'}")
     print(f"Numbers  {run_dir / 'summary.json'}")
     print("Runs     make ui      Report   make report")
 

@@ -33,7 +33,7 @@ OOD_GROUPS = {  # the paper's five groups; two of its names are wrong for most o
 OTHERS, REFERENCE = "Others", "Reference"
 TITLES = {
     "incv": "INCV", "mixup": "Mixup", "sce": "SCE-loss", "mentornet": "MentorNet", "coteaching": "Co-Teaching",
-    "fastif": "FastIF", "tracin": "TracIn", "confident_learning": "CL", "sgoif": "SG-OIF",
+    "fastif": "FastIF †", "tracin": "TracIn", "confident_learning": "CL", "sgoif": "SG-OIF",
     "random": "random", "loss": "last-epoch loss", "aum": "mean margin (AUM)",
     "oof_self_confidence": "out-of-fold self-confidence", "plain": "plain training",
     "cutpaste": "CutPaste", "draem": "DRAEM", "patchcore": "PatchCore", "gram": "Gram", "ebo": "EBO",
@@ -53,6 +53,7 @@ OVERHEAD_OOD = (
     "method reads is there anyway; stand-alone: it is counted."
 )
 NOTHING = "–: the method does not give this quantity."
+TRUSTED = "†: is given test images with clean labels, set aside from the test set; the other rows see no clean label."
 
 
 def write_tables(run_dir: Path | str, config: Mapping | None = None) -> list[Path]:
@@ -254,6 +255,7 @@ def _noise_grid(source: _Source) -> Table:
         "mean, rank: over the columns (rank 1 = best; the mean is marked by the same kind of test over the columns).",
         "Robust trainers yield their own model; detectors yield one by removing what they suspect (by their own rule, "
         "or where the scores split into two Gaussians) and training again.",
+        TRUSTED,
         NOTHING,
     ]
     return source.table(blocks, caption)
@@ -324,6 +326,7 @@ def _noise_sets(source: _Source) -> Table:
         *_marks(source),
         _top_words(source) if source.panels else "",
         "Base rate: the share of wrong labels, which is also the P@1% and AUC-PR of a random ranking.",
+        TRUSTED,
         OVERHEAD,
         NOTHING,
     ]

@@ -56,7 +56,8 @@ rule tables:
     input:
         f"{RUN}/summary.json",
     output:
-        expand(f"{RUN}/tables/{{table}}.{{kind}}", table=CONFIG["tables"], kind=["md", "tex", "csv", "json"]),
+        expand(f"{RUN}/tables/{{table}}.{{kind}}", table=CONFIG["tables"], kind=["md", "tex", "json"]),
+        report(expand(f"{RUN}/tables/{{table}}.csv", table=CONFIG["tables"]), category="Tables"),
     log:
         f"{RUN}/logs/tables.log",
     conda:
