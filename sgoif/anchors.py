@@ -55,7 +55,8 @@ class AnchorBank(nn.Module):
     def fold(self, batch: FactoredBatch, decay: float) -> None:
         """Let a settled batch enter the bank, old sums times `decay`."""
         members = self.membership(batch)
-        self.total.mul_(decay).add_(batch.weighted(members))
+        support = max(32, 3 * len(batch) // self.count)
+        self.total.mul_(decay).add_(batch.weighted(members, support))
         self.weight.mul_(decay).add_(members.sum(0))
 
     def replace(self, batches: list[FactoredBatch]) -> None:

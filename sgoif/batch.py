@@ -64,9 +64,9 @@ class FactoredBatch:
         picked = {name: getattr(self, name)[rows] for name in PER_EXAMPLE}
         return replace(self, layers=layers, scales=(None,) * len(layers), **picked)
 
-    def weighted(self, weights: Tensor) -> Tensor:
-        """sum_i W_ik g_i for W `[n, K]`: `[K, d]`. Call on a settled batch."""
-        return self.space.join([layer.weighted(weights) for layer in self.layers])
+    def weighted(self, weights: Tensor, support: int | None = None) -> Tensor:
+        """sum_i W_ik g_i for W `[n, K]`: `[K, d]`. Call on a settled batch. `support`: see `layers`."""
+        return self.space.join([layer.weighted(weights, support) for layer in self.layers])
 
     def matvec(self, rows: Tensor, kind: str) -> Tensor:
         """Undamped curvature of these examples times V `[K, d]`, averaged over examples.

@@ -3,11 +3,18 @@
     beta_t  = gamma1 * lr_t * Gbar_t / n + gamma2 * weight_decay / n         (stability proxy)
     Gamma_t = condition proxy of the backend
     tau_t   = kappa * beta_t * Gamma_t                                        (tolerance)
-    c_v     = clip(1 - R_v / tau_t, 0, 1),   R_v = ||g_v - H phi_v|| / ||g_v|| on examples that did not make phi_v
+    c_v     = clip(1 - R_v / tau_t, 0, 1),   R_v = ||g_v - H phi_v|| / ||g_v|| on examples that made neither phi_v nor P
 
-Read literally, tau_t is about 1e-6 and every c_v is 0. `tolerance="relative"` divides beta_t and Gamma_t by their running
-medians, within a factor of two each way: kappa is then dimensionless, and kappa = 1 in a typical phase means c_v = 1 - R_v, the
-share of the target that phi_v explains on unseen examples (phi_v = 0 has R_v = 1, hence no confidence).
+R_v is measured in the norm in which scores live: with M^-1 the best inverse at hand and g_i the probe examples' gradients,
+
+    R_v = rms_i <M^-1 (g_v - H phi_v), g_i> / rms_i <M^-1 g_v, g_i>,
+
+an estimate of how wrong the scores by phi_v are, relative to their size; phi_v = 0 has R_v = 1. (The plain Euclidean norm sees
+the stiff directions only and certified rankings that were wrong.) Read literally, tau_t is about 1e-6 and every c_v is 0.
+`tolerance="relative"` divides beta_t and Gamma_t by their running medians, within a factor of two each way: kappa is then
+dimensionless. With kappa = 2 the calm end of a schedule, where beta_t is at most half its median, has tau_t = 1, c_v = 1 - R_v.
+Smaller kappa spreads the c_v of different classes apart, and with them the scales on which their examples are scored, which cost
+detection quality on digits.
 """
 
 from __future__ import annotations
@@ -75,6 +82,10 @@ class Controller(nn.Module):
         tau = 2 * self.average if self.config.gate == "moving_average" else self.tau
         confidence = (1 - self.residual / tau).clamp(0, 1) if self.controlled else torch.ones_like(residual)
         self.confidence = torch.where(usable, confidence, 0)
+
+    def error(self) -> Tensor:
+        """Estimated relative error of each anchor's scores `[K]`: R_v times sqrt(lambda_1(P^-1 H)), since R_v takes P^-1 for H^-1."""
+        return self.residual * self.largest.clamp(min=1).sqrt()
 
     def weights(self) -> Tensor:
         """What multiplies phi_v in the one aggregated direction: w_v c_v = c_v^2 / sum c_u, or 1/K when uniform. `[K]`"""

@@ -23,7 +23,19 @@ from sgoif.linalg import orthonormal_rows
 from sgoif.solvers import Apply, Sketch, conjugate_gradient, neumann, norms, quotient, richardson
 
 UNGATED_STEP = 0.5  # step size of the iteration without the stability gate
+CHECKS_PER_EPOCH = 5
 LOW_CONFIDENCE = 0.5  # anchors below this are refined when they matter
+
+
+def mean(values: Tensor) -> Tensor:
+    """Mean over the probe examples of all processes: `[n, K]` -> `[K]`."""
+    average = values.mean(0)
+    distributed.sum_(average)
+    return average / distributed.size()
+
+
+def rms(values: Tensor) -> Tensor:
+    return mean(values.square()).sqrt()
 
 
 class Operator:
@@ -54,16 +66,18 @@ class Directions(nn.Module):
         self.register_buffer("combined", torch.zeros(1, dim, dtype=dtype))
         self.register_buffer("certificate", torch.tensor([0.0, 1.0, 0.0], dtype=dtype))
         self.register_buffer("events", torch.zeros(2, dtype=torch.float64))
-        self.interval, self.slots = self.schedule(config, count, width)
+        self.plan(epoch_steps=config.solve_every * CHECKS_PER_EPOCH)
 
-    @staticmethod
-    def schedule(config: InfluenceConfig, count: int, width: int) -> tuple[int, int]:
-        """(steps between checks, anchors refined per check) that keep to `hvp_budget` products per training step."""
+    def plan(self, epoch_steps: int) -> None:
+        """Set the steps between checks and the anchors refined per check: at least `CHECKS_PER_EPOCH` checks in an epoch of
+        `epoch_steps` steps, at least one every `solve_every` steps, unless that breaks the `hvp_budget` per training step."""
+        config, count, width = self.config, len(self.phi), len(self.basis)
         per_anchor = {"richardson": 2, "direct": 2, "neumann": 2 + config.depth, "pcg": 3 + config.refine_steps}
         base = per_anchor[config.solver] * count + width
-        interval = max(config.solve_every, -(-base // config.hvp_budget))
-        slots = int((config.hvp_budget * interval - base) // (config.refine_steps + 1)) if config.trigger else 0
-        return int(interval), min(slots, count)
+        wanted = max(1, min(config.solve_every, epoch_steps // CHECKS_PER_EPOCH))
+        self.interval = int(max(wanted, -(-base // config.hvp_budget)))
+        slots = int((config.hvp_budget * self.interval - base) // (config.refine_steps + 1)) if config.trigger else 0
+        self.slots = min(slots, count)
 
     def preconditioner(self, curvature: Curvature) -> Apply:
         if self.config.precondition:
@@ -80,23 +94,28 @@ class Directions(nn.Module):
         sketch = Sketch(self.basis, images) if self.config.rank else None
         spectrum = self._advance_subspace(precondition(images))
 
-        length = norms(targets)
+        inverse = precondition if sketch is None else sketch.precondition(precondition)
+        goal, reached, corrected = probe.inner(inverse(torch.cat([targets, cold_image, correction_image]))).split(
+            len(targets), dim=1
+        )
+        scale = rms(goal)
+        stretch = torch.ones_like(scale)
         if controller.controlled:
-            fit = (cold_image * targets).sum(1, keepdim=True)
-            stretch = quotient(fit, cold_image.square().sum(1, keepdim=True)).clamp(min=0)
-            cold, cold_image = stretch * cold, stretch * cold_image
-        residual = targets - cold_image - correction_image
-        relative = quotient(norms(residual), length)
-        controller.control(relative[:, 0], spectrum[0])
+            stretch = quotient(mean(goal * reached), mean(reached.square())).clamp(min=0)
+        alone = rms(goal - stretch * reached)
+        error = rms(goal - stretch * reached - corrected)
+        alone, error = quotient(alone, scale), quotient(error, scale)
+        cold, residual = stretch.unsqueeze(1) * cold, targets - stretch.unsqueeze(1) * cold_image
+        controller.control(error, spectrum[0])
         if controller.controlled:
-            alone = quotient(norms(targets - cold_image), length)
-            restart = ~(relative <= alone)  # also where it is not a number
-            self.correction = torch.where(restart, 0, self.correction)
-            residual = torch.where(restart, targets - cold_image, residual)
-            relative = torch.where(restart, alone, relative)
+            restart = ~(error <= alone)  # also where it is not a number
+            self.correction = torch.where(restart.unsqueeze(1), 0, self.correction)
+            correction_image = torch.where(restart.unsqueeze(1), 0, correction_image)
+            error = torch.where(restart, alone, error)
             self.events[0] += restart.sum()
+        residual = residual - correction_image
         self.phi = cold + self.correction
-        controller.trust(relative[:, 0], usable=length[:, 0] > 0)
+        controller.trust(error, usable=scale > 0)
         self._combine(controller)
         following = self._step(residual, targets, operator, precondition, sketch, spectrum, controller)
         if self.slots:
@@ -113,7 +132,7 @@ class Directions(nn.Module):
 
     def _combine(self, controller: Controller) -> None:
         """phibar and the step's certificate from the certified phi."""
-        confidence, residual = controller.confidence, controller.residual
+        confidence, residual = controller.confidence, controller.error()
         share = quotient(confidence, confidence.sum())
         self.combined = controller.weights() @ torch.where(torch.isfinite(self.phi), self.phi, 0)
         self.combined = self.combined.unsqueeze(0)

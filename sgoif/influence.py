@@ -89,7 +89,7 @@ class OnlineInfluence:
         device = self.capture.head.weight.device
         self.parts.to(device)
         self.ledger = Ledger(n_examples, self.config.window, total_steps, device, dtype)
-        self.steps, self.checks, self.epoch = 0, 0, 0
+        self.steps, self.checks, self.epoch, self.epoch_steps = 0, 0, 0, 0
         self.update_every = self.config.update_every or (1 if head else 5)
         self._pending: list[FactoredBatch] = []
         self._probes: list[FactoredBatch] = []
@@ -151,6 +151,8 @@ class OnlineInfluence:
                 "step() without a watched pass: run forward and backward inside `with influence.watch(index, y)`"
             )
         batch, self._pending = FactoredBatch.concatenate(self._pending), []
+        if self.steps == 0:
+            self._plan(-(-self.n_examples // (len(batch) * distributed.size())))
         with self._full_precision():
             self._score(batch)
             phase = self.steps % self.parts.directions.interval
@@ -159,6 +161,10 @@ class OnlineInfluence:
             if last:
                 self._check(batch, optimizer)
         self.steps += 1
+
+    def _plan(self, epoch_steps: int) -> None:
+        self.epoch_steps = epoch_steps
+        self.parts.directions.plan(epoch_steps)
 
     def _score(self, batch: FactoredBatch) -> None:
         directions = self.parts.directions
@@ -190,7 +196,8 @@ class OnlineInfluence:
         """Refresh the curvature and check, certify and step the directions (see `Directions`)."""
         curvature, anchors, directions = self.parts.curvature, self.parts.anchors, self.parts.directions
         controller = self.parts.controller
-        curvature.refresh()
+        if self.checks == 0:
+            curvature.refresh()
         if self.anchor_data is not None:
             anchors.replace(list(self._anchor_batches()))
         targets = anchors.targets()
@@ -199,9 +206,13 @@ class OnlineInfluence:
         mean = probe.weighted((probe.valid / probe.count.clamp(min=1)).unsqueeze(1).to(targets.dtype))
         distributed.sum_(mean)
         gradient_norm = torch.linalg.vector_norm(mean / distributed.size())
-        with hold_unless(probe.count > len(probe) / 2, controller, directions):  # a probe full of NaN certifies nothing
+        count = probe.count
+        distributed.sum_(count)
+        sound = count > len(probe) * distributed.size() / 2  # a probe full of NaN certifies nothing
+        with hold_unless(sound, controller, directions):
             controller.observe(rate, weight_decay, gradient_norm, curvature.condition())
             directions.check(targets, probe, curvature, controller)
+        curvature.refresh()  # only now: the probes must not have made the inverse that they certify
         if (self.checks + 1) % self.config.coverage_every == 0:
             _, chosen = anchors.redundant(directions.phi, controller.confidence)
             anchors.refresh(chosen)
@@ -313,6 +324,7 @@ class OnlineInfluence:
                 "steps": self.steps,
                 "checks": self.checks,
                 "epoch": self.epoch,
+                "epoch_steps": self.epoch_steps,
                 "products": self.parts.directions.products,
             },
             "parts": {
@@ -335,6 +347,7 @@ class OnlineInfluence:
         progress = state["progress"]
         self.steps, self.checks, self.epoch = progress["steps"], progress["checks"], progress["epoch"]
         self.parts.directions.products = progress["products"]
+        self._plan(progress["epoch_steps"])
         device = self.ledger.device
         self._probes = [
             FactoredBatch.from_tensors(self.capture.space, {name: t.to(device) for name, t in probe.items()})

@@ -9,6 +9,8 @@ the weights are used (one for a plain Linear, tokens for a sequence, pixels for 
     fold_output(B)    : B <- decay B + sum_i mean_t e_it e_it'    `[out, out]`  (Kronecker factor of the output side)
     square_moment()   = sum_i G_i * G_i            `[out, in]`
     gram()[i, j]      = <G_i, G_j>                 `[n, n]`
+
+`weighted(W, support)` may use only the `support` largest weights of each column: a bucket holds few examples of a batch.
 """
 
 from __future__ import annotations
@@ -44,7 +46,7 @@ class RowBatch:
     def inner(self, directions: Tensor) -> Tensor:
         return torch.linalg.vecdot(self.project(directions), self.e.unsqueeze(1))
 
-    def weighted(self, weights: Tensor) -> Tensor:
+    def weighted(self, weights: Tensor, support: int | None = None) -> Tensor:
         return self.outer(weights.unsqueeze(2) * self.e.unsqueeze(1))
 
     def fold_input(self, factor: Tensor, decay: float) -> None:
@@ -76,7 +78,7 @@ class PatchBatch:
         projected = torch.einsum("nti,koi->nkto", self.a, directions)
         return (projected * self.e.unsqueeze(1)).sum((2, 3))
 
-    def weighted(self, weights: Tensor) -> Tensor:
+    def weighted(self, weights: Tensor, support: int | None = None) -> Tensor:
         return torch.einsum("nk,noi->koi", weights, self.per_example())
 
     def per_example(self) -> Tensor:
@@ -131,11 +133,11 @@ class ConvBatch:
         pad, mode = self.conv._reversed_padding_repeated_twice, self.conv.padding_mode
         return F.pad(self.a, pad, mode="constant" if mode == "zeros" else mode) if any(pad) else self.a
 
-    def weighted(self, weights: Tensor) -> Tensor:
-        return torch.stack([self._weighted(column) for column in weights.T])
+    def weighted(self, weights: Tensor, support: int | None = None) -> Tensor:
+        return torch.stack([self._weighted(column, support or len(weights)) for column in weights.T])
 
-    def _weighted(self, weights: Tensor) -> Tensor:
-        conv, rows = self.conv, weights.nonzero().flatten()  # the classes of a batch share one pass over its examples
+    def _weighted(self, weights: Tensor, support: int) -> Tensor:
+        conv, rows = self.conv, weights.topk(min(support, len(weights))).indices  # a fixed number: shapes stay the same
         gradient = self.e[rows] * weights[rows].view(-1, 1, 1, 1)
         padded = self._padded()[rows].to(gradient.dtype)
         kernel = nn.grad.conv2d_weight(padded, conv.weight.shape, gradient, conv.stride, 0, conv.dilation).flatten(1)

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from sgoif.config import InfluenceConfig
 
-FRESH_RESIDUAL = 0.3
+FRESH_RESIDUAL = 0.15
 
 
 @dataclass(frozen=True)

@@ -31,7 +31,11 @@ def mlp(inputs: int = 6, hidden: int = 5, classes: int = 3, scale: float = 1.0) 
 
 def convnet(classes: int = 3) -> Net:
     body = nn.Sequential(
-        nn.Conv2d(1, 3, 3, padding=1), nn.ReLU(inplace=True), nn.Conv2d(3, 4, 3, stride=2, bias=False), nn.ReLU(), nn.Flatten()
+        nn.Conv2d(1, 3, 3, padding=1),
+        nn.ReLU(inplace=True),
+        nn.Conv2d(3, 4, 3, stride=2, bias=False),
+        nn.ReLU(),
+        nn.Flatten(),
     )
     return Net(body, 36, classes)
 
@@ -76,7 +80,14 @@ def caught(model: nn.Module, x: Tensor, y: Tensor, config: InfluenceConfig):
 
 
 def train(
-    model: nn.Module, x: Tensor, y: Tensor, influence: OnlineInfluence, epochs: int = 3, batch: int = 20, lr: float = 0.1, seed: int = 0
+    model: nn.Module,
+    x: Tensor,
+    y: Tensor,
+    influence: OnlineInfluence,
+    epochs: int = 3,
+    batch: int = 20,
+    lr: float = 0.1,
+    seed: int = 0,
 ) -> None:
     """Plain SGD over shuffled batches, watched."""
     optimizer = torch.optim.SGD(model.parameters(), lr=lr, momentum=0.9)

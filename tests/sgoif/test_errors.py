@@ -38,7 +38,10 @@ def test_counts_that_differ(watched):
     model, influence, x, y = watched
     with pytest.raises(BatchError, match="9 indices but 10 labels"), influence.watch(torch.arange(9), y):
         pass
-    with pytest.raises(BatchError, match="given 9 labels, but the model saw a batch of 10"), influence.watch(torch.arange(9), y[:9]):
+    with (
+        pytest.raises(BatchError, match="given 9 labels, but the model saw a batch of 10"),
+        influence.watch(torch.arange(9), y[:9]),
+    ):
         model(x)
 
 
@@ -103,7 +106,15 @@ def test_state_between_watch_and_step(watched):
 
 @pytest.mark.parametrize(
     "field, value",
-    [("curvature", "dense"), ("scope", "body"), ("scope", "blocks:("), ("damping", 0.0), ("window", 1.5), ("rank", -1), ("depth", 0)],
+    [
+        ("curvature", "dense"),
+        ("scope", "body"),
+        ("scope", "blocks:("),
+        ("damping", 0.0),
+        ("window", 1.5),
+        ("rank", -1),
+        ("depth", 0),
+    ],
 )
 def test_configuration_names_the_field(field, value):
     with pytest.raises(InfluenceError, match=rf"InfluenceConfig\.{field}"):

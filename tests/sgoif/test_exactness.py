@@ -14,7 +14,9 @@ TIGHT = {"rtol": 1e-8, "atol": 1e-10}
 
 def images(n=8, seed=0):
     generator = torch.Generator().manual_seed(seed)
-    return torch.randn(n, 1, 8, 8, generator=generator, dtype=torch.float64), torch.randint(3, (n,), generator=generator)
+    return torch.randn(n, 1, 8, 8, generator=generator, dtype=torch.float64), torch.randint(
+        3, (n,), generator=generator
+    )
 
 
 def tokens(n=8, seed=0):
@@ -89,7 +91,10 @@ def softened_ggn(model, x, y, temperature):
     """Dense Gauss-Newton of T CE(f / T) in the head: mean_i (diag p - p p') / T (x) a a'."""
     probs = torch.softmax(model(x) / temperature, 1).detach()
     a = torch.cat([model.body(x), torch.ones(len(x), 1, dtype=x.dtype)], 1).detach()
-    blocks = [torch.kron((torch.diag(p) - torch.outer(p, p)) / temperature, torch.outer(v, v)) for p, v in zip(probs, a, strict=True)]
+    blocks = [
+        torch.kron((torch.diag(p) - torch.outer(p, p)) / temperature, torch.outer(v, v))
+        for p, v in zip(probs, a, strict=True)
+    ]
     return torch.stack(blocks).mean(0)
 
 
@@ -101,11 +106,13 @@ def test_softened_head_gradient_and_gauss_newton(temperature):
     batch, dense = caught(model, x, y, config), per_example_gradients(model, x, y, config)
     directions = torch.randn(3, dense.shape[1], dtype=torch.float64)
     torch.testing.assert_close(batch.inner(directions), dense @ directions.T, **TIGHT)
-    torch.testing.assert_close(batch.matvec(directions, "ggn"), directions @ softened_ggn(model, x, y, temperature), **TIGHT)
+    torch.testing.assert_close(
+        batch.matvec(directions, "ggn"), directions @ softened_ggn(model, x, y, temperature), **TIGHT
+    )
 
 
 def backend(name, batch, **changes):
-    config = InfluenceConfig(curvature=name, **changes)
+    config = InfluenceConfig(curvature=name, damping=0.1, **changes)
     curvature = Curvature.registry[name](batch.space, config, batch.closed_form, torch.float64)
     for _ in range(20):  # a standing stream: the running averages are the batch's own
         curvature.update(batch, 0.9)
@@ -160,7 +167,9 @@ def test_diagonal_is_the_diagonal(scope):
     gradients = per_example_gradients(model, x, y, config)
     full = softened_ggn(model, x, y, 1.0) if scope == "head" else gradients.T @ gradients / len(x)
     dense = torch.diag(full.diagonal())
-    assert_inverse(backend("diagonal", batch), dense, 0.1 * dense.trace() / len(dense) * torch.eye(len(dense), dtype=torch.float64))
+    assert_inverse(
+        backend("diagonal", batch), dense, 0.1 * dense.trace() / len(dense) * torch.eye(len(dense), dtype=torch.float64)
+    )
 
 
 @pytest.mark.parametrize("scope", ["head", "all"])
@@ -194,7 +203,17 @@ def test_directions_and_scores_reach_the_dense_damped_inverse(curvature, solver)
     """On a standing model every solver ends at (H + D)^-1 g_v, and the scores at the dense influence."""
     torch.manual_seed(7)
     model, (x, y) = mlp(classes=3).double(), blobs(40)
-    config = quick(trigger=False, curvature=curvature, solver=solver, damping=1.0, depth=30, refine_steps=12, rank=4, weighting="uniform", probe_examples=40)
+    config = quick(
+        trigger=False,
+        curvature=curvature,
+        solver=solver,
+        damping=1.0,
+        depth=30,
+        refine_steps=12,
+        rank=4,
+        weighting="uniform",
+        probe_examples=40,
+    )
     influence = OnlineInfluence(model, 40, config=config)
     for _ in range(60):
         watch_once(influence, model, x, y)

@@ -11,7 +11,12 @@ from torch import nn
 from sgoif import InfluenceConfig, OnlineInfluence
 from tests.sgoif.helpers import Net, blobs, convnet, mlp, quick, train, watch_once
 
-SETTINGS = [quick(), quick(scope="all", update_every=1), quick(curvature="fisher", probe_examples=20), quick(curvature="lowrank")]
+SETTINGS = [
+    quick(),
+    quick(scope="all", update_every=1),
+    quick(curvature="fisher", probe_examples=20),
+    quick(curvature="lowrank"),
+]
 NAMES = ["head", "all", "fisher", "lowrank"]
 
 
@@ -77,7 +82,11 @@ def test_resumed_is_uninterrupted(config, cut):
     def fresh():
         torch.manual_seed(0)
         model = mlp().double()
-        return model, torch.optim.SGD(model.parameters(), lr=0.1), OnlineInfluence(model, 60, config=config, total_steps=12)
+        return (
+            model,
+            torch.optim.SGD(model.parameters(), lr=0.1),
+            OnlineInfluence(model, 60, config=config, total_steps=12),
+        )
 
     straight = fresh()
     go(*straight, batches + batches)
@@ -169,7 +178,11 @@ def test_a_nan_batch_never_poisons_the_state(scope):
         watch_once(influence, model, broken, y)
         influence.step()
     result = influence.scores()
-    assert all(torch.isfinite(t).all() for t in influence.parts.state_dict().values() if isinstance(t, torch.Tensor) and t.dim() < 2)
+    assert all(
+        torch.isfinite(t).all()
+        for t in influence.parts.state_dict().values()
+        if isinstance(t, torch.Tensor) and t.dim() < 2
+    )
     assert torch.isfinite(influence.parts.directions.phi).all() and torch.isfinite(result.score).all()
     assert result.counters["nan_batches"] == 2
     assert result.visits[2] == result.visits[0] - 1
