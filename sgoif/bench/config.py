@@ -177,8 +177,8 @@ def _check_noise(name: str, spec: dict[str, Any]) -> None:
         raise UserError(f"noisy.{name}: the setting {sorted(both)[0]!r} is both reported and used for tuning")
     for group in ("settings", "tuning"):
         for setting, noise in spec.get(group, {}).items():
-            if setting == "clean":
-                raise UserError(f"noisy.{name}.{group}.clean: this name is reserved for labels without noise")
+            if setting in ("clean", "val"):
+                raise UserError(f"noisy.{name}.{group}.{setting}: this name is reserved")
             check_setting(name, noise, where=f"noisy.{name}.{group}.{setting}")
 
 

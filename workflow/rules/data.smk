@@ -54,6 +54,3 @@ rule hold_out:
         size=lambda w: PLAN.held_out(w.dataset),
     shell:
         "{params.step} --dataset {wildcards.dataset:q} > {log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
-
-
-ruleorder: hold_out > corrupt
