@@ -1,0 +1,63 @@
+"""SG-OIF's shift sentinel: curvature leverage of every stage, anchor support and energy, from one forward pass.
+
+One pass over the training images streams class sums and second moments of the pooled activations and fills a bounded
+bank of anchors; the ID validation images give the scale of every component. No OOD image is used. The formulas are in
+sgoif/adaptors/shift.py.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass, fields
+
+import torch
+from torch import Tensor
+
+from sgoif.adaptors.shift import ShiftConfig, ShiftSentinel, Trace, pooled
+from sgoif.bench.contracts import OODDetector, OODTask
+from sgoif.bench.images import ImageSet
+from sgoif.bench.posthoc import check_param, stage_outputs
+
+DEFAULT = ShiftConfig()
+
+
+class SGOIF(OODDetector):
+    name = "sgoif"
+    title = "SG-OIF"
+
+    @dataclass(frozen=True)
+    class Params:
+        damping: float = DEFAULT.damping
+        bank: int = DEFAULT.bank
+        neighbours: int = DEFAULT.neighbours
+        energy: float = DEFAULT.energy
+        leverage: float = DEFAULT.leverage
+        relative: float = DEFAULT.relative
+        support: float = DEFAULT.support
+        residual: float = DEFAULT.residual
+        influence: float = DEFAULT.influence
+
+        def __post_init__(self):
+            check_param(self.damping > 0, "sgoif.damping", "must be above 0", self.damping)
+            for key in ("bank", "neighbours"):
+                check_param(getattr(self, key) >= 1, f"sgoif.{key}", "must be at least 1", getattr(self, key))
+            for key in ("energy", "leverage", "relative", "support", "residual", "influence"):
+                check_param(getattr(self, key) >= 0, f"sgoif.{key}", "must not be negative", getattr(self, key))
+
+    def fit(self, task: OODTask) -> None:
+        super().fit(task)
+        settings = {f.name: getattr(self.params, f.name) for f in fields(self.params)}
+        self.sentinel = ShiftSentinel(task.n_classes, ShiftConfig(**settings))
+        for index, trace in self._traces(task.train):
+            self.sentinel.observe(trace, task.labels[index])
+        self.sentinel.calibrate(trace for _, trace in self._traces(task.val))
+
+    def _traces(self, images: ImageSet) -> Iterator[tuple[Tensor, Trace]]:
+        """One forward pass over `images`: positions and traces, batch by batch."""
+        for inner in stage_outputs(self.net, images, self.name, stages=[*self.net.stages, self.net.backbone]):
+            *stages, features = inner.maps
+            yield inner.index, Trace([pooled(m) for m in stages], features.flatten(1), inner.logits)
+
+    def score(self, images: ImageSet) -> Tensor:
+        return torch.cat([self.sentinel.score(trace) for _, trace in self._traces(images)])
+
+    def extras(self) -> dict[str, float]:
+        return {"sgoif_anchors": float(len(self.sentinel.bank)), "sgoif_stages": float(len(self.sentinel.metrics))}

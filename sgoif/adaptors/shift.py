@@ -1,0 +1,268 @@
+"""Shift sentinel: how far a test image lies from what the network was trained on, in one forward pass.
+
+The influence of an example is g' H^-1 g with g = e (x) a and H ~ A (x) B: an input side a' A^-1 a, which every layer
+has, and an output side, for which confidence and the anchors speak. Training statistics are streamed (class
+sums and second moments in float64; nothing per image but a bounded bank of anchors). From one forward pass follow
+
+    energy        - log sum_k exp f_k
+    leverage_l    log (a_l - m_l)' (A_l + damping_l I)^-1 (a_l - m_l)       of the pooled activations of stage l
+    relative_l    min_k M_k(a_l) - M_0(a_l)                                 class-conditional minus class-free distance
+    support       - mean cosine to the nearest anchors in curvature-whitened features
+    residual      share of the whitened features outside the span of the class anchors
+    influence     log E_{y~p}[g' H^-1 g] = log a' A^-1 a + log tr(B^-1 (diag(p) - p p'))   of the last layer
+
+Each is z-scored on held-back ID images and the weighted sum is the score. **Higher = more out-of-distribution.**
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sgoif.errors import BatchError, InfluenceError
+
+
+@dataclass
+class Trace:
+    """What one forward pass leaves: pooled activations [n, d_l] per stage, features [n, d], logits [n, K]."""
+
+    stages: Sequence[Tensor]
+    features: Tensor
+    logits: Tensor
+
+    def __len__(self) -> int:
+        return len(self.logits)
+
+    def layers(self) -> list[Tensor]:
+        return [*self.stages, self.features]
+
+
+def pooled(maps: Tensor) -> Tensor:
+    """[n, 2C] mean and standard deviation over the positions of maps [n, C, ...]; the mean alone for one position."""
+    flat = maps.flatten(2) if maps.ndim > 2 else maps.unsqueeze(2)
+    if flat.shape[2] == 1:
+        return flat[:, :, 0]
+    mean = flat.mean(2)
+    spread = (flat - mean.unsqueeze(2)).square().mean(2)
+    return torch.cat([mean, spread.sqrt()], 1)
+
+
+class Moments:
+    """Streaming class sums and second moment of rows [n, d], in float64: any split into batches gives the same."""
+
+    def __init__(self, n_classes: int, width: int, device: torch.device | str = "cpu"):
+        options = {"dtype": torch.float64, "device": device}
+        self.counts = torch.zeros(n_classes, **options)
+        self.sums = torch.zeros(n_classes, width, **options)
+        self.products = torch.zeros(width, width, **options)
+
+    def add(self, rows: Tensor, labels: Tensor) -> None:
+        rows = rows.double()
+        self.counts.index_add_(0, labels, torch.ones_like(labels, dtype=torch.float64))
+        self.sums.index_add_(0, labels, rows)
+        self.products.addmm_(rows.T, rows)
+
+    @property
+    def count(self) -> Tensor:
+        return self.counts.sum()
+
+    @property
+    def mean(self) -> Tensor:
+        return self.sums.sum(0) / self.count
+
+    @property
+    def class_means(self) -> Tensor:
+        """[K, d]; a class without an example has the mean of all."""
+        means = self.sums / self.counts.clamp(min=1).unsqueeze(1)
+        return torch.where(self.counts.unsqueeze(1) > 0, means, self.mean)
+
+    def second_moment(self) -> Tensor:
+        """E[a a'], the input factor of K-FAC."""
+        return self.products / self.count
+
+    def covariance(self) -> Tensor:
+        return self.second_moment() - torch.outer(self.mean, self.mean)
+
+    def within(self) -> Tensor:
+        """Covariance around the class means."""
+        means = self.class_means
+        return self.second_moment() - means.T @ (means * (self.counts / self.count).unsqueeze(1))
+
+
+class Metric:
+    """x' (M + damping * tr(M)/d I)^-1 x for a symmetric positive semi-definite M, by its eigenvectors."""
+
+    def __init__(self, matrix: Tensor, damping: float):
+        values, vectors = torch.linalg.eigh(matrix.double())
+        values = values.clamp(min=0)
+        self.damping = damping * values.mean().clamp(min=1e-12)
+        self.root = (vectors / (values + self.damping).sqrt()).float()  # [d, d]; root root' is the damped inverse
+
+    def whiten(self, rows: Tensor) -> Tensor:
+        return rows @ self.root
+
+    def leverage(self, rows: Tensor) -> Tensor:
+        """[n] x' (M + damping)^-1 x"""
+        return self.whiten(rows).square().sum(1)
+
+
+@dataclass(frozen=True)
+class ShiftConfig:
+    """Damping (relative to the mean eigenvalue), size of the anchor bank, and weights of the z-scored components."""
+
+    damping: float = 0.01
+    bank: int = 5000
+    neighbours: int = 10
+    energy: float = 1.0
+    leverage: float = 0.3  # of each stage
+    relative: float = 0.0  # of each stage
+    support: float = 0.5
+    residual: float = 0.0
+    influence: float = 0.0
+
+    def __post_init__(self):
+        if not self.damping > 0:
+            raise InfluenceError(f"ShiftConfig.damping: must be above 0, not {self.damping!r}")
+        for name in ("bank", "neighbours"):
+            if getattr(self, name) < 1:
+                raise InfluenceError(f"ShiftConfig.{name}: must be at least 1, not {getattr(self, name)!r}")
+        for name in ("energy", "leverage", "relative", "support", "residual", "influence"):
+            if getattr(self, name) < 0:
+                raise InfluenceError(f"ShiftConfig.{name}: a weight must not be negative, not {getattr(self, name)!r}")
+
+
+class ShiftSentinel:
+    """`observe` the training images once, `calibrate` on held-back ID images, then `score` anything.
+
+    sentinel = ShiftSentinel(n_classes)
+    for trace, labels in training: sentinel.observe(trace, labels)
+    sentinel.calibrate(held_back_traces)
+    scores = sentinel.score(trace)                       # [n] higher = more out-of-distribution
+    """
+
+    def __init__(self, n_classes: int, config: ShiftConfig | None = None):
+        self.n_classes, self.config = n_classes, config or ShiftConfig()
+        self.moments: list[Moments] = []
+        self._fitted = False
+        self.centre: dict[str, Tensor] = {}
+        self.scale: dict[str, Tensor] = {}
+
+    # --- training images --------------------------------------------------------------------------------------------
+
+    def observe(self, trace: Trace, labels: Tensor) -> None:
+        """Adds a batch of training images with their labels [n]."""
+        if labels.shape != (len(trace),) or trace.logits.shape[1] != self.n_classes:
+            raise BatchError(
+                f"ShiftSentinel.observe: {tuple(labels.shape)} labels and {tuple(trace.logits.shape)} logits for "
+                f"{self.n_classes} classes"
+            )
+        layers, device = trace.layers(), trace.logits.device
+        if not self.moments:
+            self.moments = [Moments(self.n_classes, a.shape[1], device) for a in layers]
+            self._outputs = Moments(1, self.n_classes, device)
+            self._rows = trace.features.new_zeros(0, trace.features.shape[1])
+            self._order = torch.zeros(0, dtype=torch.float64, device=device)
+            self._seen = 0
+        for moments, rows in zip(self.moments, layers, strict=True):
+            moments.add(rows, labels)
+        self._outputs.add(trace.logits.double().softmax(1), torch.zeros_like(labels))
+        self._keep(trace, labels)
+        self._fitted = False
+
+    def _keep(self, trace: Trace, labels: Tensor) -> None:
+        """A bounded sample of the features as anchors, in the order of a low-discrepancy sequence; agreeing first."""
+        index = torch.arange(self._seen, self._seen + len(trace), dtype=torch.float64, device=labels.device)
+        self._seen += len(trace)
+        order = (index * 0.6180339887498949) % 1.0 + (trace.logits.argmax(1) != labels)
+        order, rows = torch.cat([self._order, order]), torch.cat([self._rows, trace.features])
+        first = order.argsort(stable=True)[: self.config.bank]
+        self._order, self._rows = order[first], rows[first]
+
+    def _fit(self) -> None:
+        if not self.moments:
+            raise InfluenceError("ShiftSentinel has seen no training images: call observe first")
+        damping = self.config.damping
+        self.means = [m.mean.float() for m in self.moments]
+        self.metrics = [Metric(m.covariance(), damping) for m in self.moments]
+        self.within = [Metric(m.within(), damping) for m in self.moments]
+        self.prototypes = [
+            w.whiten((m.class_means - m.mean).float()) for m, w in zip(self.moments, self.within, strict=True)
+        ]
+        head = self.moments[-1]
+        self.input = Metric(with_one(head), damping)
+        self.output = Metric(torch.diag(self._outputs.mean) - self._outputs.second_moment(), damping)
+        self.bank = F.normalize(self._features(self._rows))
+        anchors = self._features(head.class_means.float())
+        _, lengths, basis = torch.linalg.svd(anchors - anchors.mean(0), full_matrices=False)
+        self.span = basis[lengths > 1e-3 * lengths[0].clamp(min=1e-12)]
+        self._fitted = True
+
+    def _features(self, features: Tensor) -> Tensor:
+        """Curvature-whitened features."""
+        return self.metrics[-1].whiten(features - self.means[-1])
+
+    # --- test images ------------------------------------------------------------------------------------------------
+
+    def components(self, trace: Trace) -> dict[str, Tensor]:
+        """Every component [n], higher = more out-of-distribution, before z-scoring."""
+        if not self._fitted:
+            self._fit()
+        out = {"energy": -trace.logits.logsumexp(1)}
+        for l, rows in enumerate(trace.layers(), 1):
+            centred = rows - self.means[l - 1]
+            out[f"leverage_{l}"] = _log(self.metrics[l - 1].leverage(centred))
+            whitened = self.within[l - 1].whiten(centred)
+            distance = torch.cdist(whitened, self.prototypes[l - 1]).square().amin(1)
+            out[f"relative_{l}"] = distance - whitened.square().sum(1)
+        z = self._features(trace.features)
+        k = min(self.config.neighbours, len(self.bank))
+        out["support"] = -(F.normalize(z) @ self.bank.T).topk(k, 1).values.mean(1)
+        total = z.square().sum(1)
+        out["residual"] = 1 - (z @ self.span.T).square().sum(1) / total.clamp(min=1e-12)
+        out["influence"] = _log(self.expected_influence(trace))
+        return out
+
+    def expected_influence(self, trace: Trace) -> Tensor:
+        """[n] E_{y~p}[g' (A (x) B)^-1 g] of the last layer, in closed form."""
+        if not self._fitted:
+            self._fit()
+        ones = torch.ones_like(trace.features[:, :1])
+        p, root = trace.logits.softmax(1), self.output.root
+        output = p @ root.square().sum(1) - (p @ root).square().sum(1)
+        return self.input.leverage(torch.cat([trace.features, ones], 1)) * output.clamp(min=0)
+
+    def calibrate(self, traces: Iterable[Trace]) -> None:
+        """Centre and scale of every component on held-back ID images."""
+        parts = [self.components(t) for t in traces]
+        if not parts:
+            raise InfluenceError("ShiftSentinel.calibrate: no held-back images")
+        for name in parts[0]:
+            values = torch.cat([p[name] for p in parts]).double()
+            self.centre[name] = values.mean().float()
+            self.scale[name] = values.std(correction=0).clamp(min=1e-6).float()
+
+    def score(self, trace: Trace) -> Tensor:
+        """[n] higher = more out-of-distribution."""
+        if not self.centre:
+            raise InfluenceError("ShiftSentinel is not calibrated: call calibrate with held-back ID images")
+        total = torch.zeros_like(trace.logits[:, 0])
+        for name, values in self.components(trace).items():
+            weight = getattr(self.config, name.split("_")[0])
+            if weight:
+                total += weight * (values - self.centre[name]) / self.scale[name]
+        return total
+
+
+def with_one(moments: Moments) -> Tensor:
+    """E[(a, 1) (a, 1)'], the K-FAC input factor of a linear layer with a bias."""
+    mean = moments.mean
+    top = torch.cat([moments.second_moment(), mean.unsqueeze(1)], 1)
+    return torch.cat([top, torch.cat([mean, mean.new_ones(1)]).unsqueeze(0)], 0)
+
+
+def _log(values: Tensor) -> Tensor:
+    return values.clamp(min=1e-12).log()
