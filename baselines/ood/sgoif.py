@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from sgoif.adaptors.shift import ShiftConfig, ShiftSentinel, Trace, pooled
+from sgoif.adaptors.shift import WEIGHTS, ShiftConfig, ShiftSentinel, Trace, pooled
 from sgoif.bench.contracts import OODDetector, OODTask
 from sgoif.bench.images import ImageSet
 from sgoif.bench.posthoc import check_param, stage_outputs
@@ -25,26 +25,28 @@ class SGOIF(OODDetector):
 
     @dataclass(frozen=True)
     class Params:
-        damping: float = DEFAULT.damping
-        bank: int = DEFAULT.bank
+        damping: float = DEFAULT.damping  # relative to the mean eigenvalue
+        width: int = 1024  # of the pooled activations of a stage; an eighth of the training images at most
+        bank: int = DEFAULT.bank  # anchors kept
         neighbours: int = DEFAULT.neighbours
-        energy: float = DEFAULT.energy
-        leverage: float = DEFAULT.leverage
-        relative: float = DEFAULT.relative
+        energy: float = DEFAULT.energy  # weights of the z-scored components
         support: float = DEFAULT.support
         residual: float = DEFAULT.residual
         influence: float = DEFAULT.influence
+        leverage: float = DEFAULT.leverage  # of each stage, by what exceeds `excess` standard deviations
+        excess: float = DEFAULT.excess
 
         def __post_init__(self):
             check_param(self.damping > 0, "sgoif.damping", "must be above 0", self.damping)
-            for key in ("bank", "neighbours"):
+            for key in ("width", "bank", "neighbours"):
                 check_param(getattr(self, key) >= 1, f"sgoif.{key}", "must be at least 1", getattr(self, key))
-            for key in ("energy", "leverage", "relative", "support", "residual", "influence"):
+            for key in WEIGHTS:
                 check_param(getattr(self, key) >= 0, f"sgoif.{key}", "must not be negative", getattr(self, key))
 
     def fit(self, task: OODTask) -> None:
         super().fit(task)
-        settings = {f.name: getattr(self.params, f.name) for f in fields(self.params)}
+        settings = {f.name: getattr(self.params, f.name) for f in fields(ShiftConfig)}
+        self.width = min(self.params.width, max(len(task.train) // 8, 1))
         self.sentinel = ShiftSentinel(task.n_classes, ShiftConfig(**settings))
         for index, trace in self._traces(task.train):
             self.sentinel.observe(trace, task.labels[index])
@@ -54,7 +56,7 @@ class SGOIF(OODDetector):
         """One forward pass over `images`: positions and traces, batch by batch."""
         for inner in stage_outputs(self.net, images, self.name, stages=[*self.net.stages, self.net.backbone]):
             *stages, features = inner.maps
-            yield inner.index, Trace([pooled(m) for m in stages], features.flatten(1), inner.logits)
+            yield inner.index, Trace([pooled(m, self.width) for m in stages], features.flatten(1), inner.logits)
 
     def score(self, images: ImageSet) -> Tensor:
         return torch.cat([self.sentinel.score(trace) for _, trace in self._traces(images)])

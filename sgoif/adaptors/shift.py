@@ -1,17 +1,21 @@
 """Shift sentinel: how far a test image lies from what the network was trained on, in one forward pass.
 
 The influence of an example is g' H^-1 g with g = e (x) a and H ~ A (x) B: an input side a' A^-1 a, which every layer
-has, and an output side, for which confidence and the anchors speak. Training statistics are streamed (class
-sums and second moments in float64; nothing per image but a bounded bank of anchors). From one forward pass follow
+has, and an output side, for which confidence and the anchors speak. Training statistics are streamed (class sums and
+second moments in float64; nothing per image but a bounded bank of anchors). From one forward pass follow
 
     energy        - log sum_k exp f_k
-    leverage_l    log (a_l - m_l)' (A_l + damping_l I)^-1 (a_l - m_l)       of the pooled activations of stage l
-    relative_l    min_k M_k(a_l) - M_0(a_l)                                 class-conditional minus class-free distance
+    leverage_l    log (a_l - m_l)' (A_l + damping_l I)^-1 (a_l - m_l)       of the pooled activations a_l of stage l
     support       - mean cosine to the nearest anchors in curvature-whitened features
     residual      share of the whitened features outside the span of the class anchors
     influence     log E_{y~p}[g' H^-1 g] = log a' A^-1 a + log tr(B^-1 (diag(p) - p p'))   of the last layer
 
-Each is z-scored on held-back ID images and the weighted sum is the score. **Higher = more out-of-distribution.**
+Each is z-scored on held-back ID images. A leverage counts only by what it exceeds the usual by (`excess`, in standard
+deviations): inside the bulk it says nothing about semantics, beyond it a layer sees inputs it was never fitted to.
+
+    score = energy z_energy + support z_support + ... + leverage sum_l relu(z_leverage_l - excess)
+
+**Higher = more out-of-distribution.**
 """
 
 from __future__ import annotations
@@ -37,18 +41,19 @@ class Trace:
     def __len__(self) -> int:
         return len(self.logits)
 
-    def layers(self) -> list[Tensor]:
-        return [*self.stages, self.features]
 
-
-def pooled(maps: Tensor) -> Tensor:
-    """[n, 2C] mean and standard deviation over the positions of maps [n, C, ...]; the mean alone for one position."""
-    flat = maps.flatten(2) if maps.ndim > 2 else maps.unsqueeze(2)
-    if flat.shape[2] == 1:
-        return flat[:, :, 0]
-    mean = flat.mean(2)
-    spread = (flat - mean.unsqueeze(2)).square().mean(2)
-    return torch.cat([mean, spread.sqrt()], 1)
+def pooled(maps: Tensor, width: int = 1024) -> Tensor:
+    """Rows [n, d] of maps [n, C, H, W]: means over the finest grid of at most `width` cells x channels that divides the
+    map evenly, then the standard deviation of each channel. Vectors [n, C] stay as they are."""
+    if maps.ndim == 2 or maps.shape[2:].numel() == 1:
+        return maps.flatten(1)
+    height, across = maps.shape[2:]
+    side = max(
+        g for g in range(1, height + 1) if g == 1 or (height % g == across % g == 0 and g * g * maps.shape[1] <= width)
+    )
+    mean = maps.mean((2, 3), keepdim=True)
+    spread = (maps - mean).square().mean((2, 3)).sqrt()
+    return torch.cat([F.adaptive_avg_pool2d(maps, side).flatten(1), spread], 1)
 
 
 class Moments:
@@ -96,11 +101,11 @@ class Moments:
 class Metric:
     """x' (M + damping * tr(M)/d I)^-1 x for a symmetric positive semi-definite M, by its eigenvectors."""
 
-    def __init__(self, matrix: Tensor, damping: float):
+    def __init__(self, matrix: Tensor, damping: float, dtype: torch.dtype = torch.float32):
         values, vectors = torch.linalg.eigh(matrix.double())
         values = values.clamp(min=0)
         self.damping = damping * values.mean().clamp(min=1e-12)
-        self.root = (vectors / (values + self.damping).sqrt()).float()  # [d, d]; root root' is the damped inverse
+        self.root = (vectors / (values + self.damping).sqrt()).to(dtype)  # [d, d]; root root' is the damped inverse
 
     def whiten(self, rows: Tensor) -> Tensor:
         return rows @ self.root
@@ -118,11 +123,11 @@ class ShiftConfig:
     bank: int = 5000
     neighbours: int = 10
     energy: float = 1.0
-    leverage: float = 0.3  # of each stage
-    relative: float = 0.0  # of each stage
     support: float = 0.5
     residual: float = 0.0
     influence: float = 0.0
+    leverage: float = 1.0  # of each stage
+    excess: float = 1.0
 
     def __post_init__(self):
         if not self.damping > 0:
@@ -130,9 +135,12 @@ class ShiftConfig:
         for name in ("bank", "neighbours"):
             if getattr(self, name) < 1:
                 raise InfluenceError(f"ShiftConfig.{name}: must be at least 1, not {getattr(self, name)!r}")
-        for name in ("energy", "leverage", "relative", "support", "residual", "influence"):
-            if getattr(self, name) < 0:
+        for name in WEIGHTS:
+            if not getattr(self, name) >= 0:
                 raise InfluenceError(f"ShiftConfig.{name}: a weight must not be negative, not {getattr(self, name)!r}")
+
+
+WEIGHTS = ("energy", "support", "residual", "influence", "leverage")
 
 
 class ShiftSentinel:
@@ -141,15 +149,15 @@ class ShiftSentinel:
     sentinel = ShiftSentinel(n_classes)
     for trace, labels in training: sentinel.observe(trace, labels)
     sentinel.calibrate(held_back_traces)
-    scores = sentinel.score(trace)                       # [n] higher = more out-of-distribution
+    scores = sentinel.score(trace)                           # [n] higher = more out-of-distribution
     """
 
     def __init__(self, n_classes: int, config: ShiftConfig | None = None):
         self.n_classes, self.config = n_classes, config or ShiftConfig()
-        self.moments: list[Moments] = []
-        self._fitted = False
+        self.stages: list[Moments] | None = None
         self.centre: dict[str, Tensor] = {}
         self.scale: dict[str, Tensor] = {}
+        self._fitted = False
 
     # --- training images --------------------------------------------------------------------------------------------
 
@@ -160,18 +168,23 @@ class ShiftSentinel:
                 f"ShiftSentinel.observe: {tuple(labels.shape)} labels and {tuple(trace.logits.shape)} logits for "
                 f"{self.n_classes} classes"
             )
-        layers, device = trace.layers(), trace.logits.device
-        if not self.moments:
-            self.moments = [Moments(self.n_classes, a.shape[1], device) for a in layers]
-            self._outputs = Moments(1, self.n_classes, device)
-            self._rows = trace.features.new_zeros(0, trace.features.shape[1])
-            self._order = torch.zeros(0, dtype=torch.float64, device=device)
-            self._seen = 0
-        for moments, rows in zip(self.moments, layers, strict=True):
-            moments.add(rows, labels)
-        self._outputs.add(trace.logits.double().softmax(1), torch.zeros_like(labels))
+        if self.stages is None:
+            self._start(trace)
+        for moments, rows in zip(self.stages, trace.stages, strict=True):
+            moments.add(rows, torch.zeros_like(labels))
+        self.features.add(trace.features, labels)
+        self.outputs.add(trace.logits.double().softmax(1), torch.zeros_like(labels))
         self._keep(trace, labels)
         self._fitted = False
+
+    def _start(self, trace: Trace) -> None:
+        device = trace.logits.device
+        self.stages = [Moments(1, rows.shape[1], device) for rows in trace.stages]
+        self.features = Moments(self.n_classes, trace.features.shape[1], device)
+        self.outputs = Moments(1, self.n_classes, device)
+        self._rows = trace.features.new_zeros(0, trace.features.shape[1])
+        self._order = torch.zeros(0, dtype=torch.float64, device=device)
+        self._seen = 0
 
     def _keep(self, trace: Trace, labels: Tensor) -> None:
         """A bounded sample of the features as anchors, in the order of a low-discrepancy sequence; agreeing first."""
@@ -183,27 +196,22 @@ class ShiftSentinel:
         self._order, self._rows = order[first], rows[first]
 
     def _fit(self) -> None:
-        if not self.moments:
+        """From sums to metrics."""
+        if self.stages is None:
             raise InfluenceError("ShiftSentinel has seen no training images: call observe first")
         damping = self.config.damping
-        self.means = [m.mean.float() for m in self.moments]
-        self.metrics = [Metric(m.covariance(), damping) for m in self.moments]
-        self.within = [Metric(m.within(), damping) for m in self.moments]
-        self.prototypes = [
-            w.whiten((m.class_means - m.mean).float()) for m, w in zip(self.moments, self.within, strict=True)
-        ]
-        head = self.moments[-1]
-        self.input = Metric(with_one(head), damping)
-        self.output = Metric(torch.diag(self._outputs.mean) - self._outputs.second_moment(), damping)
-        self.bank = F.normalize(self._features(self._rows))
-        anchors = self._features(head.class_means.float())
+        self.means = [m.mean.float() for m in self.stages]
+        self.metrics = [Metric(m.covariance(), damping) for m in self.stages]
+        self.input = Metric(with_one(self.features), damping)
+        self.output = Metric(torch.diag(self.outputs.mean) - self.outputs.second_moment(), damping, torch.float64)
+        self.centre_of_features = self.features.mean.float()
+        self.around_classes = Metric(self.features.within(), damping)
+        self.around_mean = Metric(self.features.covariance(), damping)
+        self.bank = F.normalize(self.around_classes.whiten(self._rows - self.centre_of_features))
+        anchors = self.around_mean.whiten(self.features.class_means.float() - self.centre_of_features)
         _, lengths, basis = torch.linalg.svd(anchors - anchors.mean(0), full_matrices=False)
         self.span = basis[lengths > 1e-3 * lengths[0].clamp(min=1e-12)]
         self._fitted = True
-
-    def _features(self, features: Tensor) -> Tensor:
-        """Curvature-whitened features."""
-        return self.metrics[-1].whiten(features - self.means[-1])
 
     # --- test images ------------------------------------------------------------------------------------------------
 
@@ -212,17 +220,15 @@ class ShiftSentinel:
         if not self._fitted:
             self._fit()
         out = {"energy": -trace.logits.logsumexp(1)}
-        for l, rows in enumerate(trace.layers(), 1):
-            centred = rows - self.means[l - 1]
-            out[f"leverage_{l}"] = _log(self.metrics[l - 1].leverage(centred))
-            whitened = self.within[l - 1].whiten(centred)
-            distance = torch.cdist(whitened, self.prototypes[l - 1]).square().amin(1)
-            out[f"relative_{l}"] = distance - whitened.square().sum(1)
-        z = self._features(trace.features)
+        for l, (rows, mean, metric) in enumerate(zip(trace.stages, self.means, self.metrics, strict=True), 1):
+            out[f"leverage_{l}"] = _log(metric.leverage(rows - mean))
+        centred = trace.features - self.centre_of_features
         k = min(self.config.neighbours, len(self.bank))
-        out["support"] = -(F.normalize(z) @ self.bank.T).topk(k, 1).values.mean(1)
-        total = z.square().sum(1)
-        out["residual"] = 1 - (z @ self.span.T).square().sum(1) / total.clamp(min=1e-12)
+        cosines = F.normalize(self.around_classes.whiten(centred)) @ self.bank.T
+        out["support"] = -cosines.topk(k, 1).values.mean(1)
+        whitened = self.around_mean.whiten(centred)
+        inside = (whitened @ self.span.T).square().sum(1)
+        out["residual"] = 1 - inside / whitened.square().sum(1).clamp(min=1e-12)
         out["influence"] = _log(self.expected_influence(trace))
         return out
 
@@ -231,9 +237,9 @@ class ShiftSentinel:
         if not self._fitted:
             self._fit()
         ones = torch.ones_like(trace.features[:, :1])
-        p, root = trace.logits.softmax(1), self.output.root
-        output = p @ root.square().sum(1) - (p @ root).square().sum(1)
-        return self.input.leverage(torch.cat([trace.features, ones], 1)) * output.clamp(min=0)
+        p, root = trace.logits.double().softmax(1), self.output.root  # a confident p leaves a small difference
+        output = (p @ root.square().sum(1) - (p @ root).square().sum(1)).clamp(min=1e-9)
+        return (self.input.leverage(torch.cat([trace.features, ones], 1)) * output).float()
 
     def calibrate(self, traces: Iterable[Trace]) -> None:
         """Centre and scale of every component on held-back ID images."""
@@ -251,9 +257,9 @@ class ShiftSentinel:
             raise InfluenceError("ShiftSentinel is not calibrated: call calibrate with held-back ID images")
         total = torch.zeros_like(trace.logits[:, 0])
         for name, values in self.components(trace).items():
-            weight = getattr(self.config, name.split("_")[0])
-            if weight:
-                total += weight * (values - self.centre[name]) / self.scale[name]
+            kind = name.split("_")[0]
+            z = (values - self.centre[name]) / self.scale[name]
+            total += getattr(self.config, kind) * ((z - self.config.excess).relu() if kind == "leverage" else z)
         return total
 
 
