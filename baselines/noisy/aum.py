@@ -7,15 +7,15 @@ logit stays below that of another class.
 
 over the epochs t of the plain run (logits in eval mode, after each epoch). `epoch_scores[T]` is the score had training
 stopped after epoch T.
-Removal rule: the suspicious component of a two-Gaussian mixture (`removal.by_mixture`). The paper trains twice more
-with a fake class of "threshold samples" instead; a removal rule that costs two trainings is left out.
+Removal rule: s_i > 0, where another class wins over the mean of training. The paper finds the threshold by training
+twice more with a fake class of "threshold samples"; a removal rule that costs two trainings is left out.
 """
 
 import torch
 from torch import Tensor
 
 from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
-from sgoif.bench.removal import by_mixture
+from sgoif.bench.removal import at_most
 
 
 def margins(logits: Tensor, labels: Tensor) -> Tensor:
@@ -34,4 +34,4 @@ class AUM(NoisyLabelDetector):
         margin = margins(task.plain.epoch_logits, task.given).double()  # [E, N]
         epochs = torch.arange(1, len(margin) + 1, device=margin.device)[:, None]
         so_far = (-margin.cumsum(0) / epochs).cpu().numpy()
-        return Detection(so_far[-1], remove=by_mixture(so_far[-1], long_tail=False), epoch_scores=so_far)
+        return Detection(so_far[-1], remove=at_most(so_far[-1] > 0, so_far[-1]), epoch_scores=so_far)

@@ -2,7 +2,7 @@
 
 `by_mixture` reads the scores as a mixture of clean and suspicious examples, as DivideMix does with losses (Li et al.,
 ICLR 2020), and removes what more likely is suspicious. With x = sign(s) sqrt|s|, which shortens the long tail that
-losses and influences have (x = s for scores without one, `long_tail=False`):
+losses and influences have:
 
     p(x) = (1 - w) N(x; m0, v) + w N(x; m1, v),   m0 < m1;      remove i if w N(x_i; m1, v) > (1 - w) N(x_i; m0, v)
 
@@ -18,11 +18,11 @@ MOST = 0.95  # never remove more than this share
 _MIN_EXAMPLES = 10  # fewer say nothing about two components
 
 
-def by_mixture(scores: np.ndarray, long_tail: bool = True) -> np.ndarray:
+def by_mixture(scores: np.ndarray) -> np.ndarray:
     """[N] bool: the examples of the suspicious component of a two-Gaussian mixture."""
     scores = np.asarray(scores, dtype=np.float64)
     none = np.zeros(scores.shape, dtype=bool)
-    x = np.sign(scores) * np.sqrt(np.abs(scores)) if long_tail else scores
+    x = np.sign(scores) * np.sqrt(np.abs(scores))
     if scores.size < _MIN_EXAMPLES or not x.std() > 1e-9 * np.abs(x).max():
         return none
     x = (x - x.mean()) / x.std()
