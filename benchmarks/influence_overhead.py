@@ -1,10 +1,12 @@
-"""What watching costs: watched against plain training of a ResNet-9 in one process, memory against K, time against post-hoc scores.
+"""What watching costs: watched against plain training of a ResNet-9 in one process, memory against K, time against
+post-hoc scores.
 
     python benchmarks/influence_overhead.py [--out overhead.json]
 
-Synthetic images (50,000 x 3 x 32 x 32) on the device, batch 512, bf16 autocast, channels last. Plain and watched epochs alternate,
-so that clocks and caches treat them alike; the ratio is of medians. Post-hoc references (kronfluence self-influence with EK-FAC,
-captum's TracInCPFast) score the same training images with one checkpoint where those packages import; else they are left out.
+Synthetic images (50,000 x 3 x 32 x 32) on the device, batch 512, bf16 autocast, channels last. Plain and watched
+epochs alternate, so that clocks and caches treat them alike; the ratio is of medians. Post-hoc references
+(kronfluence self-influence with EK-FAC, captum's TracInCPFast) score the same training images with one checkpoint
+where those packages import; else they are left out.
 """
 
 from __future__ import annotations
@@ -42,8 +44,8 @@ class Residual(nn.Module):
 
 def resnet9(classes: int = CLASSES) -> nn.Sequential:
     return nn.Sequential(
-        block(3, 64), block(64, 128, pool=True), Residual(128), block(128, 256, pool=True), block(256, 512, pool=True), Residual(512),
-        nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(512, classes),
+        block(3, 64), block(64, 128, pool=True), Residual(128), block(128, 256, pool=True), block(256, 512,
+        pool=True), Residual(512), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(512, classes),
     )  # fmt: skip
 
 
@@ -181,6 +183,7 @@ def main() -> None:
     parser.add_argument("--examples", type=int, default=50_000)
     parser.add_argument("--steps", type=int, default=97)
     parser.add_argument("--rounds", type=int, default=5)
+    parser.add_argument("--only", nargs="*", help="names of the settings to run, e.g. head all; left out = every one")
     parser.add_argument("--out", type=Path)
     options = parser.parse_args()
     device = torch.device(options.device)
@@ -196,10 +199,14 @@ def main() -> None:
         **{f"head, K={k}": (InfluenceConfig(anchors=k), CLASSES) for k in (10, 50, 100)},
     }
     for name, (config, classes) in settings.items():
+        if options.only and name not in options.only:
+            continue
         report[name] = overhead(device, options.examples, options.steps, options.rounds, config, classes)
         print(name, json.dumps(report[name]), flush=True)
     bench = Bench(device, options.examples)
     for name, measure in (("captum TracInCPFast", captum_seconds), ("kronfluence self-influence", kronfluence_seconds)):
+        if options.only and name not in options.only:
+            continue
         try:
             report[name] = {"seconds": measure(bench, options.examples), "examples": options.examples}
         except ImportError as error:

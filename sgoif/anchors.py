@@ -2,11 +2,11 @@
 
     g_v = sum_i m_iv g_i / sum_i m_iv,     m_iv = [example i belongs to bucket v] * agreement_i,
 
-sums being exponential averages with a half-life of `config.half_life` epochs. Buckets are balanced over classes: with K = m C
-anchors each class has m buckets (by position in the data set), with K < C classes share buckets.
-`stream` and `heldout` weight an example by the model's probability of its given label, so that mislabelled examples, which the
-model does not yet believe, hardly enter; `trusted` weights every example alike.
-A batch is scored before it is folded in, hence no example votes on itself at the visit at which it is scored.
+sums being exponential averages with a half-life of `config.half_life` epochs. Buckets are balanced over classes: with
+K = m C anchors each class has m buckets (by position in the data set), with K < C classes share buckets.
+`stream` and `heldout` weight an example by the model's probability of its given label, so that mislabelled examples,
+which the model does not yet believe, hardly enter; `trusted` weights every example alike. A batch is scored before it
+is folded in, hence no example votes on itself at the visit at which it is scored.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class AnchorBank(nn.Module):
 
     def membership(self, batch: FactoredBatch) -> Tensor:
         """m_iv `[n, K]`: zero for examples that are not finite."""
-        share = batch.agreement if self.config.source != "trusted" else batch.valid.to(batch.probs.dtype)
+        share = batch.recency * (batch.valid if self.config.source == "trusted" else batch.agreement)
         buckets = self.buckets(batch.labels, batch.index).unsqueeze(1)
         return (buckets == torch.arange(self.count, device=buckets.device)) * share.unsqueeze(1)
 
@@ -75,7 +75,8 @@ class AnchorBank(nn.Module):
         return torch.where((weight > 0).unsqueeze(1), total / weight.unsqueeze(1), 0)
 
     def redundant(self, phi: Tensor, confidence: Tensor) -> tuple[Tensor, Tensor]:
-        """Coverage check: lambda_min of the Gram matrix of the unit phi_v, and a mask `[K]` of the anchor to refresh (or none).
+        """Coverage check: lambda_min of the Gram matrix of the unit phi_v, and a mask `[K]` of the anchor to refresh
+        (or none).
 
         The one to go is the most redundant and least trusted: the largest (G^-1)_vv (1 - c_v). An orthonormal bank has
         lambda_min = 1. The unit copies serve this check only, never a score.

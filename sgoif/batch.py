@@ -1,6 +1,7 @@
 """`FactoredBatch`: the gradients of one training step in factored form, and the curvature they span.
 
-The loss behind every gradient is the softened cross-entropy l_T(f, y) = T * CE(f / T, y), so that with p = softmax(f / T)
+The loss behind every gradient is the softened cross-entropy l_T(f, y) = T * CE(f / T, y), so that with p = softmax(f
+/ T)
 
     dl/df = p - onehot(y),        d2l/df2 = (diag(p) - p p') / T,
 
@@ -17,7 +18,7 @@ from torch import Tensor
 from sgoif.layers import LayerBatch, RowBatch
 from sgoif.space import Space
 
-PER_EXAMPLE = ("index", "labels", "probs", "agreement", "valid")
+PER_EXAMPLE = ("index", "labels", "probs", "agreement", "valid", "recency")
 
 
 @dataclass(frozen=True)
@@ -32,7 +33,9 @@ class FactoredBatch:
     probs: Tensor  # [n, C] softened probabilities; zero rows where the example was not finite
     agreement: Tensor  # [n] unsoftened probability of the given label, zero where not finite
     valid: Tensor  # [n] bool: finite examples
+    recency: Tensor  # [n] weight in running averages: 1 for the newest step, less for older ones
     temperature: Tensor | float
+    step_sizes: tuple[int, ...]  # examples of each step in the batch, oldest first
     closed_form: bool  # head scope: the Gauss-Newton matrix is known from activations and probabilities alone
 
     def __len__(self) -> int:
@@ -42,6 +45,24 @@ class FactoredBatch:
     def count(self) -> Tensor:
         """Number of finite examples, as a device scalar."""
         return self.valid.sum().to(self.probs.dtype)
+
+    @property
+    def mass(self) -> Tensor:
+        """Weight of each example in running averages, `[n]`."""
+        return self.valid * self.recency
+
+    def newest(self, count: int) -> FactoredBatch:
+        """The newest whole steps of a head-scope batch that hold at least `count` examples, as recent as each other."""
+        kept: list[int] = []
+        for size in reversed(self.step_sizes):
+            if sum(kept) >= count:
+                break
+            kept.insert(0, size)
+        rows = slice(len(self) - sum(kept), None)
+        layer = RowBatch(self.layers[0].a[rows], self.layers[0].e[rows])
+        picked = {name: getattr(self, name)[rows] for name in PER_EXAMPLE}
+        picked["recency"] = torch.ones_like(picked["recency"])
+        return replace(self, layers=(layer,), step_sizes=tuple(kept), **picked)
 
     def inner(self, rows: Tensor) -> Tensor:
         """<g_i, V_k> for V `[K, d]`: `[n, K]`; zero for examples that are not finite."""
@@ -62,7 +83,8 @@ class FactoredBatch:
             for layer, scale in zip(self.layers, self.scales, strict=True)
         )
         picked = {name: getattr(self, name)[rows] for name in PER_EXAMPLE}
-        return replace(self, layers=layers, scales=(None,) * len(layers), **picked)
+        sizes = (len(picked["index"]),) if limit else self.step_sizes
+        return replace(self, layers=layers, scales=(None,) * len(layers), step_sizes=sizes, **picked)
 
     def weighted(self, weights: Tensor, support: int | None = None) -> Tensor:
         """sum_i W_ik g_i for W `[n, K]`: `[K, d]`. Call on a settled batch. `support`: see `layers`."""
@@ -71,7 +93,8 @@ class FactoredBatch:
     def matvec(self, rows: Tensor, kind: str) -> Tensor:
         """Undamped curvature of these examples times V `[K, d]`, averaged over examples.
 
-        kind 'ggn' (head scope): H = mean_i (diag(p_i) - p_i p_i') / T (x) a_i a_i';  kind 'fisher': H = mean_i g_i g_i'.
+        kind 'ggn' (head scope): H = mean_i (diag(p_i) - p_i p_i') / T (x) a_i a_i';  kind 'fisher': H = mean_i g_i
+        g_i'.
         """
         count = self.count.clamp(min=1)
         if kind == "fisher":
@@ -95,7 +118,8 @@ class FactoredBatch:
             None if scale is None else torch.cat([b.scales[l] for b in batches]) for l, scale in enumerate(first.scales)
         )
         joined = {name: torch.cat([getattr(b, name) for b in batches]) for name in PER_EXAMPLE}
-        return replace(first, layers=layers, scales=scales, **joined)
+        sizes = tuple(size for b in batches for size in b.step_sizes)
+        return replace(first, layers=layers, scales=scales, step_sizes=sizes, **joined)
 
     def tensors(self) -> dict[str, Tensor]:
         """Everything a closed-form batch needs to be stored and rebuilt (see `from_tensors`)."""
@@ -106,4 +130,5 @@ class FactoredBatch:
     @staticmethod
     def from_tensors(space: Space, stored: dict[str, Tensor]) -> FactoredBatch:
         rest = {name: tensor for name, tensor in stored.items() if name not in ("a", "e")}
-        return FactoredBatch(space, (RowBatch(stored["a"], stored["e"]),), (None,), closed_form=True, **rest)
+        layer, sizes = RowBatch(stored["a"], stored["e"]), (len(stored["a"]),)
+        return FactoredBatch(space, (layer,), (None,), step_sizes=sizes, closed_form=True, **rest)

@@ -12,7 +12,7 @@ LOWEST, HIGHEST = 0.05, 20.0
 
 
 def nll_slope(logits: Tensor, labels: Tensor, temperature: Tensor | float) -> tuple[Tensor, Tensor]:
-    """First and (Gauss-Newton) second derivative of the NLL in log T, as device scalars; non-finite rows are ignored."""
+    """First and (Gauss-Newton) second derivative of the NLL in log T, as device scalars; skips non-finite rows."""
     scaled = logits / temperature
     valid = torch.isfinite(scaled.sum(1))
     scaled = torch.where(valid.unsqueeze(1), scaled, 0)

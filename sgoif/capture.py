@@ -1,16 +1,16 @@
 """Catching gradients inside the training step that makes them anyway.
 
-Head scope needs the input of the classifying Linear layer and the model's logits, both seen by forward hooks; the output
-gradient p - onehot(y) has a closed form. Other scopes also catch the output gradient of each layer in the same backward pass.
-That pass carries the user's own loss, so each example's output gradients are multiplied by
-||p_T - onehot(y)|| / ||gradient that reached the head's output||: mean or sum reduction, loss scaling and accumulation cancel,
-and for T = 1 and plain cross-entropy the result is exactly the per-example gradient.
+Head scope needs the input of the classifying Linear layer and the model's logits, both seen by forward hooks; the
+output gradient p - onehot(y) has a closed form. Other scopes also catch the output gradient of each layer in the same
+backward pass. That pass carries the user's own loss, so each example's output gradients are multiplied by ||p_T -
+onehot(y)|| / ||gradient that reached the head's output||: mean or sum reduction, loss scaling and accumulation
+cancel, and for T = 1 and plain cross-entropy the result is exactly the per-example gradient.
 """
 
 from __future__ import annotations
 
 import re
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, replace
 
 import torch
 from torch import Tensor, nn
@@ -136,63 +136,73 @@ class Capture:
         record, self.record = self.record, Record()
         return record
 
-    def build(self, record: Record, index: Tensor, labels: Tensor, temperature: Tensor | float) -> FactoredBatch:
-        """Turn what the hooks saw into gradients; examples that are not finite get zero rows and `valid` False."""
-        features, logits = self._checked(record, len(labels))
-        device = features.device
-        index, labels = index.to(device, non_blocking=True), labels.to(device, non_blocking=True)
-        features, logits = features.to(self.dtype), logits.to(self.dtype)
-        valid = torch.isfinite(features.sum(1) + logits.sum(1))
-        logits = torch.where(valid.unsqueeze(1), logits, 0)
-        keep = valid.unsqueeze(1).to(self.dtype)
-        probs = torch.softmax(logits / temperature, dim=1) * keep
-        onehot = (labels.unsqueeze(1) == torch.arange(self.n_classes, device=device)) * keep
-        agreement = (torch.softmax(logits, dim=1) * onehot).sum(1)
-        inputs = torch.where(valid.unsqueeze(1), with_bias(features, self.head.bias is not None), 0)
-        head = RowBatch(inputs, probs - onehot)
-        layers, scales = [head], [None]
-        if self.deep:
-            layers, scales, valid = self._deep_layers(record, head, valid)
-        return FactoredBatch(
-            self.space,
-            tuple(layers),
-            tuple(scales),
-            index=index,
-            labels=labels,
-            probs=probs,
-            agreement=agreement,
-            valid=valid,
-            temperature=temperature,
-            closed_form=not self.deep,
-        )
-
-    def _checked(self, record: Record, count: int) -> tuple[Tensor, Tensor]:
+    def validate(self, record: Record, count: int) -> None:
+        """Complain if the passes did not go through the head; afterwards `record.logits` are the logits to use."""
         if record.features is None:
             raise CaptureError(
                 f"no forward pass reached the head {self.head_name!r} inside watch(); if the model is compiled, "
                 "create OnlineInfluence before its first forward pass"
             )
-        features, logits = record.features, record.head_output
-        if record.logits is not None and record.logits.shape == logits.shape:
-            logits = record.logits
-        if features.dim() != 2:
-            raise CaptureError(
-                f"the head {self.head_name!r} got inputs of shape {tuple(features.shape)}; expected [batch, features]"
-            )
-        if features.shape[0] != count:
-            raise BatchError(
-                f"watch() was given {count} labels, but the model saw a batch of {features.shape[0]} examples"
-            )
-        return features, logits
+        if record.features.dim() != 2:
+            shape = tuple(record.features.shape)
+            raise CaptureError(f"the head {self.head_name!r} got inputs of shape {shape}; expected [batch, features]")
+        if record.features.shape[0] != count:
+            seen = record.features.shape[0]
+            raise BatchError(f"watch() was given {count} labels, but the model saw a batch of {seen} examples")
+        missing = [name for name in self.layers if name != self.head_name and name not in record.gradients]
+        if self.deep and (missing or record.head_gradient is None):
+            names = ", ".join(missing) or self.head_name
+            raise CaptureError(f"no gradient reached {names} inside watch(): call loss.backward() there")
+        if record.logits is None or record.logits.shape != record.head_output.shape:
+            record.logits = record.head_output
+
+    def head_batch(
+        self,
+        features: Tensor,
+        logits: Tensor,
+        index: Tensor,
+        labels: Tensor,
+        temperature: Tensor | float,
+        recency: Tensor | None = None,
+        step_sizes: tuple[int, ...] | None = None,
+    ) -> FactoredBatch:
+        """Head-scope gradients (p - onehot(y)) (x) [features, 1]; examples that are not finite get zero rows."""
+        features, logits = features.to(self.dtype), logits.to(self.dtype)
+        valid = torch.isfinite(features.sum(1) + logits.sum(1))
+        keep = valid.unsqueeze(1)
+        logits = torch.where(keep, logits, 0)
+        onehot = (labels.unsqueeze(1) == torch.arange(self.n_classes, device=labels.device)) & keep
+        probs = torch.softmax(logits / temperature, dim=1) * keep
+        return FactoredBatch(
+            space=self.space,
+            layers=(
+                RowBatch(
+                    torch.where(keep, with_bias(features, self.head.bias is not None), 0), probs - onehot.to(self.dtype)
+                ),
+            ),
+            scales=(None,),
+            index=index,
+            labels=labels,
+            probs=probs,
+            agreement=(torch.softmax(logits, dim=1) * onehot).sum(1),
+            valid=valid,
+            recency=torch.ones_like(valid, dtype=self.dtype) if recency is None else recency,
+            temperature=temperature,
+            step_sizes=step_sizes or (len(labels),),
+            closed_form=not self.deep,
+        )
+
+    def pass_batch(self, record: Record, index: Tensor, labels: Tensor, temperature: Tensor | float) -> FactoredBatch:
+        """Gradients of all layers in scope from one validated pass."""
+        batch = self.head_batch(record.features, record.logits, index, labels, temperature)
+        if not self.deep:
+            return batch
+        layers, scales, valid = self._deep_layers(record, batch.layers[0], batch.valid)
+        return replace(batch, layers=tuple(layers), scales=tuple(scales), valid=valid)
 
     def _deep_layers(
         self, record: Record, head: RowBatch, valid: Tensor
     ) -> tuple[list[LayerBatch], list[Tensor | None], Tensor]:
-        missing = [name for name in self.layers if name != self.head_name and name not in record.gradients]
-        if missing or record.head_gradient is None:
-            raise CaptureError(
-                f"no gradient reached {', '.join(missing) or self.head_name} inside watch(): call loss.backward() there"
-            )
         arrived = torch.linalg.vector_norm(record.head_gradient.to(self.dtype), dim=1)
         scale = torch.linalg.vector_norm(head.e, dim=1) / arrived
         for gradient in record.gradients.values():

@@ -1,10 +1,10 @@
 """`InfluenceConfig`: every choice of the method, one field each, with its meaning beside it.
 
-The defaults are the combination that won the trials on CIFAR-10 (last layer, Kronecker-factored curvature, class-balanced
-streaming anchors weighted by p_y, temperature 4, second half of training), but for the damping: the trials used 0.1 without a
-gate. With the gate, confidences that differ between classes put their examples on different scales, and on digits with
-class-conditional noise 0.3 gated found as much as 0.1 ungated, 0.1 gated less.
-Every ablation of the paper is one changed field: `InfluenceConfig.ablations()`.
+The defaults are the combination that won the trials on CIFAR-10 (last layer, Kronecker-factored curvature, class-
+balanced streaming anchors weighted by p_y, temperature 4, second half of training), but for the damping: the trials
+used 0.1 without a gate. With the gate, confidences that differ between classes put their examples on different
+scales, and on digits with class-conditional noise 0.3 gated found as much as 0.1 ungated, 0.1 gated less. Every
+ablation of the paper is one changed field: `InfluenceConfig.ablations()`.
 """
 
 from __future__ import annotations
@@ -39,12 +39,11 @@ class InfluenceConfig:
     head: str = option("", "name of the classifying Linear layer; '' = the last one with n_classes outputs")
     curvature: str = option("kfac", "backend of H_t: kfac, diagonal, fisher or lowrank")
     damping: float = option(0.3, "damping relative to the mean eigenvalue (of each Kronecker factor, for kfac)")
-    curvature_half_life: float = option(0.25, "half-life of the curvature averages, in epochs")
     anchors: int = option(0, "number of anchors K; 0 = one per class; a multiple of n_classes, or fewer than n_classes")
     source: str = option(
         "stream", "where anchors come from: stream (training batches), heldout or trusted (given data)"
     )
-    half_life: float = option(0.25, "half-life of the anchor gradients, in epochs: shorter than one")
+    half_life: float = option(0.25, "half-life of anchor gradients and curvature averages, in epochs: shorter than one")
     temperature: float = option(4.0, "softens the softmax inside every gradient; 0 = calibrate on the streaming NLL")
     solver: str = option(
         "richardson", "how phi_v follows H^-1 g_v: richardson, neumann, pcg or direct (P^-1 g_v alone)"
@@ -52,7 +51,7 @@ class InfluenceConfig:
     precondition: bool = option(True, "precondition the solvers by the backend's inverse; False = a scalar")
     rank: int = option(8, "rank r of the streaming subspace that solves the dominant directions exactly; 0 = none")
     solve_every: int = option(20, "steps between two checks of the residual (each followed by one solver step)")
-    update_every: int = option(0, "steps between two updates of curvature and anchors; 0 = 1 in head scope, else 5")
+    update_every: int = option(5, "outside head scope, steps between two updates of curvature and anchors")
     probe_examples: int = option(1024, "examples, newest first, whose curvature makes the residual")
     deep_examples: int = option(64, "examples per batch whose curvature is used outside head scope")
     depth: int = option(4, "largest truncation depth of the Neumann series")
@@ -97,11 +96,19 @@ class InfluenceConfig:
                 raise InfluenceError(
                     f"InfluenceConfig.scope: {self.scope!r} is not a regular expression ({error})"
                 ) from error
-        for name in ("damping", "half_life", "curvature_half_life", "kappa", "hvp_budget"):
+        for name in ("damping", "half_life", "kappa", "hvp_budget"):
             self._require(name, getattr(self, name) > 0, "must be positive")
-        for name in ("anchors", "temperature", "rank", "update_every", "gamma1", "gamma2", "coverage"):
+        for name in ("anchors", "temperature", "rank", "gamma1", "gamma2", "coverage"):
             self._require(name, getattr(self, name) >= 0, "must not be negative")
-        for name in ("solve_every", "probe_examples", "deep_examples", "depth", "refine_steps", "coverage_every"):
+        for name in (
+            "solve_every",
+            "update_every",
+            "probe_examples",
+            "deep_examples",
+            "depth",
+            "refine_steps",
+            "coverage_every",
+        ):
             self._require(name, getattr(self, name) >= 1, "must be at least 1")
         for name in ("window", "alpha"):
             self._require(name, 0 < getattr(self, name) <= 1, "must lie in (0, 1]")

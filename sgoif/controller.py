@@ -5,16 +5,17 @@
     tau_t   = kappa * beta_t * Gamma_t                                        (tolerance)
     c_v     = clip(1 - R_v / tau_t, 0, 1),   R_v = ||g_v - H phi_v|| / ||g_v|| on examples that made neither phi_v nor P
 
-R_v is measured in the norm in which scores live: with M^-1 the best inverse at hand and g_i the probe examples' gradients,
+R_v is measured in the norm in which scores live: with M^-1 the best inverse at hand and g_i the probe examples'
+gradients,
 
     R_v = rms_i <M^-1 (g_v - H phi_v), g_i> / rms_i <M^-1 g_v, g_i>,
 
-an estimate of how wrong the scores by phi_v are, relative to their size; phi_v = 0 has R_v = 1. (The plain Euclidean norm sees
-the stiff directions only and certified rankings that were wrong.) Read literally, tau_t is about 1e-6 and every c_v is 0.
-`tolerance="relative"` divides beta_t and Gamma_t by their running medians, within a factor of two each way: kappa is then
-dimensionless. With kappa = 2 the calm end of a schedule, where beta_t is at most half its median, has tau_t = 1, c_v = 1 - R_v.
-Smaller kappa spreads the c_v of different classes apart, and with them the scales on which their examples are scored, which cost
-detection quality on digits.
+an estimate of how wrong the scores by phi_v are, relative to their size; phi_v = 0 has R_v = 1. (A Euclidean norm
+would weigh stiff directions, which hardly move a score.) Read literally, tau_t is about 1e-6 and every c_v is 0.
+`tolerance="relative"` divides beta_t and Gamma_t by their running medians, within a factor of two each way: kappa is
+then dimensionless. With kappa = 2 the calm end of a schedule, where beta_t is at most half its median, has tau_t = 1,
+c_v = 1 - R_v. Smaller kappa spreads the c_v of different classes apart, and with them the scales on which their
+examples are scored, which cost detection quality on digits.
 """
 
 from __future__ import annotations
@@ -66,8 +67,8 @@ class Controller(nn.Module):
     def control(self, residual: Tensor, largest: Tensor) -> None:
         """Contraction check on the residuals R_v `[K]` that the last steps led to.
 
-        One that grew halves rho; one that did not, while the curvature is calm (`largest`, the top eigenvalue of P^-1 H, hardly
-        moved since the last check), lets it grow again.
+        One that grew halves rho; one that did not, while the curvature is calm (`largest`, the top eigenvalue of P^-1
+        H, hardly moved since the last check), lets it grow again.
         """
         residual = residual.nan_to_num(torch.inf)
         grew = residual > GROWTH * self.residual
@@ -76,7 +77,8 @@ class Controller(nn.Module):
         self.largest = largest
 
     def trust(self, residual: Tensor, usable: Tensor) -> None:
-        """Confidence of the directions that will be used, from their residuals `[K]`; `usable` marks anchors with a target."""
+        """Confidence of the directions that will be used, from their residuals `[K]`; `usable` marks anchors with a
+        target."""
         self.residual = torch.where(usable, residual, 1.0).nan_to_num(torch.inf)
         self.average = 0.9 * self.average + 0.1 * self.residual.clamp(max=1e3)
         tau = 2 * self.average if self.config.gate == "moving_average" else self.tau
@@ -84,11 +86,13 @@ class Controller(nn.Module):
         self.confidence = torch.where(usable, confidence, 0)
 
     def error(self) -> Tensor:
-        """Estimated relative error of each anchor's scores `[K]`: R_v times sqrt(lambda_1(P^-1 H)), since R_v takes P^-1 for H^-1."""
+        """Estimated relative error of each anchor's scores `[K]`: R_v times sqrt(lambda_1(P^-1 H)), since R_v takes
+        P^-1 for H^-1."""
         return self.residual * self.largest.clamp(min=1).sqrt()
 
     def weights(self) -> Tensor:
-        """What multiplies phi_v in the one aggregated direction: w_v c_v = c_v^2 / sum c_u, or 1/K when uniform. `[K]`"""
+        """What multiplies phi_v in the one aggregated direction: w_v c_v = c_v^2 / sum c_u, or 1/K when uniform.
+        `[K]`"""
         if self.config.weighting == "uniform":
             return torch.full_like(self.confidence, 1 / len(self.confidence))
         return quotient(self.confidence.square(), self.confidence.sum())

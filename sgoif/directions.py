@@ -1,10 +1,11 @@
 """The inverse-curvature directions phi_v ~ H^-1 g_v: how they are measured, restarted, stepped, refined and added up.
 
-A direction is kept as its cold start plus what the solver has learnt on top: phi_v = s_v P^-1 g_v + delta_v. When target and
-curvature drift between checks the first part follows at once and delta_v is the warm start. One check, on probe examples that
-made no delta:
+A direction is kept as its cold start plus what the solver has learnt on top: phi_v = s_v P^-1 g_v + delta_v. When
+target and curvature drift between checks the first part follows at once and delta_v is the warm start. One check, on
+probe examples that made no delta:
  1. ONE batched curvature product H [P^-1 g; delta; Q] for K cold starts, K corrections and the r subspace rows Q.
- 2. s_v is the length that leaves the smallest residual of the cold start alone; a delta_v that does not help is dropped (restart).
+ 2. s_v is the length that leaves the smallest residual of the cold start alone; a delta_v that does not help is
+    dropped (restart).
  3. The residuals of these phi_v certify them; phibar = sum_v w_v c_v phi_v is what scores use until the next check.
  4. delta_v moves one solver step, to be certified by the next check, and Q moves by Q <- orth(P^-1 H Q).
 """
@@ -39,7 +40,8 @@ def rms(values: Tensor) -> Tensor:
 
 
 class Operator:
-    """V -> H V: curvature of the probe examples (mean over processes) plus the backend's damping; counts its products."""
+    """V -> H V: curvature of the probe examples (mean over processes) plus the backend's damping; counts its
+    products."""
 
     def __init__(self, probe: FactoredBatch, curvature: Curvature) -> None:
         self.probe, self.curvature, self.products = probe, curvature, 0
@@ -53,7 +55,7 @@ class Operator:
 
 class Directions(nn.Module):
     """Buffers: `phi` `[K, d]` (certified), `correction` `[K, d]` (delta, moving), `basis` `[max(r, 1), d]` (Q),
-    `combined` `[1, d]` (phibar), `certificate` `[3]` (confidence, residual, age), `events` `[2]` (restarts, triggers)."""
+    `combined` `[1, d]` (phibar), `certificate` `[2]` (confidence, residual), `events` `[2]` (restarts, triggers)."""
 
     def __init__(self, config: InfluenceConfig, count: int, dim: int, dtype: torch.dtype) -> None:
         super().__init__()
@@ -64,13 +66,14 @@ class Directions(nn.Module):
         self.register_buffer("correction", torch.zeros(count, dim, dtype=dtype))
         self.register_buffer("basis", orthonormal_rows(start)[0])
         self.register_buffer("combined", torch.zeros(1, dim, dtype=dtype))
-        self.register_buffer("certificate", torch.tensor([0.0, 1.0, 0.0], dtype=dtype))
+        self.register_buffer("certificate", torch.tensor([0.0, 1.0], dtype=dtype))
         self.register_buffer("events", torch.zeros(2, dtype=torch.float64))
         self.plan(epoch_steps=config.solve_every * CHECKS_PER_EPOCH)
 
     def plan(self, epoch_steps: int) -> None:
-        """Set the steps between checks and the anchors refined per check: at least `CHECKS_PER_EPOCH` checks in an epoch of
-        `epoch_steps` steps, at least one every `solve_every` steps, unless that breaks the `hvp_budget` per training step."""
+        """Set the steps between checks and the anchors refined per check: at least `CHECKS_PER_EPOCH` checks in an
+        epoch of `epoch_steps` steps, at least one every `solve_every` steps, unless that breaks the `hvp_budget` per
+        training step."""
         config, count, width = self.config, len(self.phi), len(self.basis)
         per_anchor = {"richardson": 2, "direct": 2, "neumann": 2 + config.depth, "pcg": 3 + config.refine_steps}
         base = per_anchor[config.solver] * count + width
@@ -138,7 +141,7 @@ class Directions(nn.Module):
         self.combined = self.combined.unsqueeze(0)
         trusted = (share * torch.where(share > 0, residual, 0)).sum()
         trusted = torch.where(confidence.sum() > 0, trusted, residual.max()).clamp(max=1e6)
-        self.certificate = torch.stack([(share * confidence).sum(), trusted, torch.zeros_like(trusted)])
+        self.certificate = torch.stack([(share * confidence).sum(), trusted])
 
     def _step(self, residual, targets, operator, precondition, sketch, spectrum, controller) -> Tensor:
         """The solver's step from the certified phi, given its residual: the next phi, before any refinement."""
@@ -162,7 +165,8 @@ class Directions(nn.Module):
         return sketch.precondition(precondition) if use else precondition
 
     def _refine(self, phi, targets, probe, operator, precondition, sketch, controller) -> Tensor:
-        """Trigger: anchors that move some example more than most anchors do, with low confidence, get a short (sketch) PCG."""
+        """Trigger: anchors that move some example more than most anchors do, with low confidence, get a short
+        (sketch) PCG."""
         reach = probe.inner(self.phi).abs().amax(0)
         distributed.max_(reach)
         doubt = torch.where(controller.confidence < LOW_CONFIDENCE, 1 - controller.confidence, 0)

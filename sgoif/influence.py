@@ -11,13 +11,14 @@
         influence.end_epoch()
     result = influence.scores()
 
-Score of example i at one visit: I(z_i) = -<phibar, g_i>, phibar = sum_v w_v c_v phi_v, phi_v ~ H^-1 g_v. Positive = up-weighting
-z_i raises the anchors' loss = harmful = likely mislabelled. In head scope a step never waits for the device.
+Score of example i at one visit: I(z_i) = -<phibar, g_i>, phibar = sum_v w_v c_v phi_v, phi_v ~ H^-1 g_v. Positive =
+up-weighting z_i raises the anchors' loss = harmful = likely mislabelled. In head scope a step never waits for the
+device.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from typing import Any
 
@@ -34,21 +35,13 @@ from sgoif.controller import Controller
 from sgoif.curvature import Curvature
 from sgoif.directions import Directions
 from sgoif.errors import BatchError, CaptureError, InfluenceError
-from sgoif.intervals import half_width
+from sgoif.given import AnchorData, anchor_batches
+from sgoif.intake import MOST_EXAMPLES, Intake, decay
 from sgoif.ledger import Ledger
+from sgoif.linalg import hold_unless
 from sgoif.result import InfluenceResult
 
-AnchorData = Iterable[tuple[Tensor, Tensor]]
-
-
-@contextmanager
-def hold_unless(sound: Tensor, *modules: nn.Module) -> Iterator[None]:
-    """Give the modules' buffers their old values back unless the device scalar `sound` is true; no host synchronisation."""
-    before = [dict(module.named_buffers()) for module in modules]
-    yield
-    for module, old in zip(modules, before, strict=True):
-        for name, value in old.items():
-            setattr(module, name, torch.where(sound, getattr(module, name), value))
+EVENTS = ("nan_batches", "zero_confidence_steps", "coverage_refreshes", "out_of_range")
 
 
 class OnlineInfluence:
@@ -65,160 +58,139 @@ class OnlineInfluence:
     ) -> None:
         """`total_steps`: optimiser steps of the whole training, if known (else the score window is cut at epoch ends).
         `anchor_data`: batches (x, y) for `source='heldout'` or `'trusted'`; iterated anew at every check."""
-        self.config = config or InfluenceConfig()
+        self.config = config = config or InfluenceConfig()
         if n_examples < 1:
             raise InfluenceError(f"n_examples = {n_examples}: the data set must not be empty")
-        if (anchor_data is None) != (self.config.source == "stream"):
+        if (anchor_data is None) != (config.source == "stream"):
             raise InfluenceError(
-                f"source = {self.config.source!r}: anchor_data is for 'heldout' and 'trusted', and needed there"
+                f"source = {config.source!r}: anchor_data is for 'heldout' and 'trusted', and needed there"
             )
-        self.capture = Capture(model, self.config, n_classes)
-        self.n_examples, self.n_classes, self.anchor_data = n_examples, self.capture.n_classes, anchor_data
-        space, dtype, head = self.capture.space, self.capture.dtype, not self.capture.deep
-        count = bank_size(self.config, self.n_classes)
+        self.capture = capture = Capture(model, config, n_classes)
+        self.n_examples, self.n_classes, self.anchor_data = n_examples, capture.n_classes, anchor_data
+        self.intake = Intake(capture, n_examples)
+        space, dtype, count = capture.space, capture.dtype, bank_size(config, self.n_classes)
         self.parts = nn.ModuleDict(
             {
-                "curvature": Curvature.registry[self.config.curvature](space, self.config, head, dtype),
-                "anchors": AnchorBank(self.config, count, self.n_classes, space.dim, dtype),
-                "directions": Directions(self.config, count, space.dim, dtype),
-                "controller": Controller(self.config, count, n_examples, dtype),
+                "curvature": Curvature.registry[config.curvature](space, config, not capture.deep, dtype),
+                "anchors": AnchorBank(config, count, self.n_classes, space.dim, dtype),
+                "directions": Directions(config, count, space.dim, dtype),
+                "controller": Controller(config, count, n_examples, dtype),
                 "temperature": StreamingTemperature(dtype),
             }
         )
-        self.parts.register_buffer("events", torch.zeros(4, dtype=torch.float64))  # see EVENTS
-        device = self.capture.head.weight.device
+        self.parts.register_buffer("events", torch.zeros(len(EVENTS), dtype=torch.float64))
+        device = capture.head.weight.device
         self.parts.to(device)
-        self.ledger = Ledger(n_examples, self.config.window, total_steps, device, dtype)
+        self.ledger = Ledger(n_examples, config.window, total_steps, device, dtype)
         self.steps, self.checks, self.epoch, self.epoch_steps = 0, 0, 0, 0
-        self.update_every = self.config.update_every or (1 if head else 5)
-        self._pending: list[FactoredBatch] = []
-        self._probes: list[FactoredBatch] = []
-
-    EVENTS = ("nan_batches", "zero_confidence_steps", "coverage_refreshes", "bad_batches")
-
-    def _count(self, event: str, amount: Tensor) -> None:
-        self.parts.events[self.EVENTS.index(event)] += amount
 
     @contextmanager
     def watch(self, index: Tensor, labels: Tensor) -> Iterator[None]:
-        """Catch the gradients of one forward/backward pass; `index` `[n]` positions in the data set, `labels` `[n]` given labels.
+        """Catch the gradients of one forward/backward pass; `index` `[n]` positions in the data set, `labels` `[n]`
+        as given.
 
         Several passes may be watched before one `step` (gradient accumulation); they count as one batch.
         """
-        index, labels = self._checked("index", index, self.n_examples), self._checked("labels", labels, self.n_classes)
-        if index.shape != labels.shape:
-            raise BatchError(f"watch(): {len(index)} indices but {len(labels)} labels")
+        index, labels = self.intake.checked(index, labels, self.n_examples, self.n_classes)
         self.capture.start()
         try:
             yield
         except BaseException:
             self.capture.stop()
             raise
-        record = self.capture.stop()
-        with torch.no_grad(), self._full_precision():
-            self._pending.append(self.capture.build(record, index, labels, self._temperature()))
-            if self.config.temperature == 0:
-                self.parts.temperature.fold(
-                    record.head_output if record.logits is None else record.logits, self._pending[-1].labels
-                )
-
-    def _checked(self, what: str, values: Tensor, limit: int) -> Tensor:
-        """Shape, type and range. On a device the range is checked without waiting: see `_raise_deferred`."""
-        values = torch.as_tensor(values)
-        if values.dim() != 1 or values.is_floating_point() or values.dtype == torch.bool:
-            raise BatchError(
-                f"watch(): {what} must be integers of shape [n], got {values.dtype} of shape {tuple(values.shape)}"
-            )
-        outside = (values < 0) | (values >= limit)
-        if values.device.type == "cpu":
-            if outside.any():
-                raise BatchError(f"watch(): {what} {int(values[outside][0])} lies outside 0..{limit - 1}")
-            return values.long()
-        self._count("bad_batches", outside.any())
-        return values.long().clamp(0, limit - 1)
-
-    def _temperature(self) -> Tensor | float:
-        return self.config.temperature or self.parts.temperature.value
-
-    def _full_precision(self) -> torch.autocast:
-        return torch.autocast(self.ledger.device.type, enabled=False)
+        self.intake.add(self.steps, self.capture.stop(), index, labels)
 
     @torch.no_grad()
     def step(self, optimizer: torch.optim.Optimizer | None = None) -> None:
-        """Fold what was watched since the last step: score it, then let it into curvature, anchors and solver."""
-        if not self._pending:
+        """Close the step: what was watched is scored, then enters curvature and anchors, and when due a check is made.
+
+        In head scope scoring and learning wait for the next check (or `MOST_EXAMPLES`): see `intake`.
+        """
+        examples = self.intake.watched(self.steps)
+        if not examples:
             raise CaptureError(
-                "step() without a watched pass: run forward and backward inside `with influence.watch(index, y)`"
+                "step() without a watched pass: run forward and backward inside `with influence.watch(...)`"
             )
-        batch, self._pending = FactoredBatch.concatenate(self._pending), []
         if self.steps == 0:
-            self._plan(-(-self.n_examples // (len(batch) * distributed.size())))
-        with self._full_precision():
-            self._score(batch)
-            phase = self.steps % self.parts.directions.interval
-            last = phase == self.parts.directions.interval - 1
-            self._learn(batch, phase, last)
-            if last:
-                self._check(batch, optimizer)
+            self._plan(-(-self.n_examples // (examples * distributed.size())))
         self.steps += 1
+        due = self.steps % self.parts.directions.interval == 0
+        if due or self.capture.deep or len(self.intake) >= MOST_EXAMPLES or self.steps == self.ledger.window_start:
+            with torch.autocast(self.ledger.device.type, enabled=False):
+                self._score()
+                if due or self.capture.deep or len(self.intake) >= MOST_EXAMPLES:
+                    self._learn(due, optimizer)
 
     def _plan(self, epoch_steps: int) -> None:
         self.epoch_steps = epoch_steps
         self.parts.directions.plan(epoch_steps)
 
-    def _score(self, batch: FactoredBatch) -> None:
+    def _temperature(self) -> Tensor | float:
+        return self.config.temperature or self.parts.temperature.value
+
+    def _count(self, event: str, amount: Tensor) -> None:
+        self.parts.events[EVENTS.index(event)] += amount
+
+    def _score(self) -> None:
+        """Score the passes that have not been scored yet, by the direction that has stood since the last check."""
+        passes = self.intake.queue[self.intake.scored :]
+        if not passes:
+            return
         directions = self.parts.directions
+        batch, wrong = self.intake.build(passes, self._temperature(), self.config.half_life)
+        steps = torch.repeat_interleave(torch.tensor([p.step for p in passes]), torch.tensor([len(p) for p in passes]))
+        steps = steps.to(batch.index.device, non_blocking=True)
         score = -batch.inner(directions.combined)[:, 0]
-        self.ledger.add(batch.index, batch.valid, score, directions.certificate)
-        directions.certificate[2] += 1
-        self._count("nan_batches", ~batch.valid.all())
+        age = steps - self.checks * directions.interval
+        self.ledger.add(batch.index, batch.valid, score, directions.certificate, age, upto=passes[-1].step + 1)
+        broken = torch.zeros(passes[-1].step - passes[0].step + 1, device=score.device)
+        broken.index_add_(0, steps - passes[0].step, (~batch.valid).to(broken.dtype))
+        self._count("nan_batches", (broken > 0).sum())
+        self._count("out_of_range", wrong)
+        self.intake.scored = len(self.intake.queue)
 
-    def _decay(self, examples: int, half_life: float) -> float:
-        return 0.5 ** (examples * distributed.size() / (half_life * self.n_examples))
+    def _learn(self, due: bool, optimizer: torch.optim.Optimizer | None) -> None:
+        """Let the queue into curvature and anchors (outside head scope: when it is its turn), then check if due."""
+        config, deep = self.config, self.capture.deep
+        passes, self.intake.queue, self.intake.scored = self.intake.queue, [], 0
+        if deep and not due and self.steps % config.update_every:
+            return
+        batch, _ = self.intake.build(passes, self._temperature(), config.half_life)
+        examples = len(batch) * (config.update_every if deep else 1)
+        remains = decay(examples, config.half_life, self.n_examples)
+        settled = batch.settled(config.deep_examples if deep else None)
+        self.parts.curvature.update(settled, remains)
+        if config.source == "stream":
+            self.parts.anchors.fold(batch.settled(), remains)
+        if config.temperature == 0:
+            self.parts.temperature.fold(torch.cat([p.record.logits for p in passes]), batch.labels)
+        if due:
+            self._check(settled if deep else batch.newest(config.probe_examples), optimizer)
 
-    def _learn(self, batch: FactoredBatch, phase: int, last: bool) -> None:
-        """Let the batch into curvature and anchors when it is its turn, and keep it as a probe when a check is near."""
-        config, every = self.config, self.update_every
-        examples = len(batch) * every
-        if last or phase % every == 0:
-            settled = batch.settled(config.deep_examples if self.capture.deep else None)
-            self.parts.curvature.update(settled, self._decay(examples, config.curvature_half_life))
-            if config.source == "stream":
-                whole = batch.settled() if self.capture.deep else settled
-                self.parts.anchors.fold(whole, self._decay(examples, config.half_life))
-            if self.capture.deep and last:
-                self._probes = [settled]
-        remaining = self.parts.directions.interval - 1 - phase
-        if not self.capture.deep and remaining * len(batch) < config.probe_examples:
-            self._probes.append(batch)
-
-    def _check(self, batch: FactoredBatch, optimizer: torch.optim.Optimizer | None) -> None:
-        """Refresh the curvature and check, certify and step the directions (see `Directions`)."""
+    def _check(self, probe: FactoredBatch, optimizer: torch.optim.Optimizer | None) -> None:
+        """Check, certify and step the directions on the probe examples (see `Directions`), then refresh the
+        curvature."""
         curvature, anchors, directions = self.parts.curvature, self.parts.anchors, self.parts.directions
         controller = self.parts.controller
         if self.checks == 0:
             curvature.refresh()
         if self.anchor_data is not None:
-            anchors.replace(list(self._anchor_batches()))
-        targets = anchors.targets()
-        probe, self._probes = FactoredBatch.concatenate(self._probes), []
-        rate, weight_decay = self._pace(optimizer)
-        mean = probe.weighted((probe.valid / probe.count.clamp(min=1)).unsqueeze(1).to(targets.dtype))
-        distributed.sum_(mean)
-        gradient_norm = torch.linalg.vector_norm(mean / distributed.size())
+            anchors.replace(list(anchor_batches(self.capture, self.anchor_data, self._temperature())))
         count = probe.count
-        distributed.sum_(count)
+        mean = probe.weighted((probe.valid / count.clamp(min=1)).unsqueeze(1))
+        distributed.sum_(mean, count)
+        gradient_norm = torch.linalg.vector_norm(mean / distributed.size())
         sound = count > len(probe) * distributed.size() / 2  # a probe full of NaN certifies nothing
         with hold_unless(sound, controller, directions):
-            controller.observe(rate, weight_decay, gradient_norm, curvature.condition())
-            directions.check(targets, probe, curvature, controller)
+            controller.observe(*self._pace(optimizer), gradient_norm, curvature.condition())
+            directions.check(anchors.targets(), probe, curvature, controller)
         curvature.refresh()  # only now: the probes must not have made the inverse that they certify
-        if (self.checks + 1) % self.config.coverage_every == 0:
+        self.checks += 1
+        if self.checks % self.config.coverage_every == 0:
             _, chosen = anchors.redundant(directions.phi, controller.confidence)
             anchors.refresh(chosen)
             self._count("coverage_refreshes", chosen.any())
         self._count("zero_confidence_steps", (controller.confidence.sum() == 0) * directions.interval)
-        self.checks += 1
 
     def _pace(self, optimizer: torch.optim.Optimizer | None) -> tuple[Any, Any]:
         """Learning rate and weight decay of the head's parameter group (of the first group if the head is in none)."""
@@ -228,80 +200,49 @@ class OnlineInfluence:
         groups = [g for g in optimizer.param_groups if any(p is head for p in g["params"])] or optimizer.param_groups
         return groups[0]["lr"], groups[0].get("weight_decay", 0.0)
 
-    def _anchor_batches(self) -> Iterator[FactoredBatch]:
-        """Gradients of the given anchor data under the current parameters, in eval mode; the model is left as it was."""
-        model, first = self.capture.model, 0
-        modes = [(module, module.training) for module in model.modules()]
-        model.eval()
-        try:
-            for x, y in self.anchor_data:
-                device = self.capture.head.weight.device
-                y = self._checked("labels", y, self.n_classes).to(device)
-                self.capture.start()
-                with torch.set_grad_enabled(self.capture.deep):
-                    loss = nn.functional.cross_entropy(model(x.to(device)).float(), y)
-                    if self.capture.deep:
-                        torch.autograd.grad(loss, [p for p in model.parameters() if p.requires_grad], allow_unused=True)
-                index = torch.arange(first, first + len(y), device=device)
-                first += len(y)
-                yield self.capture.build(self.capture.stop(), index, y, self._temperature()).settled()
-        finally:
-            self.capture.recording = False
-            for module, mode in modes:
-                module.training = mode
-
+    @torch.no_grad()
     def end_epoch(self) -> None:
         """Close a row of per-epoch scores. Also the moment at which a wrong index or label on a device is reported."""
+        self._score()
         self.epoch += 1
         self.ledger.close(self.epoch)
         self._raise_deferred()
 
     def _raise_deferred(self) -> None:
-        wrong = int(self.parts.events[self.EVENTS.index("bad_batches")])
+        wrong = int(self.parts.events[EVENTS.index("out_of_range")])
         if wrong:
             raise BatchError(
-                f"{wrong} watched batches held an index outside 0..{self.n_examples - 1} or a label outside 0..{self.n_classes - 1}"
+                f"{wrong} watched examples had an index outside 0..{self.n_examples - 1} "
+                f"or a label outside 0..{self.n_classes - 1}"
             )
 
+    @torch.no_grad()
     def scores(self) -> InfluenceResult:
-        """The score of every example over the window, with its certificate."""
+        """The score of every example over the window, with its certificate. Reading changes nothing that follows."""
+        self._score()
         self._raise_deferred()
-        sums, spread, epochs = self.ledger.read()
-        visits = sums["visits"]
-        mean = {name: (column / visits.clamp(min=1)).float() for name, column in sums.items()}
-        return InfluenceResult(
-            score=mean["score"],
-            confidence=mean["confidence"],
-            residual=torch.where(visits > 0, mean["residual"], torch.inf),
-            half_width=half_width(sums["score"], sums["square"], visits, spread, self.config.alpha).float(),
-            visits=visits.long(),
-            anchor_age=mean["age"],
-            epoch_scores=epochs.float(),
-            counters=self.counters(),
-            scope={
-                "layers": list(self.capture.layers),
-                "left_out": self.capture.left_out,
-                "dimension": self.capture.space.dim,
-                "curvature": self.config.curvature,
-                "anchors": self.parts.anchors.count,
-            },
-            config=self.config,
-        )
+        scope = {
+            "layers": list(self.capture.layers),
+            "left_out": self.capture.left_out,
+            "dimension": self.capture.space.dim,
+            "curvature": self.config.curvature,
+            "anchors": self.parts.anchors.count,
+        }
+        return InfluenceResult.read(self.ledger, self.config, self.counters(), scope)
 
     def counters(self) -> dict[str, float]:
         """What the run has cost and met so far. Reads the device."""
         directions = self.parts.directions
         restarts, triggers = directions.events.tolist()
-        met = dict(zip(self.EVENTS, self.parts.events.tolist(), strict=True))
-        hvps = directions.products
+        met = dict(zip(EVENTS, self.parts.events.tolist(), strict=True))
         return {
             "steps": self.steps,
             "checks": self.checks,
-            "hvps": hvps,
-            "hvps_per_step": hvps / max(self.steps, 1),
+            "hvps": directions.products,
+            "hvps_per_step": directions.products / max(self.steps, 1),
             "restarts": restarts,
             "triggers": triggers,
-            **{name: met[name] for name in self.EVENTS[:3]},
+            **{name: met[name] for name in EVENTS[:3]},
             "temperature": float(self._temperature()),
         }
 
@@ -314,42 +255,34 @@ class OnlineInfluence:
         self.capture.remove()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything a resumed run needs to give the same scores; to be saved with the model's checkpoint, between steps."""
-        if self._pending:
+        """Everything a resumed run needs to give the same scores; to be saved with the model's checkpoint, between
+        steps."""
+        if self.intake.watched(self.steps):
             raise InfluenceError("state_dict() between watch() and step(): save after step()")
+        progress = {name: getattr(self, name) for name in ("steps", "checks", "epoch", "epoch_steps")}
+        parts = self.parts.state_dict()
         return {
             "config": self.config.to_dict(),
             "n_examples": self.n_examples,
-            "progress": {
-                "steps": self.steps,
-                "checks": self.checks,
-                "epoch": self.epoch,
-                "epoch_steps": self.epoch_steps,
-                "products": self.parts.directions.products,
-            },
-            "parts": {
-                name: value.clone() if isinstance(value, Tensor) else value
-                for name, value in self.parts.state_dict().items()
-            },
+            "progress": {**progress, "products": self.parts.directions.products},
+            "parts": {name: value.clone() if isinstance(value, Tensor) else value for name, value in parts.items()},
             "ledger": self.ledger.state_dict(),
-            "probes": [] if self.capture.deep else [probe.tensors() for probe in self._probes],
+            "intake": self.intake.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        if state["n_examples"] != self.n_examples or state["config"] != self.config.to_dict():
-            differing = [name for name, value in self.config.to_dict().items() if state["config"].get(name) != value]
+        mine = self.config.to_dict()
+        differing = [name for name, value in mine.items() if state["config"].get(name) != value]
+        if differing or state["n_examples"] != self.n_examples:
             raise InfluenceError(
-                f"this state is of {state['n_examples']} examples and other settings ({', '.join(differing) or 'none differ'}); "
-                f"here there are {self.n_examples} examples"
+                f"this state is of {state['n_examples']} examples, here there are {self.n_examples}; "
+                f"settings that differ: {', '.join(differing) or 'none'}"
             )
         self.parts.load_state_dict(state["parts"])
         self.ledger.load_state_dict(state["ledger"])
-        progress = state["progress"]
-        self.steps, self.checks, self.epoch = progress["steps"], progress["checks"], progress["epoch"]
-        self.parts.directions.products = progress["products"]
-        self._plan(progress["epoch_steps"])
-        device = self.ledger.device
-        self._probes = [
-            FactoredBatch.from_tensors(self.capture.space, {name: t.to(device) for name, t in probe.items()})
-            for probe in state["probes"]
-        ]
+        self.intake.load_state_dict(state["intake"], self.ledger.device)
+        progress = dict(state["progress"])
+        self.parts.directions.products = progress.pop("products")
+        for name, value in progress.items():
+            setattr(self, name, value)
+        self._plan(self.epoch_steps)

@@ -1,16 +1,19 @@
-"""Per-example gradients of one layer, kept as (input activation, output gradient) and never multiplied out in `RowBatch`.
+"""Per-example gradients of one layer, kept as (input activation, output gradient) and never multiplied out in
+`RowBatch`.
 
-For a layer with weight matrix `[out, in]` the gradient of example i is G_i = sum_t e_it a_it', where t runs over the places
-the weights are used (one for a plain Linear, tokens for a sequence, pixels for a convolution). Everything the method needs is
+For a layer with weight matrix `[out, in]` the gradient of example i is G_i = sum_t e_it a_it', where t runs over the
+places the weights are used (one for a plain Linear, tokens for a sequence, pixels for a convolution). Everything the
+method needs is
 
     inner(V)[i, k]    = <G_i, V_k>                 `[n, K]`        from V `[K, out, in]`
     weighted(W)[k]    = sum_i W[i, k] G_i          `[K, out, in]`  from W `[n, K]`
-    fold_input(A)     : A <- decay A + sum_i sum_t a_it a_it'     `[in, in]`    (Kronecker factor of the input side)
+    fold_input(A, m)  : A <- decay A + sum_i m_i sum_t a_it a_it'     `[in, in]`    (Kronecker factor of the input side)
     fold_output(B)    : B <- decay B + sum_i mean_t e_it e_it'    `[out, out]`  (Kronecker factor of the output side)
     square_moment()   = sum_i G_i * G_i            `[out, in]`
     gram()[i, j]      = <G_i, G_j>                 `[n, n]`
 
-`weighted(W, support)` may use only the `support` largest weights of each column: a bucket holds few examples of a batch.
+`weighted(W, support)` may use only the `support` largest weights of each column: a bucket holds few examples of a
+batch.
 """
 
 from __future__ import annotations
@@ -49,8 +52,8 @@ class RowBatch:
     def weighted(self, weights: Tensor, support: int | None = None) -> Tensor:
         return self.outer(weights.unsqueeze(2) * self.e.unsqueeze(1))
 
-    def fold_input(self, factor: Tensor, decay: float) -> None:
-        factor.addmm_(self.a.T, self.a, beta=decay)
+    def fold_input(self, factor: Tensor, decay: float, mass: Tensor) -> None:
+        factor.addmm_((self.a * mass.unsqueeze(1)).T, self.a, beta=decay)
 
     def fold_output(self, factor: Tensor, decay: float) -> None:
         factor.addmm_(self.e.T, self.e, beta=decay)
@@ -69,7 +72,8 @@ class RowBatch:
 
 @dataclass(frozen=True)
 class PatchBatch:
-    """A layer used at several places: a `[n, t, in]`, e `[n, t, out]` (tokens, or the unfolded patches of a convolution)."""
+    """A layer used at several places: a `[n, t, in]`, e `[n, t, out]` (tokens, or the unfolded patches of a
+    convolution)."""
 
     a: Tensor
     e: Tensor
@@ -85,9 +89,9 @@ class PatchBatch:
         """G_i: `[n, out, in]`; only ever asked for on a few examples."""
         return self.e.transpose(1, 2) @ self.a
 
-    def fold_input(self, factor: Tensor, decay: float) -> None:
+    def fold_input(self, factor: Tensor, decay: float, mass: Tensor) -> None:
         flat = self.a.flatten(0, 1)
-        factor.addmm_(flat.T, flat, beta=decay)
+        factor.addmm_((self.a * mass.view(-1, 1, 1)).flatten(0, 1).T, flat, beta=decay)
 
     def fold_output(self, factor: Tensor, decay: float) -> None:
         flat = self.e.flatten(0, 1)
@@ -151,8 +155,8 @@ class ConvBatch:
         inputs = with_bias(unfolded, conv.bias is not None)
         return PatchBatch(inputs.to(self.dtype), self.e.flatten(2).transpose(1, 2).to(self.dtype))
 
-    def fold_input(self, factor: Tensor, decay: float) -> None:
-        self.patches().fold_input(factor, decay)
+    def fold_input(self, factor: Tensor, decay: float, mass: Tensor) -> None:
+        self.patches().fold_input(factor, decay, mass)
 
     def fold_output(self, factor: Tensor, decay: float) -> None:
         self.patches().fold_output(factor, decay)

@@ -1,7 +1,7 @@
 """What every visit of every example left behind: sums per example, in segments of training.
 
-A segment ends at every `end_epoch` and, when the length of training is known, where the score window begins. Closed segments
-rest in host memory (24 bytes per example and segment), the open one on the device.
+A segment ends at every `end_epoch` and, when the length of training is known, where the score window begins. Closed
+segments rest in host memory (24 bytes per example and segment), the open one on the device.
 """
 
 from __future__ import annotations
@@ -18,7 +18,8 @@ COLUMNS = ("score", "square", "confidence", "residual", "age", "visits")
 
 @dataclass
 class Segment:
-    """Sums `[N, 6]` over the visits of steps [first, last), within one epoch; `spread` the largest |score| of a visit."""
+    """Sums `[N, 6]` over the visits of steps [first, last), within one epoch; `spread` the largest |score| of a
+    visit."""
 
     epoch: int
     first: int
@@ -47,16 +48,18 @@ class Ledger:
         """First step of the score window, when the length of training is known."""
         return None if self.total_steps is None else round((1 - self.window) * self.total_steps)
 
-    def add(self, index: Tensor, valid: Tensor, score: Tensor, certificate: Tensor) -> None:
-        """One visit of each example: index, valid, score `[n]`, and the step's (confidence, residual, age) `[3]`."""
+    def add(self, index: Tensor, valid: Tensor, score: Tensor, certificate: Tensor, age: Tensor, upto: int) -> None:
+        """One visit of each example: index, valid, score and age `[n]`, the (confidence, residual) `[2]` they share.
+
+        The visits belong to the steps before `upto`.
+        """
         if self.open.last == self.window_start and self.open.first != self.open.last:
             self.close(self.open.epoch)
-        valid = valid.to(score.dtype)
         visit = torch.empty(len(score), len(COLUMNS), device=score.device, dtype=score.dtype)
-        visit[:, 0], visit[:, 1], visit[:, 2:5], visit[:, 5] = score, score.square(), certificate, 1.0
+        visit[:, 0], visit[:, 1], visit[:, 2:4], visit[:, 4], visit[:, 5] = score, score.square(), certificate, age, 1.0
         self.open.sums.index_add_(0, index, visit * valid.unsqueeze(1))
         self.open.spread = torch.maximum(self.open.spread, score.abs().amax())
-        self.open.last += 1
+        self.open.last = upto
 
     def close(self, next_epoch: int) -> None:
         """End the open segment; the next one belongs to `next_epoch`."""
@@ -75,7 +78,8 @@ class Ledger:
         return segments
 
     def read(self) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-        """Sums of the score window by column `[N]`, the spread of its scores, and scores per epoch `[E, N]` (mean over visits).
+        """Sums of the score window by column `[N]`, the spread of its scores, and scores per epoch `[E, N]` (mean
+        over visits).
 
         When the length of training is not known, the window is made of the segments whose middle lies in it.
         """

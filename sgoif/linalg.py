@@ -2,15 +2,18 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
+
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 
 def orthonormal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Orthonormal basis of the span of rows `[r, d]`, and |R_jj| `[r]`, the lengths met on the way.
 
-    Cholesky QR, twice for float32's sake, after scaling each row to length one. In orthogonal iteration |R_jj| estimate the
-    dominant eigenvalues, largest first.
+    Cholesky QR, twice for float32's sake, after scaling each row to length one. In orthogonal iteration |R_jj|
+    estimate the dominant eigenvalues, largest first.
     """
     lengths = torch.linalg.vector_norm(rows, dim=1).clamp(min=torch.finfo(rows.dtype).tiny)
     basis = rows / lengths.unsqueeze(1)
@@ -24,7 +27,7 @@ def orthonormal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def smallest_eigenvalue(matrix: Tensor, squarings: int = 6) -> tuple[Tensor, Tensor]:
-    """lambda_min of a symmetric positive definite `[K, K]` and the diagonal of its inverse, by powers of the inverse."""
+    """lambda_min of a symmetric positive definite `[K, K]` and the diagonal of its inverse, by powers of it."""
     inverse, _ = torch.linalg.inv_ex(
         matrix + torch.finfo(matrix.dtype).eps * torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
     )
@@ -33,3 +36,13 @@ def smallest_eigenvalue(matrix: Tensor, squarings: int = 6) -> tuple[Tensor, Ten
         power = power @ power
         power = power / torch.linalg.matrix_norm(power)
     return 1 / ((power @ inverse) * power).sum().mul(1 / (power * power).sum()), inverse.diagonal()
+
+
+@contextmanager
+def hold_unless(sound: Tensor, *modules: nn.Module) -> Iterator[None]:
+    """Give the modules' buffers their old values back unless the device scalar `sound` is true."""
+    before = [dict(module.named_buffers()) for module in modules]
+    yield
+    for module, old in zip(modules, before, strict=True):
+        for name, value in old.items():
+            setattr(module, name, torch.where(sound, getattr(module, name), value))

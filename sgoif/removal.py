@@ -1,9 +1,10 @@
 """How many labels are wrong, without the truth: read from the influence scores alone.
 
-Two signs are combined. The score's own zero: a positive score means that the example raises the anchors' loss, so the examples
-above zero are a count that stays near nothing on clean data; wrong labels the model has begun to believe fall below it, so it is
-a low count under heavy noise. The two humps: scores of right and of wrong labels, each class scaled alike, follow a mixture of
-two normal distributions; where the humps stand apart, the weight of the upper one is the better count.
+Two signs are combined. The score's own zero: a positive score means that the example raises the anchors' loss, so the
+examples above zero are a count that stays near nothing on clean data; wrong labels the model has begun to believe
+fall below it, so it is a low count under heavy noise. The two humps: scores of right and of wrong labels, each class
+scaled alike, follow a mixture of two normal distributions; where the humps stand apart, the weight of the upper one
+is the better count.
 """
 
 from __future__ import annotations
@@ -29,7 +30,8 @@ def per_class_scale(scores: Tensor, given: Tensor) -> Tensor:
 
 
 def two_normals(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """EM for a mixture of two normals, started at the two sides of zero: (means, deviations, weights), each `[2]`, lower first."""
+    """EM for a mixture of two normals, started at the two sides of zero: (means, deviations, weights), each `[2]`,
+    lower first."""
     upper = (x > 0).to(x.dtype) if (x > 0).any() and (x <= 0).any() else (x > x.median()).to(x.dtype)
     floor = 0.05 * x.std().clamp(min=1e-12)
     member = torch.stack([1 - upper, upper])
@@ -49,7 +51,8 @@ def two_normals(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
 def estimate_wrong(scores: Tensor, given: Tensor) -> tuple[int, Tensor]:
     """Estimated number of wrong labels, and the mask `[N]` of that many highest scores.
 
-    `scores` `[N]`: higher = more suspicious, zero = harmless, as in `InfluenceResult.score`; `given` `[N]`: the given labels.
+    `scores` `[N]`: higher = more suspicious, zero = harmless, as in `InfluenceResult.score`; `given` `[N]`: the given
+    labels.
     """
     scores, given = torch.as_tensor(scores).double().cpu(), torch.as_tensor(given).long().cpu()
     if scores.shape != given.shape or scores.dim() != 1 or len(scores) == 0:

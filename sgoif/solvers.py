@@ -1,7 +1,7 @@
 """Solvers of H phi_v = g_v for all anchors at once: rows of `[K, d]`, one row per anchor.
 
-`operator` is V -> H V, `precondition` V -> P^-1 V. Loops have fixed length and stop row by row through masks, so that nothing
-ever waits for the device.
+`operator` is V -> H V, `precondition` V -> P^-1 V. Loops have fixed length and stop row by row through masks, so that
+nothing ever waits for the device.
 """
 
 from __future__ import annotations
@@ -49,7 +49,8 @@ def neumann(
 
 
 def conjugate_gradient(target: Tensor, start: Tensor, operator: Apply, precondition: Apply, steps: int) -> Tensor:
-    """Preconditioned conjugate gradients from `start`, `steps` iterations, all rows side by side (H, P symmetric positive)."""
+    """Preconditioned conjugate gradients from `start`, `steps` iterations, all rows side by side (H, P symmetric
+    positive)."""
     phi, residual = start, target - operator(start)
     corrected = precondition(residual)
     direction, energy = corrected, (residual * corrected).sum(1, keepdim=True)

@@ -1,6 +1,7 @@
 """The parameter space in scope: a list of layer matrices seen as one flat vector.
 
-Every vector of the method (g_v, phi_v, a subspace basis) is a row of a `[K, d]` tensor. Layer `l` owns the columns of its
+Every vector of the method (g_v, phi_v, a subspace basis) is a row of a `[K, d]` tensor. Layer `l` owns the columns of
+its
 `[out_l, in_l]` weight matrix, the bias being the last input column (its activation is the constant 1).
 """
 

@@ -2,9 +2,9 @@
 
     P_t = C_t + D_t,   C_t: what the backend has learnt,   D_t: its damping.
 
-The residual of an anchor is measured against H_t = C(probe batch) + D_t, the matrix-free curvature of fresh examples with the
-SAME damping: with unmatched damping the stochastic iteration diverges although P_t^-1 alone is fine (seen in the trials).
-A backend is registered by subclassing with a `name`.
+The residual of an anchor is measured against H_t = C(probe batch) + D_t, the matrix-free curvature of fresh examples
+with the SAME damping: with unmatched damping the stochastic iteration diverges although P_t^-1 alone is fine (seen in
+the trials). A backend is registered by subclassing with a `name`.
 """
 
 from __future__ import annotations

@@ -1,6 +1,8 @@
-"""Diagonal curvature: C = diag(h), h the second moment of each parameter's gradient; damping = config.damping * mean(h).
+"""Diagonal curvature: C = diag(h), h the second moment of each parameter's gradient; damping = config.damping *
+mean(h).
 
-In head scope h = E[p (1 - p)] / T (x) E[a^2] taken jointly, the exact diagonal of the Gauss-Newton matrix; elsewhere E[g^2].
+In head scope h = E[p (1 - p)] / T (x) E[a^2] taken jointly, the exact diagonal of the Gauss-Newton matrix; elsewhere
+E[g^2].
 """
 
 from __future__ import annotations
@@ -16,7 +18,7 @@ from sgoif.curvature.base import Curvature
 def squares(batch: FactoredBatch, kind: str) -> Tensor:
     """Sum over examples of the curvature's diagonal: `[1, d]`."""
     if kind == "ggn":
-        variance = batch.probs * (1 - batch.probs) / batch.temperature
+        variance = batch.probs * (1 - batch.probs) * (batch.mass / batch.temperature).unsqueeze(1)
         return batch.space.join([(variance.T @ batch.layers[0].a.square()).unsqueeze(0)])
     return batch.space.join([layer.square_moment().unsqueeze(0) for layer in batch.layers])
 
@@ -34,7 +36,7 @@ class DiagonalCurvature(Curvature):
 
     def update(self, batch: FactoredBatch, decay: float) -> None:
         self.total.mul_(decay).add_(squares(batch, self.kind))
-        self.weight.mul_(decay).add_(batch.count)
+        self.weight.mul_(decay).add_(batch.mass.sum())
 
     def refresh(self) -> None:
         total, weight = self.total.clone(), self.weight.clone()

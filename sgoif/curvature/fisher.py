@@ -1,6 +1,8 @@
-"""Empirical Fisher, matrix-free: C = 1/n sum_i g_i g_i' over the newest n examples, damping = config.damping * tr(C) / d.
+"""Empirical Fisher, matrix-free: C = 1/n sum_i g_i g_i' over the newest n examples, damping = config.damping * tr(C)
+/ d.
 
-With the gradients as columns of J `[d, n]` and M = J'J `[n, n]` their Gram matrix, the inverse is exact in the dual (Woodbury):
+With the gradients as columns of J `[d, n]` and M = J'J `[n, n]` their Gram matrix, the inverse is exact in the dual
+(Woodbury):
 
     (lambda I + J J' / n)^-1 v = (v - J (n lambda I + M)^-1 J' v) / lambda,
 
@@ -34,7 +36,10 @@ class FisherCurvature(Curvature):
         self.register_buffer("largest", torch.ones((), dtype=dtype))
 
     def update(self, batch: FactoredBatch, decay: float) -> None:
-        self.batches.append(batch)
+        if not batch.closed_form:
+            self.batches = [batch]
+            return
+        self.batches.append(batch.newest(self.capacity))
         while sum(len(b) for b in self.batches[1:]) >= self.capacity:
             self.batches.pop(0)
 

@@ -1,9 +1,11 @@
 """Kronecker-factored curvature (the default).
 
-    C_l = A_l (x) B_l,  P_l = (A_l + lambda_A I) (x) (B_l + lambda_B I),  lambda_A = damping * tr(A_l) / in,  lambda_B likewise,
+    C_l = A_l (x) B_l,   P_l = (A_l + lambda_A I) (x) (B_l + lambda_B I),
+    lambda_A = damping * tr(A_l) / in,   lambda_B = damping * tr(B_l) / out,
 
-with A_l = E[a a'] and, in head scope, B = E[diag(p) - p p'] / T, the exact output Gauss-Newton factor; elsewhere B_l = E[e e'].
-Every probe of the damping agrees with P - A (x) B = lambda_A I (x) B + lambda_B A (x) I + lambda_A lambda_B.
+with A_l = E[a a'] and, in head scope, B = E[diag(p) - p p'] / T, the exact output Gauss-Newton factor; elsewhere B_l
+= E[e e']. Every probe of the damping agrees with P - A (x) B = lambda_A I (x) B + lambda_B A (x) I + lambda_A
+lambda_B.
 """
 
 from __future__ import annotations
@@ -40,16 +42,17 @@ class KroneckerCurvature(Curvature):
                 self.register_buffer(f"{side}_damping_{l}", torch.ones((), dtype=dtype))
 
     def update(self, batch: FactoredBatch, decay: float) -> None:
+        mass = batch.mass
         for l, layer in enumerate(batch.layers):
-            layer.fold_input(getattr(self, f"input_sum_{l}"), decay)
+            layer.fold_input(getattr(self, f"input_sum_{l}"), decay, mass)
             output = getattr(self, f"output_sum_{l}")
             if self.kind == "ggn":
-                root = batch.probs / batch.temperature**0.5
-                output.addmm_(root.T, root, beta=decay, alpha=-1)
-                output.diagonal().add_(batch.probs.sum(0) / batch.temperature)
+                weighted = batch.probs * (mass / batch.temperature).unsqueeze(1)
+                output.addmm_(weighted.T, batch.probs, beta=decay, alpha=-1)
+                output.diagonal().add_(weighted.sum(0))
             else:
                 layer.fold_output(output, decay)
-        self.weight.mul_(decay).add_(batch.count)
+        self.weight.mul_(decay).add_(mass.sum())
 
     def refresh(self) -> None:
         weight = self.weight.clone()

@@ -1,4 +1,5 @@
-"""Diagonal plus low rank: P = D + Q S Q', Q `[d, r]` orthonormal, streaming; S `[r, r]` its core (Lambda in eigen-coordinates).
+"""Diagonal plus low rank: P = D + Q S Q', Q `[d, r]` orthonormal, streaming; S `[r, r]` its core (Lambda in eigen-
+coordinates).
 
 Refresh (r + r curvature products, r^2 d algebra): with the running operator C = w Q S Q' + (1 - w) C(newest batch),
 
@@ -37,7 +38,7 @@ class LowRankCurvature(DiagonalCurvature):
     def update(self, batch: FactoredBatch, decay: float) -> None:
         super().update(batch, decay)
         self.kept *= decay
-        self.newest = batch
+        self.newest = batch.newest(self.config.probe_examples) if batch.closed_form else batch
 
     def _running(self, rows: Tensor) -> Tensor:
         """C V for the running operator, undamped."""

@@ -76,7 +76,14 @@ def caught(model: nn.Module, x: Tensor, y: Tensor, config: InfluenceConfig):
     influence = OnlineInfluence(model, len(y), config=config)
     watch_once(influence, model, x, y)
     influence.close()
-    return influence._pending[0]
+    return watched_batch(influence)
+
+
+def watched_batch(influence: OnlineInfluence):
+    """What was watched since the last step, as a `FactoredBatch`, taken out of the queue."""
+    passes = [p for p in influence.intake.queue if p.step == influence.steps]
+    influence.intake.queue = [p for p in influence.intake.queue if p.step != influence.steps]
+    return influence.intake.build(passes, influence._temperature(), influence.config.half_life)[0]
 
 
 def train(

@@ -7,7 +7,18 @@ from torch import nn
 from sgoif import InfluenceConfig, OnlineInfluence
 from sgoif.curvature import Curvature
 from sgoif.directions import Operator
-from tests.sgoif.helpers import Net, blobs, caught, convnet, linear_net, mlp, per_example_gradients, quick, watch_once
+from tests.sgoif.helpers import (
+    Net,
+    blobs,
+    caught,
+    convnet,
+    linear_net,
+    mlp,
+    per_example_gradients,
+    quick,
+    watch_once,
+    watched_batch,
+)
 
 TIGHT = {"rtol": 1e-8, "atol": 1e-10}
 
@@ -82,7 +93,7 @@ def test_scale_of_the_loss_cancels_outside_head_scope():
     for factor, reduction in ((1.0, "mean"), (1.0, "sum"), (65536.0, "mean")):
         with influence.watch(torch.arange(8), y):
             (factor * nn.functional.cross_entropy(model(x), y, reduction=reduction)).backward()
-        found.append(influence._pending.pop().inner(directions))
+        found.append(watched_batch(influence).inner(directions))
     torch.testing.assert_close(found[0], found[1])
     torch.testing.assert_close(found[0], found[2])
 

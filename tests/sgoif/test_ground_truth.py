@@ -1,4 +1,5 @@
-"""Scores against retraining: leave-one-out on a convex model, linear datamodeling score on a small convnet, beside EK-FAC and TRAK."""
+"""Scores against retraining: leave-one-out on a convex model, linear datamodeling score on a small convnet, beside
+EK-FAC and TRAK."""
 
 import functools
 
@@ -36,8 +37,8 @@ def test_leave_one_out_retraining_on_a_convex_model():
     model = linear_net(4, 3).double()
     fit(model, x, noisy, torch.ones(60), decay)
     config = InfluenceConfig(
-        temperature=1.0, source="trusted", curvature="diagonal", damping=1e-9, solver="pcg", refine_steps=30, anchors=1, rank=0,
-        weighting="uniform", solve_every=1, hvp_budget=100.0, trigger=False,
+        temperature=1.0, source="trusted", curvature="diagonal", damping=1e-9, solver="pcg", refine_steps=30,
+        anchors=1, rank=0, weighting="uniform", solve_every=1, hvp_budget=100.0, trigger=False,
     )  # fmt: skip
     influence = OnlineInfluence(model, 60, config=config, anchor_data=[(held_x, held_y)])
 
@@ -98,7 +99,7 @@ def train_net(x, y, keep, influence_for=None, epochs=40):
 
 @functools.cache
 def datamodel():
-    """200 digits with noisy labels, 60 random halves retrained: subsets `[60, 200]` and losses on the targets `[60]`."""
+    """200 digits with noisy labels, 60 random halves retrained: subsets `[60, 200]`, losses on the targets `[60]`."""
     images, truth = digits()
     x, y = images[:200], truth[:200].clone()
     generator = torch.Generator().manual_seed(0)
@@ -139,7 +140,8 @@ def test_linear_datamodeling_score_of_a_small_convnet(scope):
 
 
 def test_linear_datamodeling_score_of_the_references():
-    """EK-FAC (kronfluence) and TRAK (traker) on the same subsets and checkpoint: printed beside ours, and far from chance."""
+    """EK-FAC (kronfluence) and TRAK (traker) on the same subsets and checkpoint: printed beside ours, and far from
+    chance."""
     pytest.importorskip("kronfluence")
     pytest.importorskip("trak")
     x, y, targets, *_ = datamodel()
@@ -161,8 +163,8 @@ def trak_scores(model, x, y, targets):
     projector = BasicProjector(dim, 128, 0, ProjectionType.rademacher, device)
     with tempfile.TemporaryDirectory() as folder:
         traker = TRAKer(
-            model, "image_classification", 200, save_dir=folder, device="cpu", projector=projector, use_half_precision=False,
-            logging_level=40,
+            model, "image_classification", 200, save_dir=folder, device="cpu", projector=projector,
+            use_half_precision=False, logging_level=40,
         )  # fmt: skip
         traker.load_checkpoint(model.state_dict(), model_id=0)
         traker.featurize([x, y], num_samples=200)

@@ -1,4 +1,5 @@
-"""What must not change a score: how a batch is cut or ordered, how the model is run, where it runs, whether the run was resumed."""
+"""What must not change a score: how a batch is cut or ordered, how the model is run, where it runs, whether the run
+was resumed."""
 
 import copy
 import io
@@ -9,7 +10,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from sgoif import InfluenceConfig, OnlineInfluence
-from tests.sgoif.helpers import Net, blobs, convnet, mlp, quick, train, watch_once
+from tests.sgoif.helpers import Net, blobs, convnet, mlp, quick, train, watch_once, watched_batch
 
 SETTINGS = [
     quick(),
@@ -58,7 +59,7 @@ def test_aggregated_direction_is_the_sum_over_anchors(task, config):
         watch_once(influence, model, x, y)
         influence.step()
     watch_once(influence, model, x, y)
-    batch = influence._pending[0]
+    batch = watched_batch(influence)
     confidence = influence.parts.controller.confidence
     weights = confidence / confidence.sum()
     aggregated = -batch.inner(influence.parts.directions.combined)[:, 0]
@@ -239,3 +240,19 @@ def test_head_scope_never_waits_for_the_device(curvature):
             influence.step(optimizer)
         finally:
             torch.cuda.set_sync_debug_mode("default")
+
+
+def test_queue_is_step_by_step(monkeypatch):
+    """Folding an interval at once gives what folding each step gives."""
+    x, y = blobs(60)
+    scores = []
+    for most in (10**6, 1):
+        monkeypatch.setattr("sgoif.influence.MOST_EXAMPLES", most)
+        torch.manual_seed(0)
+        model = mlp().double()
+        influence = OnlineInfluence(model, 60, config=quick(probe_examples=10))
+        train(model, x, y, influence, epochs=4, batch=10)
+        scores.append(influence.scores())
+    assert scores[0].score.abs().max() > 0
+    for name in ("score", "confidence", "residual", "anchor_age", "epoch_scores"):
+        torch.testing.assert_close(getattr(scores[0], name), getattr(scores[1], name))

@@ -1,4 +1,5 @@
-"""Wrong labels on real images (scikit-learn's digits): the default configuration against loss and margins, and the removal rule."""
+"""Wrong labels on real images (scikit-learn's digits): the default configuration against loss and margins, and the
+removal rule."""
 
 import functools
 

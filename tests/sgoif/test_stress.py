@@ -18,7 +18,7 @@ def rough_training(gate, solver="richardson", curvature="kfac"):
     x = x * torch.logspace(0, 2, 8) / 10  # two orders of magnitude between features
     model = mlp(8, 16, 4)
     config = InfluenceConfig(
-        gate=gate, solver=solver, curvature=curvature, solve_every=4, curvature_half_life=4.0, rank=2, temperature=1.0
+        gate=gate, solver=solver, curvature=curvature, solve_every=4, half_life=4.0, rank=2, temperature=1.0
     )
     influence = OnlineInfluence(model, 400, config=config)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)

@@ -1,8 +1,9 @@
 """Gram / projection statement, in the form in which it is true, and the forms in which it is not.
 
-True: for unit columns Phi with Gram matrix G, the best combination alpha of x has ||alpha|| <= ||x|| / sqrt(lambda_min(G)): a small
-lambda_min means that anchors can cancel each other with large coefficients. The projection error itself does not depend on
-lambda_min at all: it EQUALS the distance to the span, so the printed bound holds but says nothing (1 / lambda_min >= 1).
+True: for unit columns Phi with Gram matrix G, the best combination alpha of x has ||alpha|| <= ||x|| /
+sqrt(lambda_min(G)): a small lambda_min means that anchors can cancel each other with large coefficients. The
+projection error itself does not depend on lambda_min at all: it EQUALS the distance to the span, so the printed bound
+holds but says nothing (1 / lambda_min >= 1).
 """
 
 import torch
@@ -33,7 +34,8 @@ def test_projection_error_is_the_distance_to_the_span_and_lambda_min_at_most_one
 
 
 def test_an_average_of_anchors_is_not_as_good_as_the_best_combination():
-    """Counter-example to `phibar in span(Phi), hence ||phibar - x|| <= min_alpha ||Phi alpha - x||`: the inequality goes the other way."""
+    """Counter-example to `phibar in span(Phi), hence ||phibar - x|| <= min_alpha ||Phi alpha - x||`: the inequality
+    goes the other way."""
     phi = torch.eye(3, dtype=torch.float64)[:, :2]
     x = phi[:, 0]
     average = phi.mean(1)

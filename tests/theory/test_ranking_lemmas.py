@@ -1,6 +1,8 @@
-"""Ranking lemmas: top-K preservation, empirical-Bernstein coverage, mis-ranking probability with the range term it needs."""
+"""Ranking lemmas: top-K preservation, empirical-Bernstein coverage, mis-ranking probability with the range term it
+needs."""
 
 import math
+from itertools import pairwise
 
 import pytest
 import torch
@@ -44,7 +46,7 @@ def test_half_width_shrinks_with_visits():
     widths = [
         half_width(torch.zeros(1), torch.tensor([float(m)]), torch.tensor([m]), 1.0, 0.05) for m in (4, 16, 64, 256)
     ]
-    assert all(b < a / 1.9 for a, b in zip(widths, widths[1:], strict=False))
+    assert all(b < a / 1.9 for a, b in pairwise(widths))
 
 
 def bernstein(gap, variance, spread, m):
@@ -52,7 +54,8 @@ def bernstein(gap, variance, spread, m):
 
 
 def test_misranking_bound_holds_with_the_range_term_and_fails_without():
-    """P(mean of m probes <= -gap): Bernstein's bound holds; exp(-m gap^2 / 2 sigma^2), as printed, does not for rare large noise."""
+    """P(mean of m probes <= -gap): Bernstein's bound holds; exp(-m gap^2 / 2 sigma^2), as printed, does not for rare
+    large noise."""
     rare, m = 1e-3, 20
     noise_values = torch.tensor([-(1 - rare), rare], dtype=torch.float64)  # -1 with probability `rare`, centred
     variance = rare * (1 - rare)

@@ -63,7 +63,8 @@ def test_richardson_contracts_linearly_with_a_constant_step(system):
 
 
 def test_robbins_monro_steps_have_no_linear_rate(system):
-    """The paper quotes a linear rate for steps with sum rho^2 < inf: with rho_t = 1/t the error falls like a power of t only."""
+    """The paper quotes a linear rate for steps with sum rho^2 < inf: with rho_t = 1/t the error falls like a power of
+    t only."""
     matrix, scale, target = system
     exact, phi, errors = torch.linalg.solve(matrix, target.T).T, torch.zeros_like(target), []
     for step in range(1, 2001):
@@ -73,7 +74,8 @@ def test_robbins_monro_steps_have_no_linear_rate(system):
 
 
 def test_spectral_radius_below_one_does_not_bound_the_norm():
-    """Counter-example to `rho(I - P^-1 H) < 1, hence ||I - P^-1 H|| < 1`: P^-1 H is symmetric only in the P inner product."""
+    """Counter-example to `rho(I - P^-1 H) < 1, hence ||I - P^-1 H|| < 1`: P^-1 H is symmetric only in the P inner
+    product."""
     low = 1e-4
     matrix = torch.tensor([[1.0, 0.9], [0.9, 1.0]], dtype=torch.float64)
     scale = torch.tensor([1.0, low], dtype=torch.float64) / low * 0.02
@@ -82,7 +84,8 @@ def test_spectral_radius_below_one_does_not_bound_the_norm():
 
 
 def test_conjugate_gradient_and_sketch(system):
-    """CG reaches the solution; with the leading directions in the sketch an ill-conditioned system needs fewer iterations."""
+    """CG reaches the solution; with the leading directions in the sketch an ill-conditioned system needs fewer
+    iterations."""
     basis = torch.linalg.qr(torch.randn(30, 30, generator=torch.Generator().manual_seed(3), dtype=torch.float64))[0]
     spectrum = torch.cat([torch.linspace(1, 2, 26), torch.tensor([1e2, 1e3, 1e4, 1e5])]).double()
     matrix = basis @ torch.diag(spectrum) @ basis.T

@@ -1,0 +1,128 @@
+"""From watched passes to batches: checks of what the user hands over, and the queue that makes watching cheap.
+
+In head scope nothing is computed when a pass is watched: the features, logits, indices and labels of the steps since
+the last check are kept (they exist anyway) and turned into ONE batch when the directions are about to change. Until
+then the scoring direction stands still and the averages are sums, so the result is that of folding step by step, for
+a twentieth of the launches. Other scopes would keep whole activations alive; there every step is its own batch.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sgoif import distributed
+from sgoif.batch import FactoredBatch
+from sgoif.capture import Capture, Record
+from sgoif.errors import BatchError
+
+MOST_EXAMPLES = 16_384  # queued examples that are folded even though no check is due
+
+
+@dataclass
+class Pass:
+    """One watched forward/backward pass of optimiser step `step`."""
+
+    step: int
+    record: Record
+    index: Tensor
+    labels: Tensor
+
+    def __len__(self) -> int:
+        return len(self.labels)
+
+
+class Intake:
+    """The queue of passes; `scored` of them have been scored but not yet learnt from."""
+
+    def __init__(self, capture: Capture, n_examples: int) -> None:
+        self.capture, self.n_examples = capture, n_examples
+        self.queue: list[Pass] = []
+        self.scored = 0
+
+    @staticmethod
+    def checked(index: Tensor, labels: Tensor, n_examples: int, n_classes: int) -> tuple[Tensor, Tensor]:
+        """Shapes, types and, for host tensors, ranges; device tensors are checked when they are folded, without
+        waiting."""
+        found = []
+        for what, values, limit in (("index", index, n_examples), ("labels", labels, n_classes)):
+            values = torch.as_tensor(values)
+            if values.dim() != 1 or values.is_floating_point() or values.dtype == torch.bool:
+                raise BatchError(
+                    f"watch(): {what} must be integers of shape [n], got {values.dtype} of shape {tuple(values.shape)}"
+                )
+            if values.device.type == "cpu" and ((values < 0) | (values >= limit)).any():
+                wrong = int(values[(values < 0) | (values >= limit)][0])
+                raise BatchError(f"watch(): {what} {wrong} lies outside 0..{limit - 1}")
+            found.append(values)
+        if found[0].shape != found[1].shape:
+            raise BatchError(f"watch(): {len(found[0])} indices but {len(found[1])} labels")
+        return found[0], found[1]
+
+    def add(self, step: int, record: Record, index: Tensor, labels: Tensor) -> None:
+        self.capture.validate(record, len(labels))
+        device = record.features.device
+        index, labels = index.to(device, non_blocking=True), labels.to(device, non_blocking=True)
+        self.queue.append(Pass(step, record, index, labels))
+
+    def __len__(self) -> int:
+        return sum(len(p) for p in self.queue)
+
+    def watched(self, step: int) -> int:
+        """Number of examples watched for a step."""
+        return sum(len(p) for p in self.queue if p.step == step)
+
+    def build(self, passes: list[Pass], temperature: Tensor | float, half_life: float) -> tuple[FactoredBatch, Tensor]:
+        """The passes as one batch with the recency of each example, and how many indices or labels were out of range.
+
+        recency = 0.5 ^ (examples of later steps / half-life in examples), as averaging step by step would leave it.
+        """
+        index = torch.cat([p.index for p in passes]).long()
+        labels = torch.cat([p.labels for p in passes]).long()
+        limits = self.n_examples - 1, self.capture.n_classes - 1
+        safe = index.clamp(0, limits[0]), labels.clamp(0, limits[1])
+        wrong = ((safe[0] != index) | (safe[1] != labels)).sum()
+        if self.capture.deep:
+            parts = [self.capture.pass_batch(p.record, p.index, p.labels, temperature) for p in passes]
+            return FactoredBatch.concatenate(parts), wrong
+        features = torch.cat([p.record.features for p in passes])
+        logits = torch.cat([p.record.logits for p in passes])
+        sizes: dict[int, int] = {}
+        for p in passes:
+            sizes[p.step] = sizes.get(p.step, 0) + len(p)
+        recency = self._recency(sizes, half_life).to(features.device, self.capture.dtype, non_blocking=True)
+        return self.capture.head_batch(features, logits, *safe, temperature, recency, tuple(sizes.values())), wrong
+
+    def _recency(self, sizes: dict[int, int], half_life: float) -> Tensor:
+        """`[n]` on the host, see `build`; `sizes`: examples of each step, oldest first."""
+        later, factors = 0, []
+        for size in reversed(sizes.values()):
+            factors.insert(0, decay(later, half_life, self.n_examples))
+            later += size
+        return torch.tensor(factors, dtype=torch.float64).repeat_interleave(torch.tensor(list(sizes.values())))
+
+    def state_dict(self) -> dict:
+        stored = [
+            {
+                "step": p.step,
+                "features": p.record.features,
+                "logits": p.record.logits,
+                "index": p.index,
+                "labels": p.labels,
+            }
+            for p in self.queue
+        ]
+        return {"queue": stored, "scored": self.scored}
+
+    def load_state_dict(self, state: dict, device: torch.device) -> None:
+        self.scored, self.queue = state["scored"], []
+        for p in state["queue"]:
+            features, logits, index, labels = (p[name].to(device) for name in ("features", "logits", "index", "labels"))
+            self.queue.append(Pass(p["step"], Record(features=features, logits=logits), index, labels))
+
+
+def decay(examples: int, half_life: float, n_examples: int) -> float:
+    """What an exponential average with a half-life in epochs leaves after so many examples per process."""
+    return 0.5 ** (examples * distributed.size() / (half_life * n_examples))
