@@ -29,7 +29,7 @@ from sgoif import distributed
 from sgoif.anchors import AnchorBank, bank_size
 from sgoif.batch import FactoredBatch
 from sgoif.calibration import StreamingTemperature
-from sgoif.capture import Capture
+from sgoif.capture import Capture, Record
 from sgoif.config import InfluenceConfig
 from sgoif.controller import Controller
 from sgoif.curvature import Curvature
@@ -99,6 +99,18 @@ class OnlineInfluence:
             self.capture.stop()
             raise
         self.intake.add(self.steps, self.capture.stop(), index, labels)
+
+    def observe(self, index: Tensor, labels: Tensor, features: Tensor, logits: Tensor) -> None:
+        """Hand over one pass instead of watching it, in head scope: the head's inputs `[n, d]` and the model's logits
+        `[n, C]`. For steps that hooks do not see, such as a replayed CUDA graph; both are copied."""
+        if self.capture.deep:
+            raise CaptureError(f"observe() is for scope 'head'; scope {self.config.scope!r} needs watch()")
+        index, labels = self.intake.checked(index, labels, self.n_examples, self.n_classes)
+        if logits.shape != (len(labels), self.n_classes):
+            expected = (len(labels), self.n_classes)
+            raise BatchError(f"observe(): logits of shape {tuple(logits.shape)}, expected {expected}")
+        features, logits = features.detach().clone(), logits.detach().clone()
+        self.intake.add(self.steps, Record(features=features, head_output=logits, logits=logits), index, labels)
 
     @torch.no_grad()
     def step(self, optimizer: torch.optim.Optimizer | None = None) -> None:

@@ -4,14 +4,16 @@ One ordinary training run, watched: the score of an example is its online influe
 
     s_i = sum over visits in the window of  -<phibar_t, g_i(theta_t)>,   phibar = sum_v w_v c_v phi_v,  phi_v ~ H^-1 g_v
 
-No clean label is used. The hyper-parameters are the fields of `sgoif.InfluenceConfig`. What is removed before retraining
-is estimated from the scores alone (`sgoif.estimate_wrong`).
+No clean label is used. The hyper-parameters are the fields of `sgoif.InfluenceConfig`. What is removed before
+retraining is estimated from the scores alone (`sgoif.estimate_wrong`).
 """
 
 import torch.nn.functional as F
 
 from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
 from sgoif.bench.errors import UserError
+from sgoif.bench.images import Batch
+from sgoif.bench.learner import Learner
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError
 from sgoif.influence import OnlineInfluence
@@ -39,12 +41,11 @@ class SGOIF(NoisyLabelDetector):
             config=self.params,
             total_steps=learner.total_steps,
         )
+        kind = self._head_step if self.params.scope == "head" else self._deep_step
+        step = kind(learner, influence)
         for epoch in task.session.epochs(task.recipe.epochs, learner, influence):
             for batch in batches.epoch(epoch):
-                with influence.watch(batch.index, batch.y):
-                    loss = F.cross_entropy(learner(batch.x), batch.y)
-                    loss.backward()
-                learner.update(loss)
+                step(batch)
                 influence.step(learner.optimizer)
             influence.end_epoch()
         result = influence.scores()
@@ -60,3 +61,31 @@ class SGOIF(NoisyLabelDetector):
                 **result.counters,
             },
         )
+
+    @staticmethod
+    def _head_step(learner: Learner, influence: OnlineInfluence):
+        """The last layer's gradients follow from features and logits, so the step may be a CUDA graph."""
+
+        def forward(batch: Batch):
+            logits, features = learner.forward(batch.x)
+            return F.cross_entropy(logits, batch.y), logits, features
+
+        run = learner.stepper(forward)
+
+        def step(batch: Batch) -> None:
+            _, logits, features = run(batch)
+            influence.observe(batch.index, batch.y, features, logits)
+
+        return step
+
+    @staticmethod
+    def _deep_step(learner: Learner, influence: OnlineInfluence):
+        """Other scopes catch what flows through their layers in the same forward and backward pass."""
+
+        def step(batch: Batch) -> None:
+            with influence.watch(batch.index, batch.y):
+                loss = F.cross_entropy(learner(batch.x), batch.y)
+                loss.backward()
+            learner.update(loss)
+
+        return step

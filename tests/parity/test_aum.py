@@ -43,5 +43,5 @@ def test_detects_wrong_digits():
     task, wrong = noisy_task(n_train=600)
     found = AUM().detect(task)
     assert detection(found.scores, wrong)["auroc"] > 0.95
-    assert wrong[found.remove].mean() > 0.8 and found.remove[wrong].mean() > 0.8
+    assert wrong[found.remove].mean() > 0.7 and found.remove[wrong].mean() > 0.9
     assert found.epoch_scores.shape == (task.recipe.epochs, 600)
