@@ -36,7 +36,7 @@ from sgoif.curvature import Curvature
 from sgoif.directions import Directions
 from sgoif.errors import BatchError, CaptureError, InfluenceError
 from sgoif.given import AnchorData, anchor_batches
-from sgoif.intake import MOST_EXAMPLES, Intake, decay
+from sgoif.intake import MOST_EXAMPLES, Intake, decay, spread, step_sizes
 from sgoif.ledger import Ledger
 from sgoif.linalg import hold_unless
 from sgoif.result import InfluenceResult
@@ -150,8 +150,8 @@ class OnlineInfluence:
             return
         directions = self.parts.directions
         batch, wrong = self.intake.build(passes, self._temperature(), self.config.half_life)
-        steps = torch.repeat_interleave(torch.tensor([p.step for p in passes]), torch.tensor([len(p) for p in passes]))
-        steps = steps.to(batch.index.device, non_blocking=True)
+        sizes = step_sizes(passes)
+        steps = spread(list(sizes), list(sizes.values()), batch.index.device, torch.long)
         score = -batch.inner(directions.combined)[:, 0]
         age = steps - self.checks * directions.interval
         self.ledger.add(batch.index, batch.valid, score, directions.certificate, age, upto=passes[-1].step + 1)

@@ -89,19 +89,17 @@ class Intake:
             return FactoredBatch.concatenate(parts), wrong
         features = torch.cat([p.record.features for p in passes])
         logits = torch.cat([p.record.logits for p in passes])
-        sizes: dict[int, int] = {}
-        for p in passes:
-            sizes[p.step] = sizes.get(p.step, 0) + len(p)
-        recency = self._recency(sizes, half_life).to(features.device, self.capture.dtype, non_blocking=True)
+        sizes = step_sizes(passes)
+        recency = self._recency(sizes, half_life, features.device)
         return self.capture.head_batch(features, logits, *safe, temperature, recency, tuple(sizes.values())), wrong
 
-    def _recency(self, sizes: dict[int, int], half_life: float) -> Tensor:
-        """`[n]` on the host, see `build`; `sizes`: examples of each step, oldest first."""
+    def _recency(self, sizes: dict[int, int], half_life: float, device: torch.device) -> Tensor:
+        """`[n]`, see `build`."""
         later, factors = 0, []
         for size in reversed(sizes.values()):
             factors.insert(0, decay(later, half_life, self.n_examples))
             later += size
-        return torch.tensor(factors, dtype=torch.float64).repeat_interleave(torch.tensor(list(sizes.values())))
+        return spread(factors, list(sizes.values()), device, self.capture.dtype)
 
     def state_dict(self) -> dict:
         stored = [
@@ -126,3 +124,18 @@ class Intake:
 def decay(examples: int, half_life: float, n_examples: int) -> float:
     """What an exponential average with a half-life in epochs leaves after so many examples per process."""
     return 0.5 ** (examples * distributed.size() / (half_life * n_examples))
+
+
+def step_sizes(passes: list[Pass]) -> dict[int, int]:
+    """Optimiser step -> examples watched for it, oldest first."""
+    sizes: dict[int, int] = {}
+    for p in passes:
+        sizes[p.step] = sizes.get(p.step, 0) + len(p)
+    return sizes
+
+
+def spread(values: list[float], sizes: list[int], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Value j repeated sizes[j] times, `[sum(sizes)]`. Only the short lists travel: a long pageable copy would wait."""
+    numbers = torch.tensor(values, dtype=torch.float64).to(device, dtype, non_blocking=True)
+    repeats = torch.tensor(sizes).to(device, non_blocking=True)
+    return torch.repeat_interleave(numbers, repeats, output_size=sum(sizes))
