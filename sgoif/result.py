@@ -22,7 +22,7 @@ class InfluenceResult:
 
     score: Tensor  # mean over the visits in the score window of -<phibar, g_i>; 0 where never visited
     confidence: Tensor  # mean confidence of the anchors at those visits, in [0, 1]
-    residual: Tensor  # mean relative residual ||g_v - H phi_v|| / ||g_v|| of the anchors at those visits
+    residual: Tensor  # mean estimated relative error of the anchors' scores at those visits (`Controller.error`)
     half_width: Tensor  # empirical-Bernstein half-width of the score; infinite where never visited
     visits: Tensor  # number of visits in the score window
     anchor_age: Tensor  # mean number of steps since the anchors had been checked
