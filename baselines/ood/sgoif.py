@@ -1,4 +1,4 @@
-"""SG-OIF's shift sentinel: curvature leverage of every stage, anchor support and energy, from one forward pass.
+"""SG-OIF's shift sentinel: both sides of g' H^-1 g, the input side in every stage, from one forward pass.
 
 One pass over the training images streams class sums and second moments of the pooled activations and fills a bounded
 bank of anchors; the ID validation images give the scale of every component. No OOD image is used. The formulas are in
@@ -29,11 +29,12 @@ class SGOIF(OODDetector):
         width: int = 1024  # of the pooled activations of a stage; an eighth of the training images at most
         bank: int = DEFAULT.bank  # anchors kept
         neighbours: int = DEFAULT.neighbours
-        energy: float = DEFAULT.energy  # weights of the z-scored components
+        output: float = DEFAULT.output  # weights of the z-scored components
+        energy: float = DEFAULT.energy
         support: float = DEFAULT.support
         residual: float = DEFAULT.residual
         influence: float = DEFAULT.influence
-        leverage: float = DEFAULT.leverage  # of each stage, by what exceeds `excess` standard deviations
+        leverage: float = DEFAULT.leverage  # of each view of each layer, by what exceeds `excess` standard deviations
         excess: float = DEFAULT.excess
 
         def __post_init__(self):
@@ -56,10 +57,11 @@ class SGOIF(OODDetector):
         """One forward pass over `images`: positions and traces, batch by batch."""
         for inner in stage_outputs(self.net, images, self.name, stages=[*self.net.stages, self.net.backbone]):
             *stages, features = inner.maps
-            yield inner.index, Trace([pooled(m, self.width) for m in stages], features.flatten(1), inner.logits)
+            views = [view for m in stages for view in pooled(m, self.width)]
+            yield inner.index, Trace(views, features.flatten(1), inner.logits)
 
     def score(self, images: ImageSet) -> Tensor:
         return torch.cat([self.sentinel.score(trace) for _, trace in self._traces(images)])
 
     def extras(self) -> dict[str, float]:
-        return {"sgoif_anchors": float(len(self.sentinel.bank)), "sgoif_stages": float(len(self.sentinel.metrics))}
+        return {"sgoif_anchors": float(len(self.sentinel.bank)), "sgoif_views": float(len(self.sentinel.metrics))}

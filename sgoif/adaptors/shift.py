@@ -1,19 +1,21 @@
 """Shift sentinel: how far a test image lies from what the network was trained on, in one forward pass.
 
-The influence of an example is g' H^-1 g with g = e (x) a and H ~ A (x) B: an input side a' A^-1 a, which every layer
-has, and an output side, for which confidence and the anchors speak. Training statistics are streamed (class sums and
-second moments in float64; nothing per image but a bounded bank of anchors). From one forward pass follow
+The influence of an example on itself is g' H^-1 g with g = e (x) a and H ~ A (x) B. Its two sides carry different news:
+the output side (B, of the last layer) sees images between the classes; the input side a' A^-1 a, which every layer has,
+sees inputs the layer was never fitted to. Training statistics are streamed: class sums and second moments in float64,
+and of single images nothing but a bounded bank of anchors. From one forward pass follow
 
+    output        log E_{y~p}[(e_y - p)' B^-1 (e_y - p)] = log tr(B^-1 (diag(p) - p p')),   B = E[diag(p) - p p']
     energy        - log sum_k exp f_k
-    leverage_l    log (a_l - m_l)' (A_l + damping_l I)^-1 (a_l - m_l)       of the pooled activations a_l of stage l
+    leverage_i    log (a_i - m_i)' (A_i + damping_i I)^-1 (a_i - m_i)        of pooled activations and features a_i
     support       - mean cosine to the nearest anchors in curvature-whitened features
     residual      share of the whitened features outside the span of the class anchors
-    influence     log E_{y~p}[g' H^-1 g] = log a' A^-1 a + log tr(B^-1 (diag(p) - p p'))   of the last layer
+    influence     log E_{y~p}[g' H^-1 g] of the last layer = output + log a' A^-1 a
 
 Each is z-scored on held-back ID images. A leverage counts only by what it exceeds the usual by (`excess`, in standard
-deviations): inside the bulk it says nothing about semantics, beyond it a layer sees inputs it was never fitted to.
+deviations): inside the bulk it says nothing about classes, beyond it the layer extrapolates.
 
-    score = energy z_energy + support z_support + ... + leverage sum_l relu(z_leverage_l - excess)
+    score = output z_output + energy z_energy + ... + leverage sum_i relu(z_leverage_i - excess)
 
 **Higher = more out-of-distribution.**
 """
@@ -32,7 +34,7 @@ from sgoif.errors import BatchError, InfluenceError
 
 @dataclass
 class Trace:
-    """What one forward pass leaves: pooled activations [n, d_l] per stage, features [n, d], logits [n, K]."""
+    """What one forward pass leaves: views [n, d_i] of the stages, features [n, d], logits [n, K]."""
 
     stages: Sequence[Tensor]
     features: Tensor
@@ -41,19 +43,23 @@ class Trace:
     def __len__(self) -> int:
         return len(self.logits)
 
+    def layers(self) -> list[Tensor]:
+        return [*self.stages, self.features]
 
-def pooled(maps: Tensor, width: int = 1024) -> Tensor:
-    """Rows [n, d] of maps [n, C, H, W]: means over the finest grid of at most `width` cells x channels that divides the
-    map evenly, then the standard deviation of each channel. Vectors [n, C] stay as they are."""
+
+def pooled(maps: Tensor, width: int = 1024) -> list[Tensor]:
+    """Two views [n, d] of maps [n, C, H, W]: what is there (mean and standard deviation of each channel) and where
+    (means over the finest grid of at most `width` cells x channels that divides the map evenly; left out if that is
+    one cell). Vectors [n, C] stay as they are."""
     if maps.ndim == 2 or maps.shape[2:].numel() == 1:
-        return maps.flatten(1)
-    height, across = maps.shape[2:]
-    side = max(
-        g for g in range(1, height + 1) if g == 1 or (height % g == across % g == 0 and g * g * maps.shape[1] <= width)
-    )
+        return [maps.flatten(1)]
+    channels, height, across = maps.shape[1:]
     mean = maps.mean((2, 3), keepdim=True)
-    spread = (maps - mean).square().mean((2, 3)).sqrt()
-    return torch.cat([F.adaptive_avg_pool2d(maps, side).flatten(1), spread], 1)
+    views = [torch.cat([mean.flatten(1), (maps - mean).square().mean((2, 3)).sqrt()], 1)]
+    sides = [g for g in range(2, height + 1) if height % g == across % g == 0 and g * g * channels <= width]
+    if sides:
+        views.append(F.adaptive_avg_pool2d(maps, max(sides)).flatten(1))
+    return views
 
 
 class Moments:
@@ -122,12 +128,13 @@ class ShiftConfig:
     damping: float = 0.01
     bank: int = 5000
     neighbours: int = 10
-    energy: float = 1.0
-    support: float = 0.5
+    output: float = 1.0
+    energy: float = 0.5
+    support: float = 0.0
     residual: float = 0.0
     influence: float = 0.0
-    leverage: float = 1.0  # of each stage
-    excess: float = 1.0
+    leverage: float = 0.75  # of each view of each layer
+    excess: float = 1.5
 
     def __post_init__(self):
         if not self.damping > 0:
@@ -140,7 +147,7 @@ class ShiftConfig:
                 raise InfluenceError(f"ShiftConfig.{name}: a weight must not be negative, not {getattr(self, name)!r}")
 
 
-WEIGHTS = ("energy", "support", "residual", "influence", "leverage")
+WEIGHTS = ("output", "energy", "support", "residual", "influence", "leverage")
 
 
 class ShiftSentinel:
@@ -154,7 +161,7 @@ class ShiftSentinel:
 
     def __init__(self, n_classes: int, config: ShiftConfig | None = None):
         self.n_classes, self.config = n_classes, config or ShiftConfig()
-        self.stages: list[Moments] | None = None
+        self.layers: list[Moments] | None = None
         self.centre: dict[str, Tensor] = {}
         self.scale: dict[str, Tensor] = {}
         self._fitted = False
@@ -168,9 +175,9 @@ class ShiftSentinel:
                 f"ShiftSentinel.observe: {tuple(labels.shape)} labels and {tuple(trace.logits.shape)} logits for "
                 f"{self.n_classes} classes"
             )
-        if self.stages is None:
+        if self.layers is None:
             self._start(trace)
-        for moments, rows in zip(self.stages, trace.stages, strict=True):
+        for moments, rows in zip(self.layers, trace.layers(), strict=True):
             moments.add(rows, torch.zeros_like(labels))
         self.features.add(trace.features, labels)
         self.outputs.add(trace.logits.double().softmax(1), torch.zeros_like(labels))
@@ -179,7 +186,7 @@ class ShiftSentinel:
 
     def _start(self, trace: Trace) -> None:
         device = trace.logits.device
-        self.stages = [Moments(1, rows.shape[1], device) for rows in trace.stages]
+        self.layers = [Moments(1, rows.shape[1], device) for rows in trace.layers()]
         self.features = Moments(self.n_classes, trace.features.shape[1], device)
         self.outputs = Moments(1, self.n_classes, device)
         self._rows = trace.features.new_zeros(0, trace.features.shape[1])
@@ -197,16 +204,16 @@ class ShiftSentinel:
 
     def _fit(self) -> None:
         """From sums to metrics."""
-        if self.stages is None:
+        if self.layers is None:
             raise InfluenceError("ShiftSentinel has seen no training images: call observe first")
         damping = self.config.damping
-        self.means = [m.mean.float() for m in self.stages]
-        self.metrics = [Metric(m.covariance(), damping) for m in self.stages]
+        self.means = [m.mean.float() for m in self.layers]
+        self.metrics = [Metric(m.covariance(), damping) for m in self.layers]
         self.input = Metric(with_one(self.features), damping)
         self.output = Metric(torch.diag(self.outputs.mean) - self.outputs.second_moment(), damping, torch.float64)
         self.centre_of_features = self.features.mean.float()
         self.around_classes = Metric(self.features.within(), damping)
-        self.around_mean = Metric(self.features.covariance(), damping)
+        self.around_mean = self.metrics[-1]
         self.bank = F.normalize(self.around_classes.whiten(self._rows - self.centre_of_features))
         anchors = self.around_mean.whiten(self.features.class_means.float() - self.centre_of_features)
         _, lengths, basis = torch.linalg.svd(anchors - anchors.mean(0), full_matrices=False)
@@ -219,8 +226,9 @@ class ShiftSentinel:
         """Every component [n], higher = more out-of-distribution, before z-scoring."""
         if not self._fitted:
             self._fit()
-        out = {"energy": -trace.logits.logsumexp(1)}
-        for l, (rows, mean, metric) in enumerate(zip(trace.stages, self.means, self.metrics, strict=True), 1):
+        output = _log(self.output_side(trace))
+        out = {"output": output, "energy": -trace.logits.logsumexp(1)}
+        for l, (rows, mean, metric) in enumerate(zip(trace.layers(), self.means, self.metrics, strict=True), 1):
             out[f"leverage_{l}"] = _log(metric.leverage(rows - mean))
         centred = trace.features - self.centre_of_features
         k = min(self.config.neighbours, len(self.bank))
@@ -229,17 +237,17 @@ class ShiftSentinel:
         whitened = self.around_mean.whiten(centred)
         inside = (whitened @ self.span.T).square().sum(1)
         out["residual"] = 1 - inside / whitened.square().sum(1).clamp(min=1e-12)
-        out["influence"] = _log(self.expected_influence(trace))
+        out["influence"] = output + _log(self.input_side(trace))
         return out
 
-    def expected_influence(self, trace: Trace) -> Tensor:
-        """[n] E_{y~p}[g' (A (x) B)^-1 g] of the last layer, in closed form."""
-        if not self._fitted:
-            self._fit()
-        ones = torch.ones_like(trace.features[:, :1])
+    def input_side(self, trace: Trace) -> Tensor:
+        """[n] a' (A + damping I)^-1 a of the last layer, a = (z, 1)."""
+        return self.input.leverage(torch.cat([trace.features, torch.ones_like(trace.features[:, :1])], 1))
+
+    def output_side(self, trace: Trace) -> Tensor:
+        """[n] tr((B + damping I)^-1 (diag(p) - p p')); times `input_side` it is E_{y~p}[g' H^-1 g]."""
         p, root = trace.logits.double().softmax(1), self.output.root  # a confident p leaves a small difference
-        output = (p @ root.square().sum(1) - (p @ root).square().sum(1)).clamp(min=1e-9)
-        return (self.input.leverage(torch.cat([trace.features, ones], 1)) * output).float()
+        return (p @ root.square().sum(1) - (p @ root).square().sum(1)).clamp(min=1e-9).float()
 
     def calibrate(self, traces: Iterable[Trace]) -> None:
         """Centre and scale of every component on held-back ID images."""

@@ -15,8 +15,8 @@ class World:
     def __init__(self, seed: int = 0):
         self.g = torch.Generator().manual_seed(seed)
         self.basis = torch.linalg.qr(self.randn(WIDTH, WIDTH)).Q
-        self.means = 4 * self.randn(CLASSES, RANK) @ self.basis[:RANK]
-        self.head = self.means / 30
+        self.means = 6 * self.basis[:CLASSES]
+        self.head = self.basis[:CLASSES]
 
     def randn(self, *shape):
         return torch.randn(*shape, generator=self.g)
@@ -60,7 +60,7 @@ def test_features_outside_the_training_subspace_score_higher(world):
 
 
 def test_a_stage_with_unseen_activations_scores_higher_by_its_leverage(world):
-    sentinel = fitted(world, ShiftConfig(energy=0, support=0, residual=0, influence=0))
+    sentinel = fitted(world, ShiftConfig(output=0, energy=0))
     usual, _ = world.draw(200)
     strange = world.trace(usual.features, stage=usual.stages[0] + world.randn(200, RANK) @ world.basis[:RANK])
     assert sentinel.score(strange).min() > sentinel.score(usual).quantile(0.99)
@@ -80,7 +80,7 @@ def test_every_component_sees_its_own_shift(world):
     usual, _ = world.draw(300)
     away = world.trace(world.randn(300, RANK) @ world.basis[-RANK:], stage=5 * world.randn(300, WIDTH))
     before, after = sentinel.components(usual), sentinel.components(away)
-    assert set(before) == {"energy", "leverage_1", "support", "residual", "influence"}
+    assert set(before) == {"output", "energy", "leverage_1", "leverage_2", "support", "residual", "influence"}
     for name in before:
         assert after[name].median() > before[name].median(), name
 
@@ -118,7 +118,7 @@ def test_batch_splits_change_nothing(world, size):
     trace, labels = world.draw(400)
     held, _ = world.draw(100)
     test, _ = world.draw(50)
-    config = ShiftConfig(bank=150, residual=1, influence=1)
+    config = ShiftConfig(bank=150, support=1, residual=1, influence=1)
     whole, parts = ShiftSentinel(CLASSES, config), ShiftSentinel(CLASSES, config)
     whole.observe(trace, labels)
     for part, y in zip(split(trace, size), labels.split(size), strict=True):
@@ -165,7 +165,7 @@ def test_expected_influence_is_the_mean_over_labels_of_the_last_layer(world):
             g = torch.kron(p - torch.eye(CLASSES, dtype=torch.float64)[y], torch.cat([z, torch.ones(1)]))
             total += p[y] * (g @ precision @ g)
         expected.append(total)
-    got = sentinel.expected_influence(test).double()
+    got = (sentinel.input_side(test) * sentinel.output_side(test)).double()
     torch.testing.assert_close(got, torch.stack(expected), rtol=1e-2, atol=1e-3)
 
 
@@ -182,14 +182,14 @@ def test_the_bank_is_bounded_and_prefers_agreeing_examples(world):
 # --- pooling and wrong use --------------------------------------------------------------------------------------------
 
 
-def test_pooling_is_the_finest_even_grid_with_the_spread(world):
+def test_pooling_gives_what_and_where(world):
     maps = world.randn(3, 5, 8, 8)
-    rows = pooled(maps, width=100)  # 4 x 4 cells of 5 channels
-    assert rows.shape == (3, 5 * 16 + 5)
-    torch.testing.assert_close(rows[:, 0], maps[:, 0, :2, :2].mean((1, 2)))
-    torch.testing.assert_close(rows[:, -5:], maps.flatten(2).std(2, correction=0))
-    assert pooled(maps, width=1).shape == (3, 10)  # never less than mean and spread
-    assert torch.equal(pooled(maps[:, :, :1, :1]), maps[:, :, 0, 0])
+    what, where = pooled(maps, width=100)  # 4 x 4 cells of 5 channels
+    torch.testing.assert_close(what, torch.cat([maps.mean((2, 3)), maps.flatten(2).std(2, correction=0)], 1))
+    assert where.shape == (3, 5 * 16)
+    torch.testing.assert_close(where[:, 0], maps[:, 0, :2, :2].mean((1, 2)))
+    assert [v.shape[1] for v in pooled(maps, width=1)] == [10]
+    assert torch.equal(pooled(maps[:, :, :1, :1])[0], maps[:, :, 0, 0])
 
 
 def test_wrong_use_says_what_to_do(world):
