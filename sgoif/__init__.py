@@ -1,11 +1,28 @@
-"""SG-OIF: online influence scores with a certificate, in anyone's training loop."""
+"""SG-OIF: online influence scores with a certificate, in anyone's training loop.
 
-from sgoif.config import InfluenceConfig
-from sgoif.errors import BatchError, CaptureError, InfluenceError, ScopeError
-from sgoif.influence import OnlineInfluence
-from sgoif.removal import estimate_wrong
-from sgoif.result import InfluenceResult
+Names are imported when first used, so that `import sgoif` and the benchmark's planning do not load torch.
+"""
 
+import importlib
+from typing import TYPE_CHECKING, Any
+
+if TYPE_CHECKING:
+    from sgoif.config import InfluenceConfig
+    from sgoif.errors import BatchError, CaptureError, InfluenceError, ScopeError
+    from sgoif.influence import OnlineInfluence
+    from sgoif.removal import estimate_wrong
+    from sgoif.result import InfluenceResult
+
+_HOME = {
+    "BatchError": "errors",
+    "CaptureError": "errors",
+    "InfluenceConfig": "config",
+    "InfluenceError": "errors",
+    "InfluenceResult": "result",
+    "OnlineInfluence": "influence",
+    "ScopeError": "errors",
+    "estimate_wrong": "removal",
+}
 __all__ = [
     "BatchError",
     "CaptureError",
@@ -16,3 +33,13 @@ __all__ = [
     "ScopeError",
     "estimate_wrong",
 ]
+
+
+def __getattr__(name: str) -> Any:
+    if name not in _HOME:
+        raise AttributeError(f"module 'sgoif' has no attribute {name!r}")
+    return getattr(importlib.import_module(f"sgoif.{_HOME[name]}"), name)
+
+
+def __dir__() -> list[str]:
+    return __all__

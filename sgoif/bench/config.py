@@ -49,6 +49,7 @@ def resolve(config: dict[str, Any], folder: Path | str = ROOT / "configs") -> di
             spec["methods"] = list(dict.fromkeys(chosen))
             for method in spec["methods"] + spec.get("tuning_methods", []):
                 _check_method(task, method, config, f"{where}.methods")
+    _check_params(config)
     for name, spec in config["noisy"].items():
         _check_noise(name, spec)
     for name, spec in config["ood"].items():
@@ -169,6 +170,24 @@ def _check_method(task: str, method: str, config: dict[str, Any], where: str) ->
     _known(name, methods.available(task), where, "method")
     if variant:
         _known(variant, config["variants"].get(name, {}), f"{where} (variants.{name})", "variant")
+
+
+def _check_params(config: dict[str, Any]) -> None:
+    """Hyper-parameters that differ from the defaults are tried on the method itself (which loads torch)."""
+    wanted = [(name, values) for name, values in config["params"].items()]
+    wanted += [(n, {**config["params"].get(n, {}), **v}) for n, vs in config["variants"].items() for v in vs.values()]
+    for name, values in wanted:
+        homes = [task for task in methods.TASKS if name in methods.available(task)]
+        if not homes:
+            _known(name, {m for task in methods.TASKS for m in methods.available(task)}, "params", "method")
+        told = []
+        for task in homes:
+            try:
+                methods.load(task, name)(**values)
+            except (UserError, TypeError) as e:
+                told.append(f"params.{name}: {e}" if isinstance(e, TypeError) else str(e))
+        if len(told) == len(homes):  # a name in both tasks may mean either
+            raise UserError(told[0])
 
 
 def _check_noise(name: str, spec: dict[str, Any]) -> None:
