@@ -133,7 +133,7 @@ class ShiftConfig:
     support: float = 0.0
     residual: float = 0.0
     influence: float = 0.0
-    leverage: float = 0.75  # of each view of each layer
+    leverage: float = 0.5  # of each view of each layer
     excess: float = 1.5
 
     def __post_init__(self):
