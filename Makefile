@@ -23,7 +23,8 @@ test: $(VENV)/test.stamp checks  ## the whole test suite
 	@python -m pytest -n 2
 
 checks: $(VENV)/test.stamp
-	@ruff check -q . && ruff format -q --check . && snakefmt -q --check Snakefile workflow
+	@ruff check -q . && ruff format -q --check . && snakefmt --check Snakefile workflow 2> /dev/null
+	@mkdir -p .snakemake
 	@snakemake --lint > .snakemake/lint.log 2>&1 || { cat .snakemake/lint.log; exit 1; }
 
 ui: $(VENV)/run.stamp  ## MLflow's pages for the run, on http://127.0.0.1:5000

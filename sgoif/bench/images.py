@@ -31,7 +31,7 @@ class ImageSet:
         if images.ndim == 3:
             images = images[..., None]
         self.device = torch.device(device)
-        self.pixels = torch.from_numpy(np.ascontiguousarray(images)).to(self.device)
+        self.pixels = torch.from_numpy(np.require(images, requirements=["C", "W"])).to(self.device)
         self.mean, self.std = tuple(mean), tuple(std)
         scale = 255.0 * torch.tensor(self.std, device=self.device)
         self._mul = (1.0 / scale).view(1, -1, 1, 1)

@@ -207,7 +207,7 @@ def _mean(found: Sequence[Mapping] | None) -> float | None:
 
 
 def _status(missing: Mapping[int, Mapping], n_seeds: int) -> tuple[str, str]:
-    """"ok"; or what befell the missing seeds, in one phrase; "partial" when other seeds have numbers."""
+    """ "ok"; or what befell the missing seeds, in one phrase; "partial" when other seeds have numbers."""
     if not missing:
         return "ok", ""
     by_reason = defaultdict(list)

@@ -130,9 +130,7 @@ class _Source:
 
     def table(self, blocks: list[Block], caption: Iterable[str]) -> Table:
         layout = self.layout
-        stand_ins = dict.fromkeys(
-            f"{p['title']} in place of {p['stands_for']}" for p in self.panels if p["stands_for"]
-        )
+        stand_ins = dict.fromkeys(f"{p['title']} in place of {p['stands_for']}" for p in self.panels if p["stands_for"])
         words = [f"STAND-IN DATA: {', '.join(stand_ins)}."] if stand_ins else []
         words += [*caption, layout["selection"]]
         tuning = dict.fromkeys(t for p in self.panels for t in p["tuning"])
@@ -384,7 +382,9 @@ def _ood(source: _Source) -> Table:
         *_marks(source),
         "AUPR-OUT: average precision with OOD as the positive class, so it depends on the counts: "
         + "; ".join(c for c in counts if c)
-        + "." if any(counts) else "",
+        + "."
+        if any(counts)
+        else "",
         "FPR@95: share of ID images above the threshold that finds 95% of the OOD images (lower is better). "
         "The summary also has AUPR-IN, and both as trapezoids as other tables print them.",
         "Training: own seconds before the first score, and stand-alone over plain training (the shared network "

@@ -14,8 +14,10 @@ def test_mean_std_uses_n_minus_one_and_does_not_invent_a_spread():
 
 def test_few_pairs_use_the_t_test_and_many_the_signed_ranks():
     rng = np.random.default_rng(0)
-    for n, reference in ((4, lambda a, b: scipy.stats.ttest_rel(a, b, alternative="greater").pvalue),
-                         (12, lambda a, b: scipy.stats.wilcoxon(a - b, alternative="greater").pvalue)):
+    for n, reference in (
+        (4, lambda a, b: scipy.stats.ttest_rel(a, b, alternative="greater").pvalue),
+        (12, lambda a, b: scipy.stats.wilcoxon(a - b, alternative="greater").pvalue),
+    ):
         a, b = rng.normal(1, 1, n), rng.normal(0, 1, n)
         assert statistics.paired_p(a, b) == pytest.approx(reference(a, b))
 

@@ -17,9 +17,8 @@ def rough_training(gate, solver="richardson", curvature="kfac"):
     x, y = blobs(400, inputs=8, classes=4, dtype=torch.float32)
     x = x * torch.logspace(0, 2, 8) / 10  # two orders of magnitude between features
     model = mlp(8, 16, 4)
-    config = InfluenceConfig(
-        gate=gate, solver=solver, curvature=curvature, solve_every=4, half_life=4.0, rank=2, temperature=1.0
-    )
+    hard = {"damping": 0.3, "rank": 2, "temperature": 1.0}  # the default damping would tame even the ungated iteration
+    config = InfluenceConfig(gate=gate, solver=solver, curvature=curvature, solve_every=4, half_life=4.0, **hard)
     influence = OnlineInfluence(model, 400, config=config)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
     trace = []

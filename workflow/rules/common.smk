@@ -5,6 +5,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from sgoif.bench import config as configuration
+from sgoif.bench.data.setting import inputs
 from sgoif.bench.errors import UserError
 from sgoif.bench.files import atomic_write_json
 from sgoif.bench.fingerprint import source_hash
@@ -43,7 +44,11 @@ def meta(dataset):
 def images(w):
     """Images a method's job may read: of its dataset and, for OOD, of the sets it scores."""
     spec = PLAN.spec(w.task, w.dataset)
-    others = [*spec.get("near", []), *spec.get("far", []), spec.get("auxiliary")] if w.task == "ood" else []
+    others = (
+        [*spec.get("near", []), *spec.get("far", []), spec.get("auxiliary")]
+        if w.task == "ood"
+        else []
+    )
     return [meta(name) for name in (w.dataset, *others) if name]
 
 
@@ -61,7 +66,10 @@ def reads(kind, method, *needs):
     """Inputs of a method's rule. `needs`: "plain", "folds" (shared runs), "val" (images with trusted labels)."""
     NEEDS[kind, method] = needs
     task = "{task}"
-    files = {name: f"{RUN}/batches/{task}/{{dataset}}/{name}/{{batch}}.json" for name in ("plain", "folds")}
+    files = {
+        name: f"{RUN}/batches/{task}/{{dataset}}/{name}/{{batch}}.json"
+        for name in ("plain", "folds")
+    }
     files["val"] = f"{RUN}/labels/{{dataset}}/val.npz"
     return {"images": images, "labels": labels, **{name: files[name] for name in needs}}
 
@@ -79,10 +87,35 @@ def job(method):
     return {
         "step": STEP.format(step="batch"),
         "method": lambda w: method + w.variant,
-        "fingerprint": lambda w: PLAN.fingerprint(w.task, w.dataset, method + w.variant, int(w.batch)),
+        "fingerprint": lambda w: PLAN.fingerprint(
+            w.task, w.dataset, method + w.variant, int(w.batch)
+        ),
     }
 
 
 def batches(task, dataset, method):
     folder = f"{RUN}/batches/{task}/{dataset}/{method}"
     return [f"{folder}/{n}.json" for n in range(PLAN.n_batches(task, dataset))]
+
+
+def truth_sources(w):
+    """Label corruption reads the dataset and, for human noise, the file of human labels."""
+    return [meta(name) for name in inputs(w.dataset, PLAN.noise(w.dataset, w.setting))]
+
+
+def needs_val(w):
+    """OOD networks are trained beside an ID validation set; noisy-label runs get no trusted label."""
+    return [f"{RUN}/labels/{w.dataset}/val.npz"] if w.task == "ood" else []
+
+
+def truth(w):
+    settings = [] if w.task == "ood" else PLAN.settings(w.task, w.dataset)
+    return [f"{RUN}/truth/{w.dataset}/{setting}.npz" for setting in settings]
+
+
+def cells_of(w):
+    kind = "ood" if w.task == "ood" else "noisy"
+    methods = PLAN.methods(w.task, w.dataset)
+    folds = any("folds" in NEEDS[kind, m.split("@")[0]] for m in methods)
+    measured = ["plain", *methods, *(["folds"] if folds else [])]
+    return [path for method in measured for path in batches(w.task, w.dataset, method)]

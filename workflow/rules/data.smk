@@ -14,13 +14,6 @@ rule prepare:
         "{params.step} --dataset {wildcards.dataset:q} > {log:q} 2>&1 || {{ cat {log:q} >&2; exit 1; }}"
 
 
-def truth_sources(w):
-    """Label corruption reads the dataset and, for human noise, the file of human labels."""
-    from sgoif.bench.data.setting import inputs
-
-    return [meta(name) for name in inputs(w.dataset, PLAN.noise(w.dataset, w.setting))]
-
-
 rule corrupt:
     input:
         truth_sources,

@@ -1,19 +1,6 @@
 # From cells to metrics, summary and tables. Only these rules read the truth.
 
 
-def truth(w):
-    settings = [] if w.task == "ood" else PLAN.settings(w.task, w.dataset)
-    return [f"{RUN}/truth/{w.dataset}/{setting}.npz" for setting in settings]
-
-
-def cells_of(w):
-    kind = "ood" if w.task == "ood" else "noisy"
-    methods = PLAN.methods(w.task, w.dataset)
-    folds = any("folds" in NEEDS[kind, m.split("@")[0]] for m in methods)
-    measured = ["plain", *methods, *(["folds"] if folds else [])]
-    return [path for method in measured for path in batches(w.task, w.dataset, method)]
-
-
 rule evaluate:
     input:
         cells=cells_of,
@@ -37,7 +24,11 @@ rule evaluate:
 
 rule summarise:
     input:
-        [f"{RUN}/metrics/{task}/{dataset}.json" for task in ("noisy", "ood") for dataset in PLAN.datasets(task)],
+        [
+            f"{RUN}/metrics/{task}/{dataset}.json"
+            for task in ("noisy", "ood")
+            for dataset in PLAN.datasets(task)
+        ],
     output:
         f"{RUN}/summary.json",
     log:
@@ -56,8 +47,15 @@ rule tables:
     input:
         f"{RUN}/summary.json",
     output:
-        expand(f"{RUN}/tables/{{table}}.{{kind}}", table=CONFIG["tables"], kind=["md", "tex", "json"]),
-        report(expand(f"{RUN}/tables/{{table}}.csv", table=CONFIG["tables"]), category="Tables"),
+        expand(
+            f"{RUN}/tables/{{table}}.{{kind}}",
+            table=CONFIG["tables"],
+            kind=["md", "tex", "json"],
+        ),
+        report(
+            expand(f"{RUN}/tables/{{table}}.csv", table=CONFIG["tables"]),
+            category="Tables",
+        ),
     log:
         f"{RUN}/logs/tables.log",
     conda:

@@ -1,7 +1,11 @@
 # Figures, drawn from the summary.
 
-GRIDS = [name for name, table in CONFIG["tables"].items() if table["kind"] == "noise_grid"]
-FIGURES = expand(f"{RUN}/figures/{{table}}_detection.{{kind}}", table=GRIDS, kind=["png", "svg"])
+GRIDS = [
+    name for name, table in CONFIG["tables"].items() if table["kind"] == "noise_grid"
+]
+FIGURES = expand(
+    f"{RUN}/figures/{{table}}_detection.{{kind}}", table=GRIDS, kind=["png", "svg"]
+)
 
 
 rule figures:

@@ -1,11 +1,6 @@
 # Runs that methods read instead of training again: the plain run and the cross-validation folds.
 
 
-def needs_val(w):
-    """OOD networks are trained beside an ID validation set; noisy-label runs get no trusted label."""
-    return [f"{RUN}/labels/{w.dataset}/val.npz"] if w.task == "ood" else []
-
-
 rule plain:
     input:
         images=lambda w: [meta(w.dataset)],
