@@ -24,7 +24,7 @@ from sgoif.linalg import orthonormal_rows
 from sgoif.solvers import Apply, Sketch, conjugate_gradient, neumann, norms, quotient, richardson
 
 UNGATED_STEP = 0.5  # step size of the iteration without the stability gate
-CHECKS_PER_EPOCH = 5
+CHECKS_PER_EPOCH = 2
 LOW_CONFIDENCE = 0.5  # anchors below this are refined when they matter
 
 

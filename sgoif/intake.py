@@ -3,7 +3,7 @@
 In head scope nothing is computed when a pass is watched: the features, logits, indices and labels of the steps since
 the last check are kept (they exist anyway) and turned into ONE batch when the directions are about to change. Until
 then the scoring direction stands still and the averages are sums, so the result is that of folding step by step, for
-a twentieth of the launches. Other scopes would keep whole activations alive; there every step is its own batch.
+a fraction of the launches. Other scopes would keep whole activations alive; there every step is its own batch.
 """
 
 from __future__ import annotations
