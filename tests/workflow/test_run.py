@@ -18,6 +18,7 @@ MINI = ("--configfile", "mini.yaml")
 
 
 def copy_project(folder: Path) -> Path:
+    folder.mkdir(exist_ok=True)
     for part in PARTS:
         source = ROOT / part
         if source.is_dir():
