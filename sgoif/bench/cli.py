@@ -52,6 +52,7 @@ def parser() -> argparse.ArgumentParser:
     step(_figures, "draw the figures", "config")
     step(_track_init, "create the MLflow store", "config")
     step(_track, "import a finished run into MLflow", "config")
+    step(_publish, "copy tables, figures and provenance to results/published", "config")
     step(_where, "say where the results of a run are", "config")
     p = step(_doctor, "say what this machine can run")
     p.add_argument("--config", default="configs/embedded.yaml")
@@ -168,6 +169,13 @@ def _track(args):
 
     _, run_dir = _open(args)
     import_run(run_dir, f"sqlite:///{run_dir / 'mlflow' / 'mlflow.db'}")
+
+
+def _publish(args):
+    from sgoif.bench.publish import publish
+
+    plan, run_dir = _open(args)
+    print(publish(run_dir, run_dir.parent / "published" / plan.config["run"], plan.config))
 
 
 def _where(args):

@@ -1,0 +1,48 @@
+"""Copies what a run measured to results/published/<run>, with its provenance: to be read without running anything.
+
+Outside the paths the DAG writes, so that a fresh clone reruns nothing because of it. No scores, checkpoints or data.
+"""
+
+import datetime
+import shutil
+from pathlib import Path
+from typing import Any
+
+from sgoif.bench.cells import commit
+from sgoif.bench.config import digest
+from sgoif.bench.errors import UserError
+from sgoif.bench.files import atomic_write_json, read_json
+
+
+def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
+    """Tables, figures and summary of a finished run, beside what they were measured with."""
+    summary = run_dir / "summary.json"
+    if not summary.is_file():
+        raise UserError(f"{summary} is missing: run `make tables` first")
+    shutil.rmtree(target, ignore_errors=True)
+    target.mkdir(parents=True)
+    files = [summary, *sorted((run_dir / "tables").glob("*.md")), *sorted((run_dir / "figures").iterdir())]
+    for path in files:
+        shutil.copyfile(path, target / path.name)
+    atomic_write_json(target / "provenance.json", provenance(run_dir, config))
+    return target
+
+
+def provenance(run_dir: Path, config: dict[str, Any]) -> dict[str, Any]:
+    """Commit, configuration, versions, hardware and date of the cells, each value once."""
+    found: dict[str, set[str]] = {"commit": set(), "hardware": set(), "versions": set(), "date": set()}
+    cells = sorted(run_dir.glob("cells/*/*/*/*/*/result.json"))
+    for path in cells:
+        result = read_json(path)
+        found["commit"].add(result["commit"])
+        found["date"].add(result["created"][:10])
+        for key in ("hardware", "versions"):
+            found[key].add(", ".join(f"{k} {v}" for k, v in sorted(result[key].items())))
+    return {
+        "run": config["run"],
+        "config_hash": digest(config),
+        "cells": len(cells),
+        "published": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "published_by_commit": commit(),
+        **{key: sorted(values) for key, values in found.items()},
+    }
