@@ -5,7 +5,7 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench.files import read_json, replacing
-from sgoif.bench.tables import TITLES
+from sgoif.bench.table_names import TITLES
 
 OURS = "sgoif"
 # Okabe and Ito's colours, which differ for every kind of colour vision; shapes differ besides.

@@ -13,6 +13,7 @@ from sgoif.bench.evaluate import evaluate
 from sgoif.bench.files import atomic_write_json, read_json
 from sgoif.bench.render import BEST, CLOSE, Block, Column, Entry, Row, Table
 from sgoif.bench.summary import summarise
+from sgoif.bench.table_source import mark_best
 from tests.bench.runs import Run, config
 
 NAMES = ["table1", "table2", "table3", "ablation", "cost"]
@@ -277,7 +278,7 @@ def test_braces_bars_and_signs_in_words_do_no_harm():
 
 def test_equal_as_printed_is_equally_best():
     entries = {m: Entry(v, pairs={0: v}) for m, v in (("a", 0.91111), ("b", 0.91112), ("c", 0.9))}
-    tables._mark(entries, Column("", "", "m"))
+    mark_best(entries, Column("", "", "m"))
     assert [e.mark for e in entries.values()] == [BEST, BEST, ""]
-    tables._mark(entries, Column("", "", "m", "lower"))
+    mark_best(entries, Column("", "", "m", "lower"))
     assert entries["c"].mark == BEST

@@ -1,0 +1,67 @@
+"""Tables of measured cost: where the time and the memory go."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sgoif.bench import statistics
+from sgoif.bench.render import Column, Entry, Table
+from sgoif.bench.table_names import NOISY_GROUPS, OOD_GROUPS
+from sgoif.bench.table_source import NOTHING, OVERHEAD, Field, Source, make_block
+
+OVERHEAD_OOD = (
+    "Overhead (×): wall-clock before the first score over that of plain training. Marginal: a plain run that the "
+    "method reads is there anyway; stand-alone: it is counted."
+)
+
+
+def cost(source: Source) -> Table:
+    """Where the time goes: means over settings and seeds of each dataset."""
+    task = source.layout["task"]
+    rows = source.methods(NOISY_GROUPS if task == "noisy" else OOD_GROUPS)
+    columns = [
+        Column("seconds", "train", "seconds_train", "lower", "seconds"),
+        Column("seconds", "fit", "seconds_fit", "lower", "seconds"),
+        Column("seconds", "score", "seconds_score", "lower", "seconds"),
+        Column("seconds", "retrain", "seconds_retrain", "lower", "seconds"),
+        Column("seconds", "total", "seconds_total", "lower", "seconds"),
+        Column("seconds", "CPU", "cpu_seconds_total", "lower", "seconds"),
+        Column("memory", "peak MB", "peak_memory_mb", "lower", "megabytes"),
+        Column("overhead", "marginal", "overhead_marginal", "lower", "times"),
+        Column("overhead", "stand-alone", "overhead_standalone", "lower", "times"),
+        Column("overhead", "stand-alone CPU", "overhead_cpu", "lower", "times"),
+        Column("overhead", "with retraining", "overhead_cleaned", "lower", "times"),
+        Column("overhead", "memory", "overhead_memory", "lower", "times"),
+        Column("overhead", "FLOPs", "overhead_flops", "lower", "times"),
+    ]
+    blocks = []
+    for dataset in dict.fromkeys(p["dataset"] for p in source.panels):
+        panels = [p for p in source.panels if p["dataset"] == dataset]
+        fields = [Field(c, lambda m, c=c, panels=panels: _pooled(source, panels, m, c), ranked=False) for c in columns]
+        used = [f for f in fields if any(f.entry(m).mean is not None for _, m in rows)]
+        blocks.append(make_block(panels[0]["title"], used, rows))
+    seeds = sorted({len(p["seeds"]) for p in source.panels})
+    caption = [
+        f"Measured cost, mean over all settings of the dataset and {' to '.join(map(str, seeds))} seed(s)."
+        if seeds else "",
+        OVERHEAD if task == "noisy" else OVERHEAD_OOD,
+        "stand-alone CPU: the same in CPU seconds, which do not grow when other jobs share the machine.",
+        "FLOPs: passes of an image through the network (a training step counts three), shared runs and retraining "
+        "included, over those of the plain run.",
+        "total: everything the cell did, what it writes down for other methods included. Nothing is marked: the "
+        "cheapest method is not the best.",
+        NOTHING,
+    ]  # fmt: skip
+    return source.table(blocks, caption)
+
+
+def _pooled(source: Source, panels: Sequence[Mapping], method: str, column: Column) -> Entry:
+    """Mean over all seeds of all settings; without any number, what befell the first."""
+    entries = [source.entry(p, method, column.metric) for p in panels]
+    values = [v for e in entries for v in e.pairs.values()]
+    if not values:
+        ran = any(source.entry(p, method, "seconds_total").mean is not None for p in panels)
+        return Entry() if ran else next((e for e in entries if e.status != "ok"), Entry())
+    mean, std = statistics.mean_std(values)
+    short = next((e for e in entries if e.status != "ok"), None)
+    return Entry(mean, std, len(values), status="partial" if short else "ok", note=short.note if short else None)

@@ -1,0 +1,186 @@
+"""Tables of wrong labels found: the grid of noise and sparsity, other noisy sets, the ablation."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+from sgoif.bench import statistics
+from sgoif.bench.render import Column, Entry, Table
+from sgoif.bench.table_names import NOISY_GROUPS, TITLES
+from sgoif.bench.table_source import NOTHING, OVERHEAD, Field, Source, make_block, metric_field, seed_words
+
+WIDEST = 12  # columns beside each other before a block is split
+TRUSTED = "†: is given test images with clean labels, set aside from the test set; the other rows see no clean label."
+
+
+def noise_grid(source: Source) -> Table:
+    """Noise x sparsity; one block each for P@1%, AUC-PR, AUROC and test accuracy."""
+    rows = source.methods(NOISY_GROUPS)
+    panels = sorted(source.panels, key=lambda p: (p["noise"], p["sparsity"]))
+    blocks = []
+    for metric, title in (
+        ("p_at_1", "P@1% (%)"),
+        ("auc_pr", "AUC-PR (%)"),
+        ("auroc", "AUROC (%)"),
+        ("test_accuracy", "Test accuracy of the model the method yields (%)"),
+    ):
+        fields = []
+        for panel in panels:
+            column = Column(f"{100 * panel['noise']:.0f}%", f"{panel['sparsity']:.1f}", metric)
+            fields.append(metric_field(source, panel, column))
+            if metric in ("p_at_1", "auc_pr"):
+                fields[-1].extra["base rate"] = source.entry(panel, "", "base_rate")
+        means, footer = _over_panels(source, panels, metric, [m for _, m in rows])
+        blocks.append(make_block(title, [*fields, *means], rows, corner=("noise", "sparsity"), footer=footer))
+    caption = [
+        f"Wrong labels in {panels[0]['title']}: class-conditional noise by noise rate and sparsity." if panels else "",
+        *seed_words(source),
+        _top_words(source) if panels else "",
+        "Base rate: the share of wrong labels, which is also the P@1% and AUC-PR of a random ranking.",
+        "mean, rank: over the columns (rank 1 = best; the mean is marked by the same kind of test over the columns).",
+        "Robust trainers yield their own model; detectors yield one by removing what they suspect (by their own rule, "
+        "or where the scores split into two Gaussians) and training again.",
+        TRUSTED,
+        NOTHING,
+    ]
+    return source.table(blocks, caption)
+
+
+def _over_panels(source: Source, panels, metric, methods) -> tuple[list[Field], str]:
+    """Mean and average rank over the panels, for methods that have all of them; and the critical difference."""
+    if len(panels) < 2:
+        return [], ""
+    full = {}
+    for method in methods:
+        entries = [source.entry(p, method, metric) for p in panels]
+        if all(e.mean is not None for e in entries):
+            full[method] = {i: e.mean for i, e in enumerate(entries)}
+    ranked = {m: list(v.values()) for m, v in full.items()}
+    ranks = statistics.average_ranks(ranked) if len(ranked) > 1 else {}
+
+    def mean(method: str) -> Entry:
+        if method not in full:
+            return Entry()
+        return Entry(statistics.mean_std(list(full[method].values()))[0], pairs=full[method])
+
+    fields = [
+        Field(Column("all", "mean", f"{metric}:mean"), mean),
+        Field(Column("all", "rank", f"{metric}:rank", "", "number1"), lambda m: Entry(ranks.get(m)), ranked=False),
+    ]
+    if len(ranked) < 3:
+        return fields, ""
+    difference = statistics.critical_difference(len(ranked), len(panels))
+    p = statistics.friedman_p(ranked)
+    p_words = "< 0.001" if p < 0.001 else f"= {p:.3f}"
+    return fields, (
+        f"Ranks of {len(ranked)} methods over {len(panels)} columns: Friedman p {p_words}; "
+        f"ranks further apart than {difference:.1f} differ (Nemenyi, α = {statistics.ALPHA})."
+    )
+
+
+def noise_sets(source: Source) -> Table:
+    """Datasets x (P@1%, AUC-PR, test accuracy, overhead both ways)."""
+    rows = source.methods(NOISY_GROUPS)
+    groups = []
+    for panel in source.panels:
+        name = f"{panel['title']} {_noise_words(panel)}".strip()
+        columns = [
+            Column(name, "P@1%", "p_at_1"),
+            Column(name, "AUC-PR", "auc_pr"),
+            Column(name, "test acc.", "test_accuracy"),
+            Column(name, "× marginal", "overhead_marginal", "lower", "times"),
+            Column(name, "× stand-alone", "overhead_standalone", "lower", "times"),
+        ]
+        fields = [metric_field(source, panel, c) for c in columns]
+        for f in fields[:2]:
+            f.extra["base rate"] = source.entry(panel, "", "base_rate")
+        for f in fields[3:]:
+            f.ranked = False  # the cheapest row is `random`; a mark there would tell nothing
+        groups.append(fields)
+    for absent in source.layout["not_run"]:
+        entry = Entry(status="not run", note=source.note(absent["reason"]))
+        groups.append([Field(Column(absent["title"], "", "status"), lambda method, e=entry: e, ranked=False)])
+    blocks = [make_block("", fields, rows) for fields in _split(groups)]
+    for i, block in enumerate(blocks):
+        block.title = f"Part {i + 1} of {len(blocks)}" if len(blocks) > 1 else ""
+    caption = [
+        "Wrong labels found (P@1%, AUC-PR), test accuracy of the model the method yields (all in %), and cost.",
+        *seed_words(source),
+        _top_words(source) if source.panels else "",
+        "Base rate: the share of wrong labels, which is also the P@1% and AUC-PR of a random ranking.",
+        TRUSTED,
+        OVERHEAD,
+        NOTHING,
+    ]
+    return source.table(blocks, caption)
+
+
+def _split(groups: Sequence[list[Field]]) -> list[list[Field]]:
+    """Groups of columns side by side, at most `WIDEST` columns in a block, no group torn apart."""
+    blocks: list[list[Field]] = []
+    for group in groups:
+        if not blocks or len(blocks[-1]) + len(group) > WIDEST:
+            blocks.append([])
+        blocks[-1] += group
+    return blocks
+
+
+def ablation(source: Source) -> Table:
+    """Variants of one method: quality, stability of the top, cost."""
+    blocks, rates = [], []
+    for panel in source.panels:
+        columns = [
+            Column("", "AUC-PR", "auc_pr"),
+            Column("", "P@1%", "p_at_1"),
+            Column("Recall", "@1%", "recall_at_1"),
+            Column("Recall", "@5%", "recall_at_5"),
+            Column("Recall", "@10%", "recall_at_10"),
+            Column("", "τ top 1%", "tau_top1", "higher", "number2"),
+            Column("overhead", "marginal", "overhead_marginal", "lower", "times"),
+            Column("overhead", "stand-alone", "overhead_standalone", "lower", "times"),
+            Column("", "HVPs/step", "extra:hvps_per_step", "lower", "number1"),
+        ]
+        fields = [metric_field(source, panel, c) for c in columns]
+        for f in fields[6:]:
+            f.ranked = False  # cost
+        rows = [("", m) for m in panel["methods"]]
+        block = make_block(f"{panel['title']} {_noise_words(panel)}", fields, rows, corner=("", "variant"))
+        for row in block.rows:
+            name, _, variant = row.method.partition("@")
+            row.title = variant.replace("_", " ") if variant else f"{TITLES.get(name, name)} (full)"
+        blocks.append(block)
+        rate = source.get(panel, "", "base_rate")
+        if rate is not None:
+            rates.append(f"{panel['title']} {_noise_words(panel)} {_rate(rate['mean'])}")
+    caption = [
+        "Each row changes one part of the method; all else is the full method. Quality in %.",
+        *seed_words(source),
+        _top_words(source) if source.panels else "",
+        f"Base rates: {', '.join(rates)}." if rates else "",
+        "τ top 1%: Kendall's tau-b on the union of the top-1% sets of two adjacent epochs, mean over epochs.",
+        OVERHEAD,
+        NOTHING,
+    ]
+    return source.table(blocks, caption)
+
+
+def _noise_words(panel: Mapping) -> str:
+    if panel["noise"] is None:
+        return {"human": "human labels"}.get(panel["kind"], panel["setting"])
+    kind = {"class_conditional": "", "superclass": "superclass "}.get(panel["kind"], f"{panel['kind']} ")
+    sparsity = f", sparsity {panel['sparsity']:.1f}" if panel["sparsity"] else ""
+    return f"{kind}{100 * panel['noise']:.0f}%{sparsity}"
+
+
+def _top_words(source: Source) -> str:
+    """How many examples the top 1% is, and the base rates."""
+    sizes = sorted({int(v) for v in source.values("n_examples")})
+    counts = ", ".join(f"{-(-n // 100)} of {n:,}" for n in sizes)
+    return (
+        f"P@1%: share of wrong labels among the most suspicious 1% ({counts}), expected over ties; "
+        "AUC-PR: average precision."
+    )
+
+
+def _rate(value: float) -> str:
+    return f"{100 * value:.1f}%"
