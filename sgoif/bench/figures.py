@@ -1,5 +1,6 @@
 """Figures of a run, drawn from summary.json alone: SVG and PNG, readable in print and without colour vision."""
 
+import itertools
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -39,7 +40,7 @@ def detection(records: Sequence[Mapping], table: str, dataset: Mapping[str, Any]
     import matplotlib.pyplot as plt
 
     figure, axes = plt.subplots(figsize=(7.2, 0.34 * len(order) + 1.5))
-    for level, (colour, shape) in zip(levels, MARKS, strict=False):
+    for level, (colour, shape) in zip(levels, itertools.cycle(MARKS), strict=False):
         settings = [s for s in dataset["settings"] if dataset["settings"][s].get("noise", 0) == level]
         known = [rates[s] for s in settings if s in rates]
         if known:
@@ -60,7 +61,8 @@ def detection(records: Sequence[Mapping], table: str, dataset: Mapping[str, Any]
     for side in ("top", "right", "left"):
         axes.spines[side].set_visible(False)
     axes.tick_params(axis="y", length=0)
-    axes.legend(ncols=len(levels), frameon=False, loc="lower left", bbox_to_anchor=(-0.02, 1), handletextpad=0.2)
+    if levels:
+        axes.legend(ncols=len(levels), frameon=False, loc="lower left", bbox_to_anchor=(-0.02, 1), handletextpad=0.2)
     figure.text(0.99, 0.99, _caption(dataset), ha="right", va="top", fontsize=8, color="#555555")
     figure.tight_layout()
     paths = []
