@@ -22,6 +22,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
+from sgoif.bench.config import digest as config_digest
 from sgoif.bench.errors import UserError
 from sgoif.bench.evaluate import read_cells
 from sgoif.bench.files import atomic_write_json, read_json, sha256_file
@@ -148,12 +149,12 @@ def _items(run_dir: Path) -> dict[str, list[_Item]]:
             measured[record["setting"], record["seed"], record["method"]].append(record)
         cells = read_cells(run_dir, task, dataset)
         name = f"{run_dir.name}/{task}/{dataset}"
-        wanted[name] = [_cell_item(c.directory, c.result, measured[c.name], config_hash) for c in cells]
+        wanted[name] = [_cell_item(c.directory, c.result, measured[c.name]) for c in cells]
     wanted[f"{run_dir.name}/tables"] = [_tables_item(run_dir, config_hash)]
     return wanted
 
 
-def _cell_item(directory: Path, result: Mapping[str, Any], records: list[Mapping], config_hash: str) -> _Item:
+def _cell_item(directory: Path, result: Mapping[str, Any], records: list[Mapping]) -> _Item:
     cell = result["cell"]
     params = {k: str(cell[k]) for k in ("method", "dataset", "setting", "seed")}
     params |= {f"config.{k}": v for k, v in _leaves((result.get("config") or {}).get("params") or {})}
@@ -165,7 +166,7 @@ def _cell_item(directory: Path, result: Mapping[str, Any], records: list[Mapping
         "cell_key": result["key"],
         "status": result["status"],
         "commit": result.get("commit") or "",
-        "config_hash": config_hash,
+        "config_hash": config_digest(result["config"]) if result.get("config") else "",  # of the cell's part of it
         "hardware": _words(result.get("hardware")),
         "versions": _words(result.get("versions")),
     }
