@@ -4,6 +4,7 @@ Outside the paths the DAG writes, so that a fresh clone reruns nothing because o
 """
 
 import datetime
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -11,7 +12,7 @@ from typing import Any
 from sgoif.bench.cells import commit
 from sgoif.bench.config import digest
 from sgoif.bench.errors import UserError
-from sgoif.bench.files import atomic_write_json, read_json
+from sgoif.bench.files import atomic_write_json, atomic_write_text, read_json
 
 
 def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
@@ -21,11 +22,18 @@ def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
         raise UserError(f"{summary} is missing: run `make tables` first")
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    files = [summary, *sorted((run_dir / "tables").glob("*.md")), *sorted((run_dir / "figures").iterdir())]
+    atomic_write_text(target / "summary.json", compact(read_json(summary)))
+    files = [*sorted((run_dir / "tables").glob("*.md")), *sorted((run_dir / "figures").iterdir())]
     for path in files:
         shutil.copyfile(path, target / path.name)
     atomic_write_json(target / "provenance.json", provenance(run_dir, config))
     return target
+
+
+def compact(records: list[dict[str, Any]]) -> str:
+    """A summary with one record a line; seeds' single values are left out, as mean, std and n_seeds say enough."""
+    kept = [{k: v for k, v in r.items() if k not in ("values", "seeds") and v not in ("", [])} for r in records]
+    return "[\n" + ",\n".join(json.dumps(r, sort_keys=True, ensure_ascii=False) for r in kept) + "\n]\n"
 
 
 def provenance(run_dir: Path, config: dict[str, Any]) -> dict[str, Any]:

@@ -1,0 +1,43 @@
+"""Publishing a run: what comes along, what does not, and what is said of its origin."""
+
+import json
+
+import pytest
+
+from sgoif.bench.errors import UserError
+from sgoif.bench.publish import compact, publish
+
+
+def test_tables_figures_summary_and_provenance_come_along_and_nothing_else(tmp_path):
+    run = tmp_path / "mini"
+    for name, text in (("tables/table1.md", "table"), ("tables/table1.tex", "tex"), ("figures/a.png", "png")):
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text(text)
+    (run / "summary.json").write_text(
+        json.dumps([{"metric": "auc_pr", "mean": 0.5, "values": [0.4, 0.6], "reason": ""}])
+    )
+    cell = run / "cells/noisy/digits/n20/seed0/loss"
+    cell.mkdir(parents=True)
+    result = {
+        "commit": "abc",
+        "created": "2026-01-02T03:04:05",
+        "hardware": {"cpus": 2},
+        "versions": {"torch": "2.10.0"},
+    }
+    (cell / "result.json").write_text(json.dumps(result))
+    (cell / "arrays.npz").write_bytes(b"scores")
+    target = publish(run, tmp_path / "published", {"run": "mini"})
+    assert sorted(p.name for p in target.iterdir()) == ["a.png", "provenance.json", "summary.json", "table1.md"]
+    origin = json.loads((target / "provenance.json").read_text())
+    assert (origin["commit"], origin["date"], origin["cells"]) == (["abc"], ["2026-01-02"], 1)
+    assert json.loads((target / "summary.json").read_text()) == [{"metric": "auc_pr", "mean": 0.5}]
+
+
+def test_an_unfinished_run_is_not_published(tmp_path):
+    with pytest.raises(UserError, match="make tables"):
+        publish(tmp_path, tmp_path / "published", {"run": "mini"})
+
+
+def test_compact_is_the_same_json():
+    records = [{"metric": "a", "mean": 1.5}, {"metric": "b", "mean": None}]
+    assert json.loads(compact(records)) == records
