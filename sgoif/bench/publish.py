@@ -31,8 +31,13 @@ def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
 
 
 def compact(records: list[dict[str, Any]]) -> str:
-    """A summary with one record a line; seeds' single values are left out, as mean, std and n_seeds say enough."""
-    kept = [{k: v for k, v in r.items() if k not in ("values", "seeds") and v not in ("", [])} for r in records]
+    """A summary with one record a line and five significant digits; single seeds, empty and unknown values left out."""
+
+    def short(value: Any) -> Any:
+        return float(f"{value:.5g}") if isinstance(value, float) else value
+
+    unsaid = ("", None, [])
+    kept = [{k: short(v) for k, v in r.items() if k not in ("values", "seeds") and v not in unsaid} for r in records]
     return "[\n" + ",\n".join(json.dumps(r, sort_keys=True, ensure_ascii=False) for r in kept) + "\n]\n"
 
 

@@ -38,6 +38,7 @@ def test_an_unfinished_run_is_not_published(tmp_path):
         publish(tmp_path, tmp_path / "published", {"run": "mini"})
 
 
-def test_compact_is_the_same_json():
-    records = [{"metric": "a", "mean": 1.5}, {"metric": "b", "mean": None}]
-    assert json.loads(compact(records)) == records
+def test_compact_keeps_every_record_and_five_digits():
+    records = [{"metric": "a", "mean": 1.23456789, "n_seeds": 2}, {"metric": "b", "mean": None, "status": "failed"}]
+    kept = [{"metric": "a", "mean": 1.2346, "n_seeds": 2}, {"metric": "b", "status": "failed"}]
+    assert json.loads(compact(records)) == kept
