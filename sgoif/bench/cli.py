@@ -19,6 +19,9 @@ def main(argv: list[str] | None = None) -> int:
     except UserError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2
+    except FileNotFoundError as e:
+        print(f"error: {e.filename} is missing; run the step that writes it (`make tables` runs all)", file=sys.stderr)
+        return 2
     except OSError as e:
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
             where = e.filename or "while writing"
@@ -44,7 +47,8 @@ def parser() -> argparse.ArgumentParser:
     step(_prepare, "fetch, verify and prepare a dataset", "config", "dataset")
     step(_corrupt, "write the given labels and the truth of a noise setting", "config", "dataset", "setting")
     step(_hold_out, "set test images aside with their labels", "config", "dataset")
-    p = step(_batch, "compute the cells of a batch", "config", "task", "dataset", "method", "batch")
+    p = step(_batch, "compute the cells of a batch", "config", "task", "dataset", "method")
+    p.add_argument("--batch", type=int, required=True)
     p.add_argument("--threads", type=int, default=1)
     step(_evaluate, "compute the metrics of a dataset", "config", "task", "dataset")
     step(_summarise, "aggregate all metrics over seeds", "config")
@@ -108,6 +112,7 @@ def _batch(args):
     from sgoif.bench import gpu
 
     plan, run_dir = _open(args)
+    plan.require(args.task, args.dataset, args.method, args.batch)
     execution = plan.config["execution"]
     use_gpu = execution["device"] != "cpu"
     if not use_gpu:
@@ -126,13 +131,14 @@ def _batch(args):
         else:
             torch.use_deterministic_algorithms(True)
         forbid_truth()
-        run_batch(plan, run_dir, args.task, args.dataset, args.method, int(args.batch), execution["device"])
+        run_batch(plan, run_dir, args.task, args.dataset, args.method, args.batch, execution["device"])
 
 
 def _evaluate(args):
     from sgoif.bench.evaluate import evaluate
 
     plan, run_dir = _open(args)
+    plan.require(args.task, args.dataset)
     evaluate(run_dir, Path(plan.config["data"]["root"]), args.task, args.dataset, plan.config)
 
 

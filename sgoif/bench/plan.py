@@ -7,12 +7,18 @@ from typing import Any
 
 from sgoif.bench import methods
 from sgoif.bench.config import digest
+from sgoif.bench.errors import UserError
 from sgoif.bench.fingerprint import source_hash
 
 NOISY_TASKS = ("noisy", "tuning")  # tuning: the same jobs on the settings that choices may be made on
 TASKS = (*NOISY_TASKS, "ood")
 SHARED = ("plain", "folds")  # runs that methods read instead of training again
 CLEAN = "clean"
+
+
+def _among(name: str, known, what: str) -> None:
+    if name not in known:
+        raise UserError(f"this run has no {what} {name!r}; there are: {', '.join(known)}")
 
 
 def shared_module(name: str) -> str:
@@ -49,6 +55,15 @@ class Plan:
             return [d for d, spec in self.config["noisy"].items() if spec.get("tuning")]
         return list(self.config[task])
 
+    def require(self, task: str, dataset: str, method: str | None = None, number: int = 0) -> None:
+        """Raises UserError unless the run has such a task, dataset, method and batch."""
+        _among(task, TASKS, "task")
+        _among(dataset, self.datasets(task), f"dataset of {task}")
+        if method is not None:
+            _among(method, [*SHARED, *self.methods(task, dataset)], f"method of {task}/{dataset}")
+        if not 0 <= number < self.n_batches(task, dataset):
+            raise UserError(f"batch {number}: {task}/{dataset} has {self.n_batches(task, dataset)}, counted from 0")
+
     def spec(self, task: str, dataset: str) -> dict[str, Any]:
         return self.config["ood" if task == "ood" else "noisy"][dataset]
 
@@ -61,8 +76,11 @@ class Plan:
         """The noise specification of any setting of a dataset, reported, tuning or clean."""
         if setting == CLEAN:
             return {"kind": "clean"}
-        spec = self.config["noisy"].get(dataset, {})
-        return {**spec.get("settings", {}), **spec.get("tuning", {})}[setting]
+        _among(dataset, self.config["noisy"], "dataset of noisy")
+        spec = self.config["noisy"][dataset]
+        settings = {**spec["settings"], **spec.get("tuning", {})}
+        _among(setting, settings, f"setting of {dataset}")
+        return settings[setting]
 
     def held_out(self, dataset: str) -> int:
         """How many test images are set aside with their labels."""

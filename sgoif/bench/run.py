@@ -5,11 +5,15 @@ import subprocess
 import sys
 from pathlib import Path
 
+from sgoif.bench import config as configuration
 from sgoif.bench.errors import UserError
 
 
 def run(arguments: list[str]) -> int:
     """Runs Snakemake. A second run in the same folder is refused; the locks of a killed one are cleared."""
+    config = _config_only(arguments)
+    if config:
+        configuration.load(config[-1])  # a mistake is told before Snakemake starts
     Path(".snakemake").mkdir(exist_ok=True)
     handle = open(".snakemake/sgoif.lock", "w")
     try:
@@ -19,7 +23,7 @@ def run(arguments: list[str]) -> int:
     snakemake = [sys.executable, "-m", "snakemake"]
     # this run holds the folder, so a lock that Snakemake still finds was left by a run that was killed
     if any(Path(".snakemake/locks").glob("*")):
-        unlock = [*snakemake, "--unlock", *_config_only(arguments)]
+        unlock = [*snakemake, "--unlock", *config]
         subprocess.run(unlock, capture_output=True, pass_fds=[handle.fileno()])
     done = subprocess.run([*snakemake, *arguments], pass_fds=[handle.fileno()])
     return done.returncode
