@@ -20,7 +20,7 @@ tables: $(VENV)/run.stamp  ## every table and ablation of CONFIG (default: the e
 	@python -m sgoif.bench where --config results/$(RUN)/config.json
 
 test: $(VENV)/test.stamp checks  ## the whole test suite
-	@python -m pytest -n 2 --dist loadscope
+	@python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 checks: $(VENV)/test.stamp
 	@ruff check -q . && ruff format -q --check . && snakefmt --check Snakefile workflow 2> /dev/null
