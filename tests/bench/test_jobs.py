@@ -1,0 +1,85 @@
+"""A batch of cells: typed failures, what is computed again and what is not."""
+
+import json
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from sgoif.bench import config as configuration
+from sgoif.bench import jobs
+from sgoif.bench.data.holdout import hold_out
+from sgoif.bench.data.prepare import prepare
+from sgoif.bench.data.setting import write_setting
+from sgoif.bench.plan import Plan
+
+
+def small_run(folder: Path, **recipe) -> tuple[Plan, Path]:
+    """A run of one setting and one seed on the digits, with its data and labels in place."""
+    raw = yaml.safe_load(Path(__file__).with_name("mini.yaml").read_text())
+    raw["noisy"]["digits"] |= {"seeds": [0], "recipe": {"base": "digits", "epochs": 2, **recipe}}
+    raw["noisy"]["digits"]["settings"].pop("n40_s6")
+    raw["data"] = {"root": str(folder / "data")}
+    plan, run_dir = Plan(configuration.resolve(raw)), folder / "results" / "mini"
+    prepare("digits", folder / "data")
+    write_setting(folder / "data", run_dir, "digits", "n20_s0", plan.noise("digits", "n20_s0"))
+    hold_out(folder / "data", run_dir, "digits", 100)
+    return plan, run_dir
+
+
+def run(plan: Plan, run_dir: Path, method: str) -> dict:
+    torch.set_num_threads(1)
+    path = jobs.run_batch(plan, run_dir, "noisy", "digits", method, 0, "cpu")
+    entry = json.loads(path.read_text())["cells"][0]
+    return json.loads((run_dir / entry["path"] / "result.json").read_text()) | {"folder": run_dir / entry["path"]}
+
+
+def test_divergence_is_a_typed_failure_and_so_is_what_reads_it(tmp_path):
+    plan, run_dir = small_run(tmp_path, lr=1e20)
+    plain = run(plan, run_dir, "plain")
+    assert plain["status"] == "failed" and plain["reason"].startswith("Diverged: the training loss became")
+    loss = run(plan, run_dir, "loss")
+    assert loss["status"] == "failed" and "its plain run failed: Diverged" in loss["reason"]
+
+
+def test_an_error_in_a_method_is_written_down_and_tried_again(tmp_path, monkeypatch):
+    from baselines.noisy.random import Random
+
+    plan, run_dir = small_run(tmp_path)
+    with monkeypatch.context() as broken:
+        broken.setattr(Random, "detect", lambda self, task: 1 / 0)
+        assert run(plan, run_dir, "random")["reason"] == "ZeroDivisionError: division by zero"
+    assert run(plan, run_dir, "random")["status"] == "ok"
+
+
+def test_a_finished_cell_is_kept_and_a_damaged_one_computed_again(tmp_path):
+    plan, run_dir = small_run(tmp_path)
+    first = run(plan, run_dir, "plain")
+    stamp = (first["folder"] / "result.json").stat().st_mtime_ns
+    assert (run(plan, run_dir, "plain")["folder"] / "result.json").stat().st_mtime_ns == stamp
+    (first["folder"] / "arrays.npz").write_bytes(b"broken")
+    again = run(plan, run_dir, "plain")
+    assert again["arrays_sha256"] == first["arrays_sha256"], "the same bits as before"
+    assert {"train", "record"} <= set(again["seconds"]) and again["peak_memory_mb"] > 0
+    assert not (first["folder"] / "work").exists()
+
+
+def test_a_full_disk_is_told_and_loses_nothing(tmp_path, monkeypatch):
+    plan, run_dir = small_run(tmp_path)
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("sgoif.bench.plain.torch.save", full)
+        with pytest.raises(jobs.UserError, match="No space left on device; the cell is not lost"):
+            run(plan, run_dir, "plain")
+    assert run(plan, run_dir, "plain")["status"] == "ok"
+
+
+def test_asking_for_a_gpu_where_there_is_none(tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("there is one here")
+    with pytest.raises(jobs.UserError, match="torch sees no GPU"):
+        jobs.pick_device("cuda")
