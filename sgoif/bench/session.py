@@ -109,7 +109,7 @@ class Session:
                     if hasattr(thing, "check_finite"):
                         thing.check_finite()
             self.check_time()
-            self.say(f"{phase}: epoch {epoch + 1}/{n}", done=epoch + 1 == n)
+            self.say(f"{phase}: epoch {epoch + 1}/{n}", done=epoch + 1 == n, share=(epoch + 1) / n)
             if epoch + 1 < n and time.perf_counter() - saved_at > self.save_every:
                 self._save(phase, epoch + 1, stateful)
                 saved_at = time.perf_counter()
@@ -167,9 +167,10 @@ class Session:
 
     # --- progress ---------------------------------------------------------------------------------------------------
 
-    def say(self, text: str, done: bool = False) -> None:
-        """Progress: one line rewritten in place on a terminal, one plain line per phase in a log."""
+    def say(self, text: str, done: bool = False, share: float | None = None) -> None:
+        """Progress: a bar rewritten in place on a terminal, one plain line per phase in a log."""
         if sys.stderr.isatty():
-            print(f"\r\033[K{self.label} {text}", end="\n" if done else "", file=sys.stderr, flush=True)
+            bar = "" if share is None else f"[{'#' * round(20 * share):20s}] "
+            print(f"\r\033[K{self.label} {bar}{text}", end="\n" if done else "", file=sys.stderr, flush=True)
         elif done:
             print(f"{self.label} {text}", file=sys.stderr, flush=True)
