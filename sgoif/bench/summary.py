@@ -23,7 +23,10 @@ SHOWN = {  # kinds of tables that repeat cells of another table: the metrics (by
     "ablation": ("auc_pr", "p_at_1", "recall", "tau_top1", "overhead", "base_rate", "n_examples", "extra:hvps"),
     "cost": COST,
 }
-SELECTION = "Epochs and hyper-parameters come from the configuration; no choice was made with the truth at hand."
+SELECTION = (
+    "Epochs and hyper-parameters: the configuration's, else the methods' defaults. No job sees the truth; what the authors "
+    "had seen when they chose the defaults, and how many they tried, is in docs/measurements.md."
+)
 KINDS = {  # kinds of tables and their titles, unless the configuration gives one
     "noise_grid": "Wrong labels found, by noise rate and sparsity",
     "noise_sets": "Wrong labels found, by dataset",

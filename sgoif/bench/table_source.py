@@ -74,7 +74,7 @@ class Source:
         words += [*caption, layout["selection"]]
         tuning = dict.fromkeys(t for p in self.panels for t in p["tuning"])
         if tuning:
-            words.append(f"Choices were made on data that is not in this table: {', '.join(tuning)}.")
+            words.append(f"Set aside for tuning, not in this table: {', '.join(tuning)}.")
         title = f"{layout['title']} ({', '.join(stand_ins)})" if stand_ins else layout["title"]
         return Table(self.name, layout["kind"], title, [w for w in words if w], blocks, self._used_notes(blocks))
 
