@@ -24,8 +24,8 @@ SHOWN = {  # kinds of tables that repeat cells of another table: the metrics (by
     "cost": COST,
 }
 SELECTION = (
-    "Epochs and hyper-parameters: the configuration's, else the methods' defaults. No job sees the truth; what the authors "
-    "had seen when they chose the defaults, and how many they tried, is in docs/measurements.md."
+    "Epochs and hyper-parameters: the configuration's, else the methods' defaults. No job sees the truth; what the "
+    "authors had seen when they chose the defaults, and how many they tried, is in docs/measurements.md."
 )
 KINDS = {  # kinds of tables and their titles, unless the configuration gives one
     "noise_grid": "Wrong labels found, by noise rate and sparsity",
