@@ -68,13 +68,11 @@ def read_cells(run_dir: Path | str, task: str, dataset: str, methods: Collection
             continue
         for entry in read_json(batch)["cells"]:
             directory = run_dir / entry["path"]
-            if not (directory / "result.json").is_file():
-                directory = run_dir / "cells" / entry["path"]
             try:
                 result = read_json(directory / "result.json")
             except (FileNotFoundError, UserError) as e:
                 what = "is missing" if isinstance(e, FileNotFoundError) else "is damaged"
-                raise Cell(run_dir / entry["path"], {}, batch).damaged(f"result.json {what}") from None
+                raise Cell(directory, {}, batch).damaged(f"result.json {what}") from None
             cell = Cell(directory, result, batch)
             same = all(entry.get(k) == result.get(k) for k in ("key", "status", "arrays_sha256"))
             (cells if same else stale)[cell.name] = cell
