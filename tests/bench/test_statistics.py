@@ -22,6 +22,17 @@ def test_few_pairs_use_the_t_test_and_many_the_signed_ranks():
         assert statistics.paired_p(a, b) == pytest.approx(reference(a, b))
 
 
+@pytest.mark.parametrize("n", [6, 9, 12])
+def test_signed_ranks_with_ties_and_zeros_are_those_of_all_sign_flips(n):
+    rng = np.random.default_rng(n)
+    difference = rng.integers(-3, 6, n).astype(float)
+    kept = difference[difference != 0]
+    ranks = scipy.stats.rankdata(np.abs(kept))
+    flips = (np.arange(2 ** len(kept))[:, None] >> np.arange(len(kept))) & 1
+    reference = (flips @ ranks >= ranks[kept > 0].sum() - 1e-9).mean()
+    assert statistics.signed_rank_p(difference) == pytest.approx(reference)
+
+
 def test_degenerate_pairs():
     assert statistics.paired_p([0.9], [0.1]) == 1.0
     assert statistics.paired_p([0.9, 0.8], [0.9, 0.8]) == 1.0
