@@ -18,6 +18,7 @@ from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError
 from sgoif.influence import OnlineInfluence
 from sgoif.removal import estimate_wrong
+from sgoif.trace import CheckTrace
 
 
 class SGOIF(NoisyLabelDetector):
@@ -42,11 +43,12 @@ class SGOIF(NoisyLabelDetector):
             total_steps=learner.total_steps,
         )
         kind = self._head_step if self.params.scope == "head" else self._deep_step
-        step = kind(learner, influence)
-        for epoch in task.session.epochs(task.recipe.epochs, learner, influence):
+        step, trace = kind(learner, influence), CheckTrace(influence)
+        for epoch in task.session.epochs(task.recipe.epochs, learner, influence, trace):
             for batch in batches.epoch(epoch):
                 step(batch)
                 influence.step(learner.optimizer)
+                trace.look()
             influence.end_epoch()
         result = influence.scores()
         count, remove = estimate_wrong(result.score, task.given)
@@ -54,6 +56,7 @@ class SGOIF(NoisyLabelDetector):
             scores=result.score.cpu().numpy(),
             remove=remove.cpu().numpy(),
             epoch_scores=result.epoch_scores.cpu().numpy(),
+            traces=trace.arrays(),
             extras={
                 "estimated_noise": count / len(task.train),
                 "mean_confidence": result.confidence.mean(),

@@ -61,6 +61,7 @@ class Detection:
     test_logits: np.ndarray | None = None  # [M, K] of the model a robust trainer yields
     remove: np.ndarray | None = None  # [N] bool: a detector's own removal rule; the harness retrains without these
     epoch_scores: np.ndarray | None = None  # [E, N] scores epoch by epoch
+    traces: dict[str, np.ndarray] = field(default_factory=dict)  # what happened on the way, [T] each, for figures
     variants: dict[str, np.ndarray] = field(default_factory=dict)  # other scores of the same method, [N] each
     extras: dict[str, float] = field(default_factory=dict)  # numbers worth a column: coverage, HVPs per step, …
     curves: dict[str, list[float]] = field(default_factory=dict)  # per-epoch numbers for the tracking UI

@@ -151,13 +151,13 @@ class _Truth:
         return tested
 
 
-def _record(task, dataset, name, metric, value=None, status="ok", reason="", variant="") -> dict[str, Any]:
+def _record(task, dataset, name, metric, value=None, status="ok", reason="", variant="", epoch=None) -> dict[str, Any]:
     setting, seed, method = name
     if value is not None and not math.isfinite(value):
         value, status, reason = None, "undefined", reason or f"{metric} is not defined for these scores"
     return {
         "task": task, "dataset": dataset, "setting": setting, "seed": seed, "method": method, "variant": variant,
-        "metric": metric, "value": value, "status": status, "reason": reason,
+        "metric": metric, "value": value, "status": status, "reason": reason, "epoch": epoch,
     }  # fmt: skip
 
 
@@ -180,6 +180,10 @@ def _cell_records(task, dataset, cell, cells, truth, spec) -> list[dict[str, Any
         quality = _noisy_quality(arrays, known["wrong"], labels)
     try:
         records = [_record(task, dataset, name, metric, value, variant=v) for v, metric, value in quality]
+        if task != "ood" and "epoch_scores" in arrays and known["wrong"].any():
+            for metric, values in metrics.by_epoch(arrays["epoch_scores"], known["wrong"]).items():
+                known_values = [(e, v) for e, v in enumerate(values) if not math.isnan(v)]
+                records += [_record(task, dataset, name, f"epoch:{metric}", v, epoch=e) for e, v in known_values]
     except UserError as e:  # scores that cannot be ranked are the method's failure, not the table's
         return [_record(task, dataset, name, "status", status="failed", reason=str(e))]
     return records + list(_cost_records(task, dataset, cell, cells, arrays))

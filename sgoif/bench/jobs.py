@@ -123,6 +123,7 @@ def _detect(method, task: NoisyTask, inputs: Inputs, retrain: bool):
     _check_scores(scores, len(task.train), method.name)
     arrays = {"scores": scores, "ids": inputs.train_ids}
     arrays |= {f"variant:{k}": np.asarray(v, dtype=np.float64) for k, v in found.variants.items()}
+    arrays |= {f"trace:{k}": np.asarray(v) for k, v in found.traces.items()}
     for name in ("epoch_scores", "test_logits"):
         if getattr(found, name) is not None:
             arrays[name] = np.asarray(getattr(found, name), dtype=np.float32)

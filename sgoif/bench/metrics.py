@@ -71,12 +71,11 @@ def detection(scores: np.ndarray, wrong: np.ndarray, what: str = "scores") -> di
     return out
 
 
-def top_tau(epoch_scores: np.ndarray, what: str = "epoch_scores") -> float:
-    """Stability of the top of the ranking: mean over adjacent epochs of Kendall's tau-b on their top 1%.
+def top_taus(epoch_scores: np.ndarray, what: str = "epoch_scores") -> list[float]:
+    """Stability of the top of the ranking: Kendall's tau-b on the top 1% of epochs e and e+1, for every e.
 
-    For epochs e and e+1 the tau is taken over the union of the two top-1% sets (ties at the edge of a set go to the
-    lower index). A pair in which one epoch's scores are constant on the union has no tau and is left out;
-    NaN if no pair has one. `epoch_scores` is [epochs, examples].
+    The tau is taken over the union of the two top-1% sets (ties at the edge of a set go to the lower index). A pair in
+    which one epoch's scores are constant on the union has no tau: NaN. `epoch_scores` is [epochs, examples].
     """
     from scipy.stats import kendalltau
 
@@ -87,9 +86,24 @@ def top_tau(epoch_scores: np.ndarray, what: str = "epoch_scores") -> float:
     for e in range(len(epoch_scores) - 1):
         union = np.union1d(tops[e], tops[e + 1])
         before, after = epoch_scores[e, union], epoch_scores[e + 1, union]
-        if np.ptp(before) > 0 and np.ptp(after) > 0:
-            taus.append(float(kendalltau(before, after).statistic))
+        ordered = np.ptp(before) > 0 and np.ptp(after) > 0
+        taus.append(float(kendalltau(before, after).statistic) if ordered else math.nan)
+    return taus
+
+
+def top_tau(epoch_scores: np.ndarray, what: str = "epoch_scores") -> float:
+    """Mean over the adjacent epochs that have a tau (`top_taus`); NaN if none has."""
+    taus = [tau for tau in top_taus(epoch_scores, what) if not math.isnan(tau)]
     return float(np.mean(taus)) if taus else math.nan
+
+
+def by_epoch(epoch_scores: np.ndarray, wrong: np.ndarray, what: str = "epoch_scores") -> dict[str, list[float]]:
+    """AUC-PR of each epoch's own scores, and the tau of its top 1% with the epoch before (the first has none: NaN)."""
+    from sklearn.metrics import average_precision_score
+
+    ranked = [_scores_and_mask(scores, wrong, what) for scores in epoch_scores]
+    precision = [float(average_precision_score(truth, scores)) for scores, truth in ranked]
+    return {"auc_pr": precision, "tau_top1": [math.nan, *top_taus(epoch_scores, what)][: len(precision)]}
 
 
 def removal(remove: np.ndarray, wrong: np.ndarray, what: str = "remove") -> dict[str, float]:

@@ -187,7 +187,11 @@ def _panel(table: str, kind: str, panel: Mapping, cells: Mapping[tuple[str, str]
 def _group(found: Sequence[Mapping], prefixes: Sequence[str] | None) -> dict[tuple[str, str], list[Mapping]]:
     groups = defaultdict(list)
     for r in found:
-        if r["metric"] != "status" and (prefixes is None or r["metric"].startswith(tuple(prefixes))):
+        if (
+            r["epoch"] is None
+            and r["metric"] != "status"
+            and (prefixes is None or r["metric"].startswith(tuple(prefixes)))
+        ):
             groups[r["variant"], r["metric"]].append(r)
     return groups
 

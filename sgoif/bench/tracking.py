@@ -172,7 +172,7 @@ def _cell_item(directory: Path, result: Mapping[str, Any], records: list[Mapping
     }
     if result.get("reason"):
         tags["reason"] = str(result["reason"])[:4000]
-    metrics = [(_metric_name(r), r["value"], 0) for r in records if r["value"] is not None]
+    metrics = [(_metric_name(r), r["value"], r["epoch"] or 0) for r in records if r["value"] is not None]
     for curve, values in (result.get("curves") or {}).items():
         metrics += [(f"curve/{_clean(curve)}", v, step) for step, v in enumerate(values) if math.isfinite(v)]
     return _Item(

@@ -60,7 +60,7 @@ def test_values_are_those_of_the_metrics_and_the_file_is_what_is_returned(noisy)
     assert value(records, "removal_recall")["value"] == pytest.approx(noisy.wrong[:80].sum() / noisy.wrong.sum())
     assert value(records, "base_rate", None, "")["value"] == pytest.approx(noisy.wrong.mean())
     assert read_json(noisy.root / "metrics/noisy/digits.json") == records
-    keys = {"task", "dataset", "setting", "seed", "method", "variant", "metric", "value", "status", "reason"}
+    keys = {"task", "dataset", "setting", "seed", "method", "variant", "metric", "value", "status", "reason", "epoch"}
     assert all(set(r) == keys for r in records)
 
 
@@ -219,3 +219,17 @@ def test_the_records_are_json_without_nan(noisy):
     records = evaluated(noisy, small(seeds=[0]))
     assert value(records, "tau_top1")["value"] is None and value(records, "tau_top1")["status"] == "undefined"
     json.dumps(records, allow_nan=False)
+
+
+def test_scores_by_epoch_become_curves_of_precision_and_stability(noisy):
+    by_epoch = noisy.rng.normal(size=(3, N)) + np.outer([0, 1, 2], noisy.wrong)
+    by_epoch[0] = 1.0  # no order, hence no tau with the next epoch
+    noisy.cell("noisy", "digits", "n20s0", 0, "aum", scores(noisy, epoch_scores=by_epoch))
+    records = [r for r in evaluated(noisy, small(seeds=[0])) if r["epoch"] is not None]
+    curves = {m: {r["epoch"]: r["value"] for r in records if r["metric"] == m} for m in {r["metric"] for r in records}}
+    assert set(curves) == {"epoch:auc_pr", "epoch:tau_top1"} and list(curves["epoch:tau_top1"]) == [2]
+    stored = by_epoch.astype(np.float64)
+    assert curves["epoch:auc_pr"] == {
+        e: pytest.approx(metrics.detection(stored[e], noisy.wrong)["auc_pr"]) for e in range(3)
+    }
+    assert curves["epoch:tau_top1"][2] == pytest.approx(metrics.top_tau(stored))

@@ -41,6 +41,7 @@ def test_shape_sign_and_determinism(name):
         assert found.remove.shape == wrong.shape and found.remove.dtype == bool
     if found.test_logits is not None:
         assert found.test_logits.shape == (497, 10) and np.isfinite(found.test_logits).all()
+    assert len({trace.shape for trace in found.traces.values()}) <= 1, "the rows of a trace belong together"
     if name != "random":
         assert roc_auc_score(wrong, found.scores) > 0.6, "higher must mean more suspicious"
 
@@ -55,6 +56,8 @@ def test_killed_and_resumed_gives_the_same_scores(name, tmp_path):
         pass
     resumed, _ = run(name, quiet_session(tmp_path))
     np.testing.assert_array_equal(whole.scores, resumed.scores)
+    for trace, values in whole.traces.items():
+        np.testing.assert_array_equal(values, resumed.traces[trace], err_msg=trace)
 
 
 @pytest.mark.parametrize("name", methods.available("noisy"))
