@@ -37,6 +37,7 @@ from sgoif.directions import Directions
 from sgoif.errors import BatchError, CaptureError, InfluenceError
 from sgoif.given import AnchorData, anchor_batches
 from sgoif.intake import MOST_EXAMPLES, Intake, decay, spread, step_sizes
+from sgoif.lane import Lane
 from sgoif.ledger import Ledger
 from sgoif.linalg import hold_unless
 from sgoif.result import InfluenceResult
@@ -80,8 +81,11 @@ class OnlineInfluence:
         )
         self.parts.register_buffer("events", torch.zeros(len(EVENTS), dtype=torch.float64))
         device = capture.head.weight.device
-        self.parts.to(device)
-        self.ledger = Ledger(n_examples, config.window, total_steps, device, dtype)
+        # held-out anchors pass through the model itself, and collectives keep to training's order: those stay in line
+        self.lane = Lane(device, beside=not capture.deep and anchor_data is None and not distributed.active())
+        with self.lane.work():
+            self.parts.to(device)
+            self.ledger = Ledger(n_examples, config.window, total_steps, device, dtype)
         self.steps, self.checks, self.epoch, self.epoch_steps = 0, 0, 0, 0
 
     @contextmanager
@@ -127,11 +131,14 @@ class OnlineInfluence:
             self._plan(-(-self.n_examples // (examples * distributed.size())))
         self.steps += 1
         due = self.steps % self.parts.directions.interval == 0
-        if due or self.capture.deep or len(self.intake) >= MOST_EXAMPLES or self.steps == self.ledger.window_start:
-            with torch.autocast(self.ledger.device.type, enabled=False):
+        learn = due or self.capture.deep or len(self.intake) >= MOST_EXAMPLES
+        if learn or self.steps == self.ledger.window_start:
+            pace = self._pace(optimizer) if due else None
+            given = [*self.intake.tensors(), *(t for t in pace or () if isinstance(t, Tensor))]
+            with self.lane.work(given), torch.autocast(self.ledger.device.type, enabled=False):
                 self._score()
-                if due or self.capture.deep or len(self.intake) >= MOST_EXAMPLES:
-                    self._learn(due, optimizer)
+                if learn:
+                    self._learn(pace)
 
     def _plan(self, epoch_steps: int) -> None:
         self.epoch_steps = epoch_steps
@@ -161,9 +168,10 @@ class OnlineInfluence:
         self._count("out_of_range", wrong)
         self.intake.scored = len(self.intake.queue)
 
-    def _learn(self, due: bool, optimizer: torch.optim.Optimizer | None) -> None:
-        """Let the queue into curvature and anchors (outside head scope: when it is its turn), then check if due."""
-        config, deep = self.config, self.capture.deep
+    def _learn(self, pace: tuple[Any, Any] | None) -> None:
+        """Let the queue into curvature and anchors (outside head scope: when it is its turn), then check if due, that
+        is, if a `pace` is given."""
+        config, deep, due = self.config, self.capture.deep, pace is not None
         passes, self.intake.queue, self.intake.scored = self.intake.queue, [], 0
         if deep and not due and self.steps % config.update_every:
             return
@@ -177,9 +185,9 @@ class OnlineInfluence:
         if config.temperature == 0:
             self.parts.temperature.fold(torch.cat([p.record.logits for p in passes]), batch.labels)
         if due:
-            self._check(settled if deep else batch.newest(config.probe_examples), optimizer)
+            self._check(settled if deep else batch.newest(config.probe_examples), pace)
 
-    def _check(self, probe: FactoredBatch, optimizer: torch.optim.Optimizer | None) -> None:
+    def _check(self, probe: FactoredBatch, pace: tuple[Any, Any]) -> None:
         """Check, certify and step the directions on the probe examples (see `Directions`), then refresh the
         curvature."""
         curvature, anchors, directions = self.parts.curvature, self.parts.anchors, self.parts.directions
@@ -194,7 +202,7 @@ class OnlineInfluence:
         gradient_norm = torch.linalg.vector_norm(mean / distributed.size())
         sound = count > len(probe) * distributed.size() / 2  # a probe full of NaN certifies nothing
         with hold_unless(sound, controller, directions):
-            controller.observe(*self._pace(optimizer), gradient_norm, curvature.condition())
+            controller.observe(*pace, gradient_norm, curvature.condition())
             directions.check(anchors.targets(), probe, curvature, controller)
         curvature.refresh()  # only now: the probes must not have made the inverse that they certify
         self.checks += 1
@@ -205,20 +213,23 @@ class OnlineInfluence:
         self._count("zero_confidence_steps", (controller.confidence.sum() == 0) * directions.interval)
 
     def _pace(self, optimizer: torch.optim.Optimizer | None) -> tuple[Any, Any]:
-        """Learning rate and weight decay of the head's parameter group (of the first group if the head is in none)."""
+        """Learning rate and weight decay of the head's parameter group (of the first group if the head is in none), as
+        they are now: a rate that lives on the device is copied."""
         if optimizer is None:
             return 1.0, 0.0
         head = self.capture.head.weight
         groups = [g for g in optimizer.param_groups if any(p is head for p in g["params"])] or optimizer.param_groups
-        return groups[0]["lr"], groups[0].get("weight_decay", 0.0)
+        rate = groups[0]["lr"]
+        return rate.detach().clone() if isinstance(rate, Tensor) else rate, groups[0].get("weight_decay", 0.0)
 
     @torch.no_grad()
     def end_epoch(self) -> None:
         """Close a row of per-epoch scores. Also the moment at which a wrong index or label on a device is reported."""
-        self._score()
         self.epoch += 1
-        self.ledger.close(self.epoch)
-        self._raise_deferred()
+        with self.lane.work(self.intake.tensors()):
+            self._score()
+            self.ledger.close(self.epoch)
+            self._raise_deferred()
 
     def _raise_deferred(self) -> None:
         wrong = int(self.parts.events[EVENTS.index("out_of_range")])
@@ -231,7 +242,9 @@ class OnlineInfluence:
     @torch.no_grad()
     def scores(self) -> InfluenceResult:
         """The score of every example over the window, with its certificate. Reading changes nothing that follows."""
-        self._score()
+        with self.lane.work(self.intake.tensors()):
+            self._score()
+        self.lane.join()
         self._raise_deferred()
         scope = {
             "layers": list(self.capture.layers),
@@ -244,6 +257,7 @@ class OnlineInfluence:
 
     def counters(self) -> dict[str, float]:
         """What the run has cost and met so far. Reads the device."""
+        self.lane.join()
         directions = self.parts.directions
         restarts, triggers = directions.events.tolist()
         met = dict(zip(EVENTS, self.parts.events.tolist(), strict=True))
@@ -260,6 +274,7 @@ class OnlineInfluence:
 
     def anchor_scores(self, batch: FactoredBatch) -> Tensor:
         """Per-anchor scores -c_v phi_v.g_i `[n, K]` of a batch, on request; aggregated with w_v they give the score."""
+        self.lane.join()
         return -batch.inner(self.parts.directions.phi) * self.parts.controller.confidence
 
     def close(self) -> None:
@@ -271,6 +286,7 @@ class OnlineInfluence:
         steps."""
         if self.intake.watched(self.steps):
             raise InfluenceError("state_dict() between watch() and step(): save after step()")
+        self.lane.join()
         progress = {name: getattr(self, name) for name in ("steps", "checks", "epoch", "epoch_steps")}
         parts = self.parts.state_dict()
         return {
@@ -290,8 +306,9 @@ class OnlineInfluence:
                 f"this state is of {state['n_examples']} examples, here there are {self.n_examples}; "
                 f"settings that differ: {', '.join(differing) or 'none'}"
             )
-        self.parts.load_state_dict(state["parts"])
-        self.ledger.load_state_dict(state["ledger"])
+        with self.lane.work():
+            self.parts.load_state_dict(state["parts"])
+            self.ledger.load_state_dict(state["ledger"])
         self.intake.load_state_dict(state["intake"], self.ledger.device)
         progress = dict(state["progress"])
         self.parts.directions.products = progress.pop("products")

@@ -74,6 +74,10 @@ class Intake:
         """Number of examples watched for a step."""
         return sum(len(p) for p in self.queue if p.step == step)
 
+    def tensors(self) -> list[Tensor]:
+        """What the queued passes are made of."""
+        return [t for p in self.queue for t in (p.record.features, p.record.logits, p.index, p.labels)]
+
     def build(self, passes: list[Pass], temperature: Tensor | float, half_life: float) -> tuple[FactoredBatch, Tensor]:
         """The passes as one batch with the recency of each example, and how many indices or labels were out of range.
 

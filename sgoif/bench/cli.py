@@ -117,12 +117,12 @@ def _batch(args):
     use_gpu = execution["device"] != "cpu"
     if not use_gpu:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    import torch
+
+    from sgoif.bench.guard import forbid_truth
+    from sgoif.bench.jobs import run_batch  # imported before a GPU is taken: jobs may wait with their imports done
+
     with gpu.slot(Path(".snakemake") / "gpu-slots", execution["jobs_per_gpu"]):
-        import torch
-
-        from sgoif.bench.guard import forbid_truth
-        from sgoif.bench.jobs import run_batch
-
         torch.set_num_threads(args.threads)
         if torch.cuda.is_available():
             torch.backends.cuda.matmul.allow_tf32 = True

@@ -11,7 +11,7 @@ from pathlib import Path
 def slot(folder: Path, jobs_per_gpu: int, poll: float = 0.5):
     """Waits for a free slot, then makes only its GPU visible. Yields its number, or None on a machine without GPUs.
 
-    Must be entered before torch touches CUDA.
+    Must be entered before torch touches CUDA (importing it does not).
     """
     gpus = visible_gpus()
     if not gpus:

@@ -65,7 +65,7 @@ class Learner:
         on_device = recipe.graph and self.device.type == "cuda"
         self._rate = torch.tensor(recipe.lr, device=self.device) if on_device else None
         self.optimizer = self._make_optimizer(undecayed)
-        self._compiled = torch.compile(self.net.backbone) if recipe.compile else None
+        self._compiled = torch.compile(self.net.backbone, dynamic=False) if recipe.compile else None
         self._loss_sum = torch.zeros((), device=self.device)
 
     @classmethod
@@ -112,7 +112,7 @@ class Learner:
         """Penultimate features in float32, in training mode: for methods with a head of their own."""
         WORK.passes += len(x) * (3 if torch.is_grad_enabled() else 1)
         with self.autocast():
-            return self.net.features(x).float()
+            return (self._compiled or self.net.features)(x).float()
 
     def step(self, loss: Tensor) -> None:
         """Backward and one optimiser step."""

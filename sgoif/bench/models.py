@@ -52,6 +52,13 @@ class Residual(nn.Module):
         return x + self.body(x)
 
 
+class GlobalMax(nn.Module):
+    """The largest value of each channel. (Adaptive max-pooling says the same, much slower in channels-last memory.)"""
+
+    def forward(self, x):
+        return x.amax((2, 3))
+
+
 def small_cnn(n_classes: int, channels: int, size: int) -> Network:
     """Three convolutions for 8x8 images: trains in about a second on one core."""
     stages = [conv_block(channels, 16), conv_block(16, 32, pool=True), conv_block(32, 64, pool=True)]
@@ -81,8 +88,7 @@ def resnet9(n_classes: int, channels: int, size: int, width: int = 64) -> Networ
         conv_block(2 * w, 4 * w, pool=True),
         nn.Sequential(conv_block(4 * w, 8 * w, pool=True), Residual(8 * w)),
     ]
-    pool = nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten())
-    return Network(nn.Sequential(*stages, pool), nn.Linear(8 * w, n_classes), stages, scale=0.125)
+    return Network(nn.Sequential(*stages, GlobalMax()), nn.Linear(8 * w, n_classes), stages, scale=0.125)
 
 
 class BasicBlock(nn.Module):
