@@ -49,6 +49,7 @@ def resolve(config: dict[str, Any], folder: Path | str = ROOT / "configs") -> di
             spec["methods"] = list(dict.fromkeys(chosen))
             for method in spec["methods"] + spec.get("tuning_methods", []):
                 _check_method(task, method, config, f"{where}.methods")
+            _check_restrict(spec, where)
     _check_params(config)
     for name, spec in config["noisy"].items():
         _check_noise(name, spec)
@@ -67,7 +68,8 @@ def resolve(config: dict[str, Any], folder: Path | str = ROOT / "configs") -> di
 
 
 def layer(config: dict[str, Any], folder: Path) -> dict[str, Any]:
-    """Lays `config` over the file it extends (mappings merge, everything else replaces)."""
+    """Lays `config` over the file it extends (mappings merge, `null` takes away, everything else
+    replaces)."""
     config = copy.deepcopy(config)
     seen = set()
     while (parent := config.pop("extends", None)) is not None:
@@ -83,11 +85,27 @@ def layer(config: dict[str, Any], folder: Path) -> dict[str, Any]:
     return config
 
 
+def _check_restrict(spec: dict[str, Any], where: str) -> None:
+    """Methods, settings and seeds that `restrict` and `retrain` name are those of the dataset."""
+    for method, share in spec.get("restrict", {}).items():
+        _known(method, [*spec["methods"], "folds", "plain"], f"{where}.restrict", "method")
+        for setting in share.get("settings", []):
+            _known(setting, spec.get("settings", {}), f"{where}.restrict.{method}.settings", "setting")
+        for seed in share.get("seeds", []):
+            _known(str(seed), [str(s) for s in spec["seeds"]], f"{where}.restrict.{method}.seeds", "seed")
+    if isinstance(spec.get("retrain"), list):
+        for method in spec["retrain"]:
+            _known(method, spec["methods"], f"{where}.retrain", "method")
+
+
 def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
     merged = dict(below)
     for key, value in above.items():
         both = isinstance(value, dict) and isinstance(merged.get(key), dict)
-        merged[key] = merge(merged[key], value) if both else value
+        if value is None and key in below:
+            del merged[key]
+        else:
+            merged[key] = merge(merged[key], value) if both else value
     return merged
 
 

@@ -19,6 +19,7 @@ import numpy as np
 from sgoif.bench import metrics
 from sgoif.bench.errors import UserError
 from sgoif.bench.files import atomic_write_json, load_npz, read_json, sha256_file
+from sgoif.bench.plan import restriction
 
 PLAIN, FOLDS = "plain", "folds"  # runs that methods share
 NOT_RUN = "the configuration asks for it, but no batch of this run holds it; run the workflow again"
@@ -104,7 +105,8 @@ def evaluate(
             records += [_record(task, dataset, (setting, None, ""), m, v) for m, v in facts.items()]
     for name in [*wanted, *(n for n in cells if n not in wanted)]:
         if name not in cells:
-            records.append(_record(task, dataset, name, "status", status="not run", reason=NOT_RUN))
+            reason = restriction(spec, name[2]).get("reason", NOT_RUN)
+            records.append(_record(task, dataset, name, "status", status="not run", reason=reason))
         else:
             records += _cell_records(task, dataset, cells[name], cells, truth, spec)
     path = run_dir / "metrics" / task / f"{dataset}.json"

@@ -104,7 +104,7 @@ def _work(cell: Cell, session: Session, inputs: Inputs, plan: Plan, run_dir: Pat
     method = methods.load("ood" if cell.task == "ood" else "noisy", name)(**plan.params(cell.method))
     if cell.task == "ood":
         return _measure_ood(method, task, inputs)
-    return _detect(method, task, inputs, retrain=inputs.spec.get("retrain", True))
+    return _detect(method, task, inputs, retrain=plan.retrains(cell))
 
 
 def _shared_run(cell: Cell, task, inputs: Inputs, run_dir: Path):

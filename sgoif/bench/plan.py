@@ -25,6 +25,11 @@ def shared_module(name: str) -> str:
     return f"sgoif.bench.{name}"
 
 
+def restriction(spec: dict[str, Any], method: str) -> dict[str, Any]:
+    """{settings, seeds, reason} that a dataset's `restrict` lays on a method; empty where it lays none."""
+    return spec.get("restrict", {}).get(method, {})
+
+
 @dataclass(frozen=True)
 class Cell:
     """One measurement."""
@@ -106,7 +111,17 @@ class Plan:
     def batch(self, task: str, dataset: str, method: str, number: int) -> list[Cell]:
         cells = self.cells(task, dataset, method)
         size = self.config["execution"]["cells_per_job"] or len(cells)
-        return cells[number * size : (number + 1) * size]
+        return [c for c in cells[number * size : (number + 1) * size] if self.wanted(c)]
+
+    def wanted(self, cell: Cell) -> bool:
+        """Whether the configuration leaves this cell to its method (see `restrict` in the schema)."""
+        share = restriction(self.spec(cell.task, cell.dataset), cell.method)
+        return all(getattr(cell, k) in share[f"{k}s"] for k in ("setting", "seed") if f"{k}s" in share)
+
+    def retrains(self, cell: Cell) -> bool:
+        """Whether the network is trained again without the examples that the cell's method removes."""
+        chosen = self.spec(cell.task, cell.dataset).get("retrain", True)
+        return chosen if isinstance(chosen, bool) else cell.method in chosen
 
     def params(self, method: str) -> dict[str, Any]:
         name, variant = methods.split(method)
@@ -116,9 +131,10 @@ class Plan:
     def cell_config(self, cell: Cell) -> dict[str, Any]:
         """Everything in the configuration that the cell's result depends on."""
         spec = self.spec(cell.task, cell.dataset)
-        keys = ("recipe", "val", "retrain", "near", "far", "auxiliary")
-        shared = cell.method in SHARED
-        used = {k: spec[k] for k in keys if k in spec and not (shared and k in ("retrain", "near", "far", "auxiliary"))}
+        keys = ("recipe", "val") if cell.method in SHARED else ("recipe", "val", "near", "far", "auxiliary")
+        used = {k: spec[k] for k in keys if k in spec}
+        if cell.task != "ood" and cell.method not in SHARED:
+            used["retrain"] = self.retrains(cell)
         noise = self.settings(cell.task, cell.dataset)[cell.setting]
         return {"cell": asdict(cell), "noise": noise, "params": self.params(cell.method), **used}
 

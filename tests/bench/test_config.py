@@ -25,7 +25,7 @@ def changed(path: str, value):
     return config
 
 
-@pytest.mark.parametrize("name", ["embedded", "cifar", "paper"])
+@pytest.mark.parametrize("name", ["embedded", "cifar", "paper", "measured"])
 def test_shipped_configurations_are_valid(name):
     config = configuration.load(CONFIGS / f"{name}.yaml")
     assert config["run"] == name
@@ -100,3 +100,37 @@ def test_fuzz_no_value_anywhere_gives_anything_but_a_user_error(path, value):
         configuration.resolve(changed(path, value))
     except UserError as e:
         assert "\n" not in str(e)[:200] or len(str(e)) < 2000
+
+
+def test_null_takes_a_key_of_the_layer_below_away():
+    assert configuration.merge({"a": {"b": 1, "c": 2}, "d": 3}, {"a": {"b": None}, "d": None}) == {"a": {"c": 2}}
+
+
+def test_a_method_can_be_restricted_to_settings_and_seeds(tmp_path):
+    from sgoif.bench.plan import Plan
+
+    config = copy.deepcopy(SMALL)
+    spec = config["noisy"]["digits"]
+    first, method = next(iter(spec["settings"])), "loss"
+    spec["seeds"] = [0, 1]
+    spec["restrict"] = {method: {"settings": [first], "seeds": [1], "reason": "costly"}}
+    spec["retrain"] = [method]
+    plan = Plan(configuration.resolve(config))
+    cells = [c for n in range(plan.n_batches("noisy", "digits")) for c in plan.batch("noisy", "digits", method, n)]
+    assert [(c.setting, c.seed) for c in cells] == [(first, 1)]
+    assert plan.retrains(cells[0]) and plan.cell_config(cells[0])["retrain"]
+    other = plan.batch("noisy", "digits", "plain", 0)
+    assert len(other) > 1 and "retrain" not in plan.cell_config(other[0])
+
+
+@pytest.mark.parametrize(
+    ("share", "told"),
+    [
+        ({"lss": {"reason": "x"}}, "noisy.digits.restrict: no method 'lss'"),
+        ({"loss": {"reason": "x", "seeds": [7]}}, "noisy.digits.restrict.loss.seeds: no seed '7'"),
+        ({"loss": {"seeds": [0]}}, "reason"),
+    ],
+)
+def test_a_wrong_restriction_is_refused(share, told):
+    with pytest.raises(UserError, match=told):
+        configuration.resolve(changed("noisy.digits.restrict", share))
