@@ -86,7 +86,7 @@ def _prepare(args):
     from sgoif.bench.data.prepare import prepare
 
     plan, _ = _open(args)
-    path = prepare(args.dataset, **_data(plan))
+    path = prepare(args.dataset, **_data(plan), say=print)
     (path / "meta.json").touch()
 
 

@@ -11,6 +11,7 @@ from typing import Any
 
 from sgoif.bench import methods
 from sgoif.bench.data import registry
+from sgoif.bench.data.doctor import found
 from sgoif.bench.data.setting import check_setting
 from sgoif.bench.errors import UserError
 
@@ -18,7 +19,7 @@ ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.json"
 
 
-def load(path: Path | str) -> dict[str, Any]:
+def load(path: Path | str, gaps: bool = True) -> dict[str, Any]:
     """The configuration file at `path`, layered over what it extends, checked and with defaults filled in."""
     path = Path(path)
     try:
@@ -31,11 +32,14 @@ def load(path: Path | str) -> dict[str, Any]:
         raise UserError(f"{path} is not valid YAML: {' '.join(str(e).split())}") from None
     if not isinstance(raw, dict):
         raise UserError(f"{path}: a configuration is a mapping of keys to values")
-    return resolve(raw, path.parent)
+    return resolve(raw, path.parent, gaps)
 
 
-def resolve(config: dict[str, Any], folder: Path | str = ROOT / "configs") -> dict[str, Any]:
-    """Layers `extends`, checks everything, fills defaults and named recipes."""
+def resolve(config: dict[str, Any], folder: Path | str = ROOT / "configs", gaps: bool = True) -> dict[str, Any]:
+    """Layers `extends`, checks everything, fills defaults and named recipes.
+
+    `gaps`: datasets that are optional and not on this machine move to `not_run`, with what it takes to get them.
+    """
     config = layer(config, Path(folder))
     check_schema(config)
     config = fill_defaults(config)
@@ -64,7 +68,24 @@ def resolve(config: dict[str, Any], folder: Path | str = ROOT / "configs") -> di
                 raise UserError(f"ood.{name}.auxiliary: {aux} is also a test OOD set; it must be disjoint from them")
     if os.environ.get("SGOIF_DATA"):
         config["data"]["mirror"] = os.environ["SGOIF_DATA"]
+    if gaps:
+        _leave_gaps(config)
     return config
+
+
+def _leave_gaps(config: dict[str, Any]) -> None:
+    root, mirror = Path(config["data"]["root"]), config["data"]["mirror"]
+    for task in ("noisy", "ood"):
+        for name, spec in list(config[task].items()):
+            if not spec["optional"]:
+                continue
+            wanted = [name, *spec.get("near", []), *spec.get("far", []), spec.get("auxiliary")]
+            missing = [n for n in wanted if n and found(n, root, mirror).startswith("missing")]
+            if missing:
+                del config[task][name]
+                reason = f"not on this machine: {', '.join(missing)}; `make doctor` says where to get and put it"
+                gap = {"task": task, "dataset": name, "title": spec["title"], "reason": reason}
+                config["not_run"] = [g for g in config["not_run"] if (g["task"], g["dataset"]) != (task, name)] + [gap]
 
 
 def layer(config: dict[str, Any], folder: Path) -> dict[str, Any]:

@@ -13,7 +13,7 @@ import numpy as np
 from torch import Tensor
 
 from sgoif.bench.errors import UserError
-from sgoif.bench.images import Batches, ImageSet, mix_seed
+from sgoif.bench.images import Batches, ImageSource, mix_seed
 from sgoif.bench.learner import Learner, predict
 from sgoif.bench.plain import PlainRun
 from sgoif.bench.recipe import Recipe
@@ -24,15 +24,15 @@ from sgoif.bench.session import Session
 class NoisyTask:
     """What a noisy-label method may see. No true training label, no test label is among it."""
 
-    train: ImageSet
+    train: ImageSource
     given: Tensor  # [N] given labels, on the device
-    test: ImageSet  # images alone; their labels belong to the evaluation
+    test: ImageSource  # images alone; their labels belong to the evaluation
     n_classes: int
     seed: int
     recipe: Recipe
     session: Session
     plain: PlainRun | None = None  # for methods with reads_plain
-    trusted: tuple[ImageSet, Tensor] | None = None  # a few images with clean labels, for methods with uses_trusted
+    trusted: tuple[ImageSource, Tensor] | None = None  # a few images with clean labels, for methods with uses_trusted
     folds: np.ndarray | None = None  # [N, K] out-of-fold probabilities, for methods with reads_folds
 
     def batches(self, indices=None, seed: int | None = None, batch_size: int | None = None, **kw) -> Batches:
@@ -47,7 +47,7 @@ class NoisyTask:
         recipe = replace(self.recipe, **changes) if changes else self.recipe
         return Learner.for_batches(recipe, self.n_classes, batches, self.seed if seed is None else seed, epochs)
 
-    def predict(self, net, images: ImageSet | None = None, indices=None, features: bool = False):
+    def predict(self, net, images: ImageSource | None = None, indices=None, features: bool = False):
         """Logits [n, K] and features [n, d] or None, on the training images unless others are given."""
         images = self.train if images is None else images
         return predict(net, images, indices, precision=self.recipe.precision, features=features)
@@ -71,16 +71,16 @@ class Detection:
 class OODTask:
     """What an OOD method may see: labelled ID training data, ID validation data, perhaps auxiliary images."""
 
-    train: ImageSet
+    train: ImageSource
     labels: Tensor  # [N]
-    val: ImageSet
+    val: ImageSource
     val_labels: Tensor
     n_classes: int
     seed: int
     recipe: Recipe
     session: Session
     plain: PlainRun | None = None
-    auxiliary: ImageSet | None = None  # unlabelled, disjoint from every test OOD set
+    auxiliary: ImageSource | None = None  # unlabelled, disjoint from every test OOD set
 
     @property
     def given(self) -> Tensor:
@@ -89,7 +89,7 @@ class OODTask:
     batches = NoisyTask.batches
     learner = NoisyTask.learner
 
-    def predict(self, net, images: ImageSet | None = None, indices=None, features: bool = False):
+    def predict(self, net, images: ImageSource | None = None, indices=None, features: bool = False):
         """Logits [n, K] and features [n, d] or None in float32 (OOD scores are sensitive to rounding)."""
         return predict(net, self.train if images is None else images, indices, features=features)
 
@@ -135,11 +135,11 @@ class OODDetector(Method):
         """Train or fit; keeps what `score` needs. The default keeps the plain run's network as `self.net`."""
         self.task, self.net = task, task.plain.network()
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         """[n] higher = more OOD."""
         raise NotImplementedError
 
-    def logits(self, images: ImageSet) -> Tensor:
+    def logits(self, images: ImageSource) -> Tensor:
         """[n, K] class logits, for the ID accuracy of what the method yields."""
         return self.task.predict(self.net, images)[0]
 

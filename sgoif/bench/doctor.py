@@ -26,7 +26,8 @@ def report(path: Path) -> str:
     pairs = [(task, d) for task in ("noisy", "ood") for d in plan.datasets(task)]
     n_cells = sum(len(plan.cells(task, d, m)) for task, d in pairs for m in plan.methods(task, d))
     lines.append(f"  ok: run {config['run']!r}, {n_cells} cells")
-    for section in (_machine(config), _packages(), _data(plan)):
+    whole = Plan(configuration.load(path, gaps=False))
+    for section in (_machine(config), _packages(), _data(plan, needed(whole))):
         lines += ["", *section]
     return "\n".join(lines)
 
@@ -68,11 +69,11 @@ def _packages() -> list[str]:
     return lines
 
 
-def _data(plan: Plan) -> list[str]:
+def _data(plan: Plan, names: set[str]) -> list[str]:
     data = plan.config["data"]
     mirror = Path(data["mirror"]) if data["mirror"] else None
     lines = [f"Data (prepared in {data['root']}" + (f", mirror {mirror}" if mirror else "") + ")"]
-    for name in sorted(needed(plan)):
+    for name in sorted(names):
         lines.append(f"  {name}: {datasets.found(name, Path(data['root']), mirror)}")
     for gap in plan.config["not_run"]:
         lines.append(f"  {gap['dataset']}: not part of this run: {gap['reason']}")

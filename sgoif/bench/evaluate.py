@@ -22,6 +22,11 @@ from sgoif.bench.files import atomic_write_json, load_npz, read_json, sha256_fil
 from sgoif.bench.plan import restriction
 
 PLAIN, FOLDS = "plain", "folds"  # runs that methods share
+DETECTION = ("p_at_1", "auc_pr", "auroc")  # what is said to be undefined where no label can be judged
+NO_TRUTH = (
+    "nobody has checked the labels of these training images one by one, so which are wrong is not known and detection "
+    "cannot be scored; test accuracy is on the validation images, which people labelled"
+)
 NOT_RUN = "the configuration asks for it, but no batch of this run holds it; run the workflow again"
 # Overhead is what a method costs to give its answer. Retraining on the cleaned labels is a use of a detector's answer,
 # and scoring test images has a column of its own (seconds per image); both are recorded, neither is in the overhead.
@@ -100,8 +105,7 @@ def evaluate(
     records = []
     if task != "ood":
         for setting in dict.fromkeys(s for s, _, _ in cells):
-            wrong = truth.noisy(setting)["wrong"]
-            facts = {"base_rate": float(wrong.mean()), "n_examples": float(wrong.size)}
+            facts = _label_facts(truth.noisy(setting))
             records += [_record(task, dataset, (setting, None, ""), m, v) for m, v in facts.items()]
     for name in [*wanted, *(n for n in cells if n not in wanted)]:
         if name not in cells:
@@ -179,11 +183,15 @@ def _cell_records(task, dataset, cell, cells, truth, spec) -> list[dict[str, Any
     else:
         known = truth.noisy(name[0])
         _check_identity(cell, arrays, known["ids"])
-        quality = _noisy_quality(arrays, known["wrong"], labels)
+        quality = _noisy_quality(arrays, known, labels)
     try:
-        records = [_record(task, dataset, name, metric, value, variant=v) for v, metric, value in quality]
+        records = [
+            _record(task, dataset, name, metric, value, variant=v, **_undefined(value)) for v, metric, value in quality
+        ]
         if task != "ood" and "epoch_scores" in arrays and known["wrong"].any():
-            for metric, values in metrics.by_epoch(arrays["epoch_scores"], known["wrong"]).items():
+            judged = known.get("known", slice(None))
+            by_epoch = metrics.by_epoch(arrays["epoch_scores"][:, judged], known["wrong"][judged])
+            for metric, values in by_epoch.items():
                 known_values = [(e, v) for e, v in enumerate(values) if not math.isnan(v)]
                 records += [_record(task, dataset, name, f"epoch:{metric}", v, epoch=e) for e, v in known_values]
     except UserError as e:  # scores that cannot be ranked are the method's failure, not the table's
@@ -202,14 +210,39 @@ def _check_identity(cell: Cell, arrays: Mapping[str, np.ndarray], known: np.ndar
         raise cell.damaged(f"its `ids` are not those of the truth ({apart} differ): other examples or another order")
 
 
-def _noisy_quality(arrays: Mapping[str, np.ndarray], wrong: np.ndarray, test_labels: np.ndarray) -> Iterator[tuple]:
-    """(variant, metric, value) of a noisy-label cell; where no label is wrong there is nothing to detect."""
-    if wrong.any():
+def _label_facts(truth: Mapping[str, np.ndarray]) -> dict[str, float]:
+    """Share and number of the labels that can be judged; of how many, where the truth is known for some alone."""
+    wrong = truth["wrong"]
+    if "known" not in truth:
+        return {"base_rate": float(wrong.mean()), "n_examples": float(wrong.size)}
+    facts, known = {"n_train": float(wrong.size)}, truth["known"]
+    if known.any():
+        facts |= {"base_rate": float(wrong[known].mean()), "n_examples": float(known.sum())}
+    return facts
+
+
+def _undefined(value: float | None) -> dict[str, str]:
+    return {"status": "undefined", "reason": NO_TRUTH} if value is None else {}
+
+
+def _noisy_quality(
+    arrays: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray], test_labels: np.ndarray
+) -> Iterator[tuple]:
+    """(variant, metric, value) of a noisy-label cell; where no label is wrong there is nothing to detect.
+
+    Where the truth is known for some examples alone, those are ranked among themselves; where it is known for none,
+    the value is None: not defined.
+    """
+    known = truth.get("known", slice(None))
+    wrong = truth["wrong"][known]
+    if not wrong.size:
+        yield from (("", m, None) for m in DETECTION if "scores" in arrays)
+    elif wrong.any():
         for key in sorted(k for k in arrays if k == "scores" or k.startswith("variant:")):
             variant = key.removeprefix("scores").removeprefix("variant:")
-            yield from ((variant, m, v) for m, v in metrics.detection(arrays[key], wrong, key).items())
+            yield from ((variant, m, v) for m, v in metrics.detection(arrays[key][known], wrong, key).items())
         if "remove" in arrays:
-            yield from (("", m, v) for m, v in metrics.removal(arrays["remove"], wrong).items())
+            yield from (("", m, v) for m, v in metrics.removal(arrays["remove"][known], wrong).items())
     if "epoch_scores" in arrays:
         yield "", "tau_top1", metrics.top_tau(arrays["epoch_scores"])
     if "test_logits" in arrays:

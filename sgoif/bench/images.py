@@ -1,11 +1,13 @@
-"""Images that live on the device as bytes, and the minibatches of an epoch.
+"""Images as networks see them, and the minibatches of an epoch.
 
-Nothing is decoded, copied or augmented on the host during training. What an epoch looks like (order, shifts, flips) is
-a function of (seed, epoch) alone and is drawn on the CPU, so it is the same on every device and after every resume.
+An `ImageSource` is either an `ImageSet`, whose images live on the device as bytes (nothing is decoded, copied or
+augmented on the host during training), or a `StreamedSet` (`stream.py`), whose images are decoded from files a few
+batches ahead. What an epoch looks like (order, shifts, flips) is a function of (seed, epoch) alone and is drawn on the
+CPU, so it is the same on every device and after every resume.
 """
 
 import functools
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -22,20 +24,70 @@ def mix_seed(*parts: int | str) -> int:
     return int.from_bytes(digest, "little") >> 1
 
 
-class ImageSet:
-    """uint8 images [N, H, W, C] on a device; `batch` gives normalised floats [n, C, H, W] (channels-last in memory)."""
+class ImageSource:
+    """Images by number; `batch` gives normalised floats [n, C, H, W] (channels-last in memory)."""
 
-    def __init__(self, images: np.ndarray, mean, std, device: torch.device | str = "cpu"):
-        if images.dtype != np.uint8:
-            raise TypeError(f"images must be uint8, not {images.dtype}")
-        if images.ndim == 3:
-            images = images[..., None]
+    size: int
+    channels: int
+
+    def __init__(self, mean, std, device: torch.device | str = "cpu"):
         self.device = torch.device(device)
-        self.pixels = torch.from_numpy(np.require(images, requirements=["C", "W"])).to(self.device)
         self.mean, self.std = tuple(mean), tuple(std)
         scale = 255.0 * torch.tensor(self.std, device=self.device)
         self._mul = (1.0 / scale).view(1, -1, 1, 1)
         self._add = (-255.0 * torch.tensor(self.mean, device=self.device) / scale).view(1, -1, 1, 1)
+
+    def __len__(self) -> int:
+        raise NotImplementedError
+
+    def subset(self, index) -> "ImageSource":
+        """The images at `index` as a source of their own."""
+        raise NotImplementedError
+
+    def batch(self, index: Tensor, shift: Tensor | None = None, flip: Tensor | None = None, pad: int = 0) -> Tensor:
+        """Normalised images; `shift` [n, 2] in 0 … 2*pad moves each image, `flip` [n] mirrors it."""
+        raise NotImplementedError
+
+    def passes(self, parts: Iterable[Tensor]) -> Iterator[Tensor]:
+        """`batch(part)` for one part after the other."""
+        return map(self.batch, parts)
+
+    def fetched(self, parts: Iterable[Tensor]) -> Iterator[Tensor | None]:
+        """What has to be brought in for each part (numbers on the host) before it can be cut: here nothing."""
+        return (None for _ in parts)
+
+    def normalise(self, pixels: Tensor) -> Tensor:
+        """uint8 [n, H, W, C] -> float32 [n, C, H, W]."""
+        return pixels.permute(0, 3, 1, 2).to(torch.float32).mul_(self._mul).add_(self._add)
+
+    def denormalise(self, x: Tensor) -> Tensor:
+        """float [n, C, H, W] as given by `batch` -> values in [0, 1]."""
+        return (x - self._add) / self._mul / 255.0
+
+    def _cut(self, source: Tensor, index: Tensor, shift: Tensor | None, flip: Tensor | None, corner: int) -> Tensor:
+        """Windows of `size` from the images source[index], at `corner` + shift, mirrored where `flip`."""
+        span = torch.arange(self.size, device=self.device)
+        cols = span.expand(len(index), -1)
+        if flip is not None:
+            cols = torch.where(flip[:, None], self.size - 1 - cols, cols)
+        rows = span.expand(len(index), -1)
+        if shift is not None:
+            rows, cols = rows + shift[:, :1], cols + shift[:, 1:]
+        if corner:
+            rows, cols = rows + corner, cols + corner
+        return self.normalise(source[index[:, None, None], rows[:, :, None], cols[:, None, :]])
+
+
+class ImageSet(ImageSource):
+    """uint8 images [N, H, W, C] on a device."""
+
+    def __init__(self, images: np.ndarray, mean, std, device: torch.device | str = "cpu"):
+        super().__init__(mean, std, device)
+        if images.dtype != np.uint8:
+            raise TypeError(f"images must be uint8, not {images.dtype}")
+        if images.ndim == 3:
+            images = images[..., None]
+        self.pixels = torch.from_numpy(np.require(images, requirements=["C", "W"])).to(self.device)
         self._padded: dict[int, Tensor] = {}
 
     def __len__(self) -> int:
@@ -50,7 +102,6 @@ class ImageSet:
         return self.pixels.shape[1]
 
     def subset(self, index) -> "ImageSet":
-        """The images at `index` as a set of their own."""
         return self.like(self.pixels[torch.as_tensor(index, device=self.device)])
 
     def like(self, pixels: Tensor) -> "ImageSet":
@@ -60,27 +111,10 @@ class ImageSet:
         other.pixels, other._padded = pixels, {}
         return other
 
-    def normalise(self, pixels: Tensor) -> Tensor:
-        """uint8 [n, H, W, C] -> float32 [n, C, H, W]."""
-        return pixels.permute(0, 3, 1, 2).to(torch.float32).mul_(self._mul).add_(self._add)
-
-    def denormalise(self, x: Tensor) -> Tensor:
-        """float [n, C, H, W] as given by `batch` -> values in [0, 1]."""
-        return (x - self._add) / self._mul / 255.0
-
     def batch(self, index: Tensor, shift: Tensor | None = None, flip: Tensor | None = None, pad: int = 0) -> Tensor:
-        """Normalised images; `shift` [n, 2] in 0 … 2*pad moves each image, `flip` [n] mirrors it."""
         if shift is None and flip is None:
             return self.normalise(self.pixels[index])
-        source = self._pad(pad)
-        span = torch.arange(self.size, device=self.device)
-        cols = span.expand(len(index), -1)
-        if flip is not None:
-            cols = torch.where(flip[:, None], self.size - 1 - cols, cols)
-        rows = span.expand(len(index), -1)
-        if shift is not None:
-            rows, cols = rows + shift[:, :1], cols + shift[:, 1:]
-        return self.normalise(source[index[:, None, None], rows[:, :, None], cols[:, None, :]])
+        return self._cut(self._pad(pad), index, shift, flip, 0)
 
     def _pad(self, pad: int) -> Tensor:
         if pad not in self._padded:
@@ -95,25 +129,29 @@ class ImageSet:
 class Batch:
     """Examples of one step. The images are gathered, augmented and normalised when `x` is first asked for."""
 
-    images: ImageSet
+    images: ImageSource
     index: Tensor  # [n] positions in the training set
     y: Tensor  # [n] given labels
     shift: Tensor | None = None  # [n, 2]
     flip: Tensor | None = None  # [n]
     pad: int = 0
+    fetched: Tensor | None = None  # what a streamed source has brought in for these examples
 
     @functools.cached_property
     def x(self) -> Tensor:
         """[n, C, H, W]"""
+        if self.fetched is not None:
+            return self.images.cut(self.fetched, self.shift, self.flip, self.pad)
         return self.images.batch(self.index, self.shift, self.flip, self.pad)
 
     def tensors(self) -> list[Tensor]:
-        return [t for t in (self.index, self.y, self.shift, self.flip) if t is not None]
+        return [t for t in (self.index, self.y, self.shift, self.flip, self.fetched) if t is not None]
 
     def clone(self) -> "Batch":
         """The same examples in memory of their own."""
-        copies = {name: None if (t := getattr(self, name)) is None else t.clone() for name in ("shift", "flip")}
-        return Batch(self.images, self.index.clone(), self.y.clone(), pad=self.pad, **copies)
+        names = ("index", "y", "shift", "flip", "fetched")
+        copies = {name: None if (t := getattr(self, name)) is None else t.clone() for name in names}
+        return Batch(self.images, pad=self.pad, **copies)
 
 
 class Batches:
@@ -121,7 +159,7 @@ class Batches:
 
     def __init__(
         self,
-        images: ImageSet,
+        images: ImageSource,
         labels: Tensor,
         batch_size: int,
         seed: int,
@@ -145,15 +183,16 @@ class Batches:
     def epoch(self, number: int) -> Iterator[Batch]:
         g = torch.Generator().manual_seed(mix_seed(self.seed, "epoch", number))
         n, device = self.steps * self.batch_size, self.images.device
-        order = self.indices[torch.randperm(len(self.indices), generator=g)[:n]].to(device, non_blocking=True)
+        chosen = self.indices[torch.randperm(len(self.indices), generator=g)[:n]]
+        order = chosen.to(device, non_blocking=True)
         shifts = flips = None
         if self.shift:
             shifts = torch.randint(0, 2 * self.shift + 1, (n, 2), generator=g).to(device, non_blocking=True)
         if self.flip:
             flips = (torch.rand(n, generator=g) < 0.5).to(device, non_blocking=True)
         labels = self.labels[order]
-        for lo in range(0, n, self.batch_size):
-            part = slice(lo, lo + self.batch_size)
+        for step, fetched in enumerate(self.images.fetched(chosen.split(self.batch_size))):
+            part = slice(step * self.batch_size, (step + 1) * self.batch_size)
             shift = None if shifts is None else shifts[part]
             flip = None if flips is None else flips[part]
-            yield Batch(self.images, order[part], labels[part], shift, flip, self.shift)
+            yield Batch(self.images, order[part], labels[part], shift, flip, self.shift, fetched)

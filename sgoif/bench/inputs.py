@@ -16,11 +16,12 @@ from sgoif.bench.data import load, registry
 from sgoif.bench.data.setting import paths, read_given
 from sgoif.bench.errors import UserError
 from sgoif.bench.files import load_npz, read_json, sha256_file
-from sgoif.bench.images import ImageSet
+from sgoif.bench.images import ImageSet, ImageSource
 from sgoif.bench.plain import PlainRun
 from sgoif.bench.plan import SHARED, Cell, Plan
 from sgoif.bench.recipe import Recipe
 from sgoif.bench.session import Session
+from sgoif.bench.stream import StreamedSet, Unreadable, in_memory
 
 
 class Inputs:
@@ -32,18 +33,43 @@ class Inputs:
         self.spec = plan.spec(task, dataset)
         self.facts = registry.get(dataset)
         self.recipe = Recipe.from_dict(self.spec["recipe"])
+        self.unreadable = Unreadable()  # images that could not be decoded while they were used
 
     # --- images and labels ------------------------------------------------------------------------------------------
 
-    def _images(self, name: str, part: str) -> ImageSet:
-        """A dataset's images as the ID test transform gives them (size and channels of this dataset)."""
-        pixels = load.images(self.root, name, part)
-        if name != self.dataset:
-            pixels = load.as_id(pixels, self.facts.channels, self.facts.image_size)
+    def _images(self, name: str, part: str) -> ImageSource:
+        """A dataset's images as the ID test transform gives them (size and channels of this dataset).
+
+        An unpacked dataset is streamed when the ID set is one itself; beside a small ID set it is decoded once.
+        """
+        if load.tree(self.root, name) is not None:
+            streamed = self._streamed(name, part)
+            if load.tree(self.root, self.dataset) is not None:
+                return streamed
+            pixels = in_memory(streamed)
+        else:
+            pixels = load.images(self.root, name, part)
+            if name != self.dataset:
+                pixels = load.as_id(pixels, self.facts.channels, self.facts.image_size)
         return ImageSet(np.asarray(pixels), self.facts.mean, self.facts.std, self.device)
 
+    def _streamed(self, name: str, part: str) -> StreamedSet:
+        source = StreamedSet(
+            load.tree(self.root, name),
+            load.paths(self.root, name, part),
+            self.facts.image_size,
+            self.facts.channels,
+            self.facts.margin,
+            self.facts.mean,
+            self.facts.std,
+            self.device,
+            workers=self.plan.config["execution"]["threads"],
+        )
+        source.unreadable = self.unreadable
+        return source
+
     @functools.cached_property
-    def train(self) -> ImageSet:
+    def train(self) -> ImageSource:
         return self._images(self.dataset, "train")
 
     @functools.cached_property
@@ -51,11 +77,11 @@ class Inputs:
         return np.asarray(load.ids(self.root, self.dataset, "train"))
 
     @functools.cached_property
-    def test(self) -> ImageSet:
+    def test(self) -> ImageSource:
         return self._images(self.dataset, "test")
 
     @functools.cached_property
-    def val(self) -> tuple[ImageSet, torch.Tensor]:
+    def val(self) -> tuple[ImageSource, torch.Tensor]:
         """The test images set aside with their labels."""
         held = load_npz(self.run_dir / "labels" / self.dataset / "val.npz")
         return self.test.subset(held["index"]), torch.from_numpy(held["labels"]).to(self.device)
@@ -64,10 +90,10 @@ class Inputs:
         path, _ = paths(self.run_dir, self.dataset, setting)
         return torch.from_numpy(read_given(path, self.root, self.dataset)).to(self.device)
 
-    def ood_sets(self) -> dict[str, ImageSet]:
+    def ood_sets(self) -> dict[str, ImageSource]:
         return {f"ood:{name}": self._images(name, "test") for name in self.spec["near"] + self.spec["far"]}
 
-    def _auxiliary(self) -> ImageSet | None:
+    def _auxiliary(self) -> ImageSource | None:
         name = self.spec.get("auxiliary")
         if name is None:
             return None

@@ -5,6 +5,7 @@ that diverges, runs out of time or memory, or raises, is written down as a typed
 """
 
 import importlib
+import math
 import sys
 import traceback
 from pathlib import Path
@@ -61,6 +62,8 @@ def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> 
         except Exception as e:
             status, reason, arrays = "failed", _reason(e), {}
             traceback.print_exc(file=sys.stderr)
+    if inputs.unreadable.paths:
+        facts["extras"] = {**facts.get("extras", {}), "unreadable_images": float(len(inputs.unreadable.paths))}
     result = cells.write(
         run_dir,
         cell,
@@ -169,7 +172,8 @@ def _check_scores(scores: np.ndarray, n: int, what: str) -> None:
 
 
 def _numbers(extras: dict[str, Any]) -> dict[str, float]:
-    return {k: float(v) for k, v in extras.items()}
+    """Extras as floats. One that is not finite is not a number worth a column, and JSON has no way to write it."""
+    return {k: float(v) for k, v in extras.items() if math.isfinite(v)}
 
 
 def pick_device(wanted: str) -> torch.device:

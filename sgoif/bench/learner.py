@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.bench.graphed import Graphed
-from sgoif.bench.images import Batch, Batches, ImageSet, mix_seed
+from sgoif.bench.images import Batch, Batches, ImageSource, mix_seed
 from sgoif.bench.models import Network, build
 from sgoif.bench.recipe import Recipe
 
@@ -49,7 +49,7 @@ class Learner:
         self,
         recipe: Recipe,
         n_classes: int,
-        images: ImageSet,
+        images: ImageSource,
         total_steps: int,
         seed: int,
         network: Network | None = None,
@@ -191,22 +191,23 @@ class Learner:
 @torch.no_grad()
 def predict(
     net: Network,
-    images: ImageSet,
+    images: ImageSource,
     indices=None,
-    batch_size: int = 1024,
+    batch_size: int | None = None,
     precision: str = "float32",
     features: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Logits [n, K] and, if asked, penultimate features [n, d]; eval mode, no augmentation, dataset order, float32."""
     order = torch.arange(len(images)) if indices is None else torch.as_tensor(indices)
     order = order.to(images.device)
+    batch_size = batch_size or (1024 if images.size <= 64 else 256)
     half = precision == "bfloat16" and images.device.type == "cuda"
     was_training = net.training
     net.eval()
     logits, penultimate = [], []
-    for part in order.split(batch_size):
+    for x in images.passes(order.split(batch_size)):
         with torch.autocast("cuda", torch.bfloat16) if half else contextlib.nullcontext():
-            z = net.features(images.batch(part))
+            z = net.features(x)
             f = net.classify(z)
         logits.append(f.float())
         if features:

@@ -8,6 +8,7 @@ A specification is a dictionary with `kind` and that kind's keys:
     {kind: asymmetric, rate: 0.4, map: cifar10, seed: 0}            map: cifar10 (Patrini), next, or {from: to, ...}
     {kind: superclass, rate: 0.2, seed: 0}                          to the next class of the same superclass, circular
     {kind: human, column: worse_label}                              CIFAR-10N / CIFAR-100N
+    {kind: collected}                                               the labels the images came with (`data/setting.py`)
 """
 
 from __future__ import annotations

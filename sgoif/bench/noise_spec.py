@@ -22,6 +22,7 @@ KEYS = {  # kind -> keys that must be there, keys that may be there
     "asymmetric": (("rate", "map"), ("seed",)),
     "superclass": (("rate",), ("seed",)),
     "human": (("column",), ()),
+    "collected": ((), ()),
 }
 
 
@@ -55,7 +56,7 @@ def check_spec(
         _check_class_conditional(spec, n_classes, where)
     elif kind == "human":
         _check_human(spec, n_classes, where)
-    elif kind != "clean":
+    elif kind not in ("clean", "collected"):
         _number(spec, "rate", where, 0, 1)
         if kind == "asymmetric" and spec["map"] == "cifar10" and classes is not None and tuple(classes) != CIFAR10:
             raise UserError(f"{where}.map: 'cifar10' is for CIFAR-10's classes only; use 'next' or give the map")

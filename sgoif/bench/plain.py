@@ -8,10 +8,14 @@ import torch
 from torch import Tensor
 
 from sgoif.bench.files import load_npz, replacing
-from sgoif.bench.images import ImageSet
+from sgoif.bench.images import ImageSource
 from sgoif.bench.learner import Learner, predict
 from sgoif.bench.models import Network, build
 from sgoif.bench.recipe import Recipe
+
+
+class NotRecorded(ValueError):
+    """A method asks for what the recipe told the plain run not to keep; its cell ends as a typed failure."""
 
 
 @dataclass
@@ -33,19 +37,25 @@ class PlainRun:
             self._arrays = load_npz(self.directory / "arrays.npz")
         return torch.from_numpy(self._arrays[name]).to(self.device).float()
 
+    def _recorded(self, name: str, *enough: str) -> Tensor:
+        if self.recipe.record not in enough:
+            raise NotRecorded(f"the plain run wrote down no {name}: recipe.record is {self.recipe.record}")
+        return self._array(name)
+
     @property
     def epoch_logits(self) -> Tensor:
         """[E, N, K] logits of every training image after every epoch (eval mode, no augmentation)."""
-        return self._array("epoch_logits")
+        return self._recorded("epoch_logits", "every_epoch")
 
     @property
     def logits(self) -> Tensor:
-        return self.epoch_logits[-1]
+        """[N, K] those of the end."""
+        return self._recorded("epoch_logits", "every_epoch", "end")[-1]
 
     @property
     def features(self) -> Tensor:
         """[N, d] penultimate features of the training images at the end."""
-        return self._array("features")
+        return self._recorded("features", "every_epoch", "end")
 
     @property
     def test_logits(self) -> Tensor:
@@ -84,7 +94,7 @@ class _Record:
         self.logits, self.rates, self.losses = [t.cpu() for t in state["logits"]], state["rates"], state["losses"]
 
 
-def plain_run(task, test: ImageSet, directory: Path) -> tuple[dict[str, np.ndarray], dict[str, list[float]]]:
+def plain_run(task, test: ImageSource, directory: Path) -> tuple[dict[str, np.ndarray], dict[str, list[float]]]:
     """Trains on `task`, keeps checkpoints in `directory`; returns the arrays and the per-epoch curves."""
     recipe, session = task.recipe, task.session
     batches = task.batches()
@@ -98,21 +108,21 @@ def plain_run(task, test: ImageSet, directory: Path) -> tuple[dict[str, np.ndarr
             rates.append(learner.lr)
             total += step(batch)[0]
         with session.timed("record"):
-            logits, _ = predict(learner.net, task.train, precision=recipe.precision)
-            record.logits.append(logits.half().cpu())
+            if recipe.record == "every_epoch":
+                logits, _ = predict(learner.net, task.train, precision=recipe.precision)
+                record.logits.append(logits.half().cpu())
             record.rates.append(float(np.mean(rates)))
             record.losses.append(float(total) / batches.steps)
             if epoch in keep:
                 save_checkpoint(learner.net, directory / "checkpoints" / f"epoch{epoch}.pt")
+    arrays = {"epoch_lr": np.array(record.rates)}
     with session.timed("record"):
-        _, features = predict(learner.net, task.train, features=True)
-        test_logits, _ = predict(learner.net, test)
-    arrays = {
-        "epoch_logits": torch.stack(record.logits).numpy(),
-        "epoch_lr": np.array(record.rates),
-        "features": features.half().cpu().numpy(),
-        "test_logits": test_logits.cpu().numpy(),
-    }
+        arrays["test_logits"] = predict(learner.net, test)[0].cpu().numpy()
+        if recipe.record != "nothing":
+            logits, features = predict(learner.net, task.train, features=True)
+            record.logits = record.logits or [logits.half().cpu()]
+            arrays["epoch_logits"] = torch.stack(record.logits).numpy()
+            arrays["features"] = features.half().cpu().numpy()
     return arrays, {"loss": record.losses, "lr": record.rates}
 
 

@@ -8,6 +8,7 @@ from sgoif.bench.errors import UserError
 OPTIMIZERS = ("sgd", "adam")
 SCHEDULES = ("onecycle", "cosine", "step", "constant")
 PRECISIONS = ("float32", "bfloat16")
+RECORDS = ("every_epoch", "end", "nothing")
 
 
 @dataclass(frozen=True)
@@ -32,10 +33,11 @@ class Recipe:
     graph: bool = True  # on a GPU: run the training step as one CUDA graph
     compile: bool = False
     checkpoints: int = 5  # how many evenly spaced checkpoints a plain run keeps
+    record: str = "every_epoch"  # what a plain run writes down of the training images
 
     def __post_init__(self):
         object.__setattr__(self, "milestones", tuple(self.milestones))
-        one_of = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "precision": PRECISIONS}
+        one_of = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "precision": PRECISIONS, "record": RECORDS}
         for name, allowed in one_of.items():
             if getattr(self, name) not in allowed:
                 raise UserError(f"recipe.{name}: {getattr(self, name)!r} is not one of {', '.join(allowed)}")

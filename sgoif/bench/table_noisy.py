@@ -107,6 +107,7 @@ def noise_sets(source: Source) -> Table:
         "Wrong labels found (P@1%, AUC-PR), test accuracy of the model the method yields (all in %), and cost.",
         *seed_words(source),
         _top_words(source) if source.panels else "",
+        *_partly_known(source),
         "Base rate: the share of wrong labels, which is also the P@1% and AUC-PR of a random ranking.",
         TRUSTED,
         OVERHEAD,
@@ -166,10 +167,22 @@ def ablation(source: Source) -> Table:
 
 def _noise_words(panel: Mapping) -> str:
     if panel["noise"] is None:
-        return {"human": "human labels"}.get(panel["kind"], panel["setting"])
+        return {"human": "human labels", "collected": "as collected"}.get(panel["kind"], panel["setting"])
     kind = {"class_conditional": "", "superclass": "superclass "}.get(panel["kind"], f"{panel['kind']} ")
     sparsity = f", sparsity {panel['sparsity']:.1f}" if panel["sparsity"] else ""
     return f"{kind}{100 * panel['noise']:.0f}%{sparsity}"
+
+
+def _partly_known(source: Source) -> list[str]:
+    """For which of a dataset's training labels the truth is known, where it is not known for all."""
+    words = []
+    for panel in source.panels:
+        whole, judged = source.get(panel, "", "n_train"), source.get(panel, "", "n_examples")
+        if whole is not None:
+            n = int(judged["mean"]) if judged is not None else 0
+            among = ", which are ranked among themselves" if n else ": detection is not defined"
+            words.append(f"{panel['title']}: of {int(whole['mean']):,} training labels {n:,} can be checked{among}.")
+    return words
 
 
 def _top_words(source: Source) -> str:
@@ -177,7 +190,7 @@ def _top_words(source: Source) -> str:
     sizes = sorted({int(v) for v in source.values("n_examples")})
     counts = ", ".join(f"{-(-n // 100)} of {n:,}" for n in sizes)
     return (
-        f"P@1%: share of wrong labels among the most suspicious 1% ({counts}), expected over ties; "
+        f"P@1%: share of wrong labels among the most suspicious 1% ({counts or 'none'}), expected over ties; "
         "AUC-PR: average precision."
     )
 

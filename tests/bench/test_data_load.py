@@ -3,6 +3,7 @@ import pytest
 from PIL import Image
 
 from sgoif.bench.data import load, registry
+from sgoif.bench.data.tree_layouts import LAYOUTS
 from sgoif.bench.errors import UserError
 
 
@@ -60,9 +61,11 @@ def test_registry_holds_together():
         for source in d.sources:
             assert source.checksum or d.arrays, f"{name}: {source.filename} could not be verified"
             assert source.url.startswith("http") and source.url.endswith(source.filename)
-        if d.gated or d.kind == "labels":
+        if d.kind == "labels":
             continue
-        assert d.image_size and d.channels in (1, 3) and (d.reader or d.arrays)
+        assert d.image_size and d.channels in (1, 3) and (d.reader or d.arrays or d.tree)
+        assert not d.tree or (d.folder and d.tree in LAYOUTS)
+        assert not d.gated or (d.tree and not d.sources)
         if d.arrays:
             assert set(d.arrays) == {f"{part}_{what}" for part in d.parts for what in ("images", "labels")}
         if d.kind == "labelled":

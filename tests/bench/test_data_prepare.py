@@ -200,13 +200,6 @@ def test_offline(tmp_path, monkeypatch):
         prepare("scenes3k", tmp_path)
 
 
-@pytest.mark.parametrize("name", ["webvision", "mini_webvision", "clothing1m", "imagenet1k", "notmnist"])
-def test_gated(tmp_path, name):
-    with pytest.raises(UserError, match=f"{name} is not yet supported; needs "):
-        prepare(name, tmp_path)
-    assert found(name, tmp_path).startswith("missing: needs")
-
-
 def test_no_room(tmp_path, monkeypatch):
     monkeypatch.setattr(shutil, "disk_usage", lambda path: shutil._ntuple_diskusage(1, 1, 2**20))
     with pytest.raises(UserError, match="cifar10 needs 355 MB"):

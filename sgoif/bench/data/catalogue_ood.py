@@ -64,6 +64,7 @@ OFFICIAL = (
         std=(0.229, 0.224, 0.225),
         flip=True,
         reader="tinyimagenet",
+        tree="tinyimagenet",
         sources=(
             Source(
                 "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
@@ -85,6 +86,7 @@ OFFICIAL = (
         image_size=32,
         channels=3,
         reader="places365",
+        tree="places365",
         sources=(
             Source(
                 "http://data.csail.mit.edu/places/places365/val_256.tar",

@@ -14,6 +14,11 @@ FASHION = (
     "Bag",
     "Ankle boot",
 )
+CLOTHING = tuple(
+    """
+    T-Shirt Shirt Knitwear Chiffon Sweater Hoodie Windbreaker Jacket Downcoat Suit Shawl Dress Vest Underwear
+    """.split()
+)
 KUZUSHIJI = tuple(
     """
     o ki su tsu na ha ma ya re wo

@@ -22,7 +22,7 @@ class Dataset:
 
     kind: 'labelled' (train and test, to learn from), 'ood' (images whose labels no one needs) or 'labels' (a label file
     that belongs to another dataset). reader: how its official files are read, see `official.READERS`; 'embedded' for
-    data that comes inside scikit-learn; None where only plain arrays from a mirror can be used.
+    data that comes inside scikit-learn; None where only plain arrays from a mirror, or an unpacked tree, can be used.
     """
 
     name: str
@@ -39,6 +39,9 @@ class Dataset:
     std: tuple[float, ...] = ()
     flip: bool = False  # does a mirrored image still belong to its class
     reader: str | None = None
+    tree: str | None = None  # how it is read where it was unpacked, see `tree_layouts.LAYOUTS`
+    margin: int = 0  # pixels around the image that decoding keeps, for random crops
+    truth: str = "all"  # for which training images the true label is known: all, partial or none
     sources: tuple[Source, ...] = ()
     loose: Mapping[str, str] = field(default_factory=dict)  # md5 of official files that come out of the archive
     folder: str = ""  # its folder in an offline mirror

@@ -5,21 +5,24 @@ from __future__ import annotations
 import os
 from pathlib import Path
 
-from sgoif.bench.data import registry, sources
+from sgoif.bench.data import registry, sources, trees
 
 
 def found(name: str, data_root: Path | str, mirror: Path | str | None = None) -> str:
-    """'prepared', 'in the mirror', 'inside scikit-learn', 'can be downloaded (355 MB)' or what it takes."""
+    """'prepared', 'in the mirror', 'inside scikit-learn', 'unpacked here', 'can be downloaded …' or what it takes."""
     d = registry.get(name)
     data_root = Path(data_root)
     mirror = mirror or os.environ.get("SGOIF_DATA") or None
     if (data_root / d.name / "meta.json").is_file():
         return "prepared"
+    where = Path(mirror) if mirror else None
+    if trees.locate(d, data_root, where) is not None:
+        return "unpacked here"
     if d.gated:
-        return f"missing: needs {d.gated}"
+        return f"missing: {trees.how_to_get(d, data_root, where)}"
     if d.reader == "embedded":
         return "inside scikit-learn"
-    place = sources.locate(d, Path(mirror) if mirror else None, data_root / "downloads" / d.name)
+    place = sources.locate(d, where, data_root / "downloads" / d.name)
     if place is not None:
         return "downloaded" if data_root in next(iter(place.files.values())).parents else "in the mirror"
     if not d.sources:

@@ -25,6 +25,22 @@ def labels(root: Path | str, name: str, part: str) -> np.ndarray:
     return _array(root, name, f"{part}_labels")
 
 
+def given(root: Path | str, name: str) -> np.ndarray:
+    """int64 [N]: the labels the training images were collected with, where those are not the true ones."""
+    return _array(root, name, "train_given")
+
+
+def tree(root: Path | str, name: str) -> Path | None:
+    """Where the images of an unpacked dataset lie; None for one that was prepared as arrays."""
+    known = meta(root, name)
+    return Path(known["tree"]) if "tree" in known else None
+
+
+def paths(root: Path | str, name: str, part: str) -> np.ndarray:
+    """bytes [N]: where in the tree each image lies, mapped from disk and read-only."""
+    return _array(root, name, f"{part}_paths", mmap=True)
+
+
 def human(root: Path | str, name: str) -> dict[str, np.ndarray]:
     """The columns of a human label file (cifar10n, cifar100n), int64 [N] each, with `clean_label` among them."""
     meta(root, name)

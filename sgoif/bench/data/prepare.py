@@ -1,4 +1,7 @@
-"""From wherever a dataset lies to verified arrays in the data folder: data/<name>/<part>_{images,labels,ids}.npy."""
+"""From wherever a dataset lies to verified arrays in the data folder: data/<name>/<part>_{images,labels,ids}.npy.
+
+An unpacked dataset is listed instead (`trees.py`): its images stay where they are.
+"""
 
 from __future__ import annotations
 
@@ -10,7 +13,7 @@ from pathlib import Path
 import numpy as np
 
 from sgoif.bench.data import download as net
-from sgoif.bench.data import embedded, official, registry, sources
+from sgoif.bench.data import embedded, official, registry, sources, trees
 from sgoif.bench.data.dataset import Dataset
 from sgoif.bench.data.identity import check_array, check_part, content_hash, describe, example_ids
 from sgoif.bench.errors import UserError
@@ -39,13 +42,17 @@ def prepare(
     if wrong is None:
         _write_meta(d, folder, read_json(folder / "meta.json"))
         return folder
-    if d.gated:
-        raise UserError(f"{d.name} is not yet supported; needs {d.gated}")
     if (folder / "meta.json").exists():
         say(f"{wrong}: preparing {d.name} again")
     mirror = mirror or os.environ.get("SGOIF_DATA") or None
+    mirror = Path(mirror) if mirror else None
+    tree = trees.locate(d, data_root, mirror)
+    if tree is not None and (d.gated or sources.locate(d, mirror, data_root / "downloads" / d.name) is None):
+        return _list(d, folder, tree, say)
+    if d.gated:
+        raise UserError(f"{d.name} is not here; it {trees.how_to_get(d, data_root, mirror)}")
     _check_disk(d, data_root)
-    arrays, source = _read(d, data_root, Path(mirror) if mirror else None, download, progress)
+    arrays, source = _read(d, data_root, mirror, download, progress)
     (folder / "meta.json").unlink(missing_ok=True)  # until the new one is written, nothing vouches for the arrays
     if d.kind == "labels":
         save_npz(folder / "labels.npz", **arrays)
@@ -56,13 +63,34 @@ def prepare(
     return folder
 
 
+def _list(d: Dataset, folder: Path, tree: Path, say: Say) -> Path:
+    """Lists the images of an unpacked dataset; what is wrong with it is written to problems.csv and told."""
+    arrays, report = trees.read(d, tree)
+    (folder / "meta.json").unlink(missing_ok=True)
+    for key, array in arrays.items():
+        save_npy(folder / f"{key}.npy", array)
+    report.write(folder / "problems.csv")
+    counts = {part: len(arrays[f"{part}_paths"]) for part in d.parts}
+    for part, n in counts.items():
+        if n != d.parts[part]:
+            say(f"{d.name} {part}: {n:,} images, where the published set has {d.parts[part]:,}")
+    if report.problems:
+        say(f"{d.name}: left out or noted: {report}; each is named in {folder / 'problems.csv'}")
+    known = {"counts": counts, "problems": report.counts(), "tree": str(tree.resolve()), "source": "unpacked tree"}
+    _write_meta(d, folder, {"arrays": {key: describe(a) for key, a in arrays.items()}, **known})
+    return folder
+
+
 def problem(folder: Path) -> str | None:
     """What is wrong with a prepared dataset, by file name; None when every array has the hash its meta.json says."""
     path = folder / "meta.json"
     if not path.is_file():
         return f"{path} is missing"
     try:
-        described = read_json(path)["arrays"]
+        known = read_json(path)
+        described = known["arrays"]
+        if "tree" in known and not Path(known["tree"]).is_dir():
+            return f"{known['tree']}, where the images lay, is gone"
         whole = load_npz(folder / "labels.npz") if (folder / "labels.npz").is_file() else None
     except (UserError, KeyError, TypeError) as e:
         return f"{path.parent} is damaged ({e})"
@@ -88,7 +116,7 @@ def _write_meta(d: Dataset, folder: Path, known: Mapping) -> None:
             "kind": d.kind,
             "licence": d.licence,
             "citation": d.citation,
-            "counts": dict(d.parts),
+            "counts": known.get("counts", dict(d.parts)),
             "classes": list(d.classes),
             "superclasses": list(d.superclasses) if d.superclasses else None,
             "image_size": d.image_size,
@@ -99,6 +127,7 @@ def _write_meta(d: Dataset, folder: Path, known: Mapping) -> None:
             "arrays": described,
             "content_hash": content_hash(described),
             "source": known["source"],
+            **{key: known[key] for key in ("tree", "problems") if key in known},
         },
     )
 

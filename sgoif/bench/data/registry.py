@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import difflib
 
-from sgoif.bench.data import catalogue_cifar, catalogue_embedded, catalogue_gated, catalogue_grey, catalogue_ood
+from sgoif.bench.data import catalogue_cifar, catalogue_embedded, catalogue_grey, catalogue_ood, catalogue_trees
 from sgoif.bench.data.dataset import Dataset, Source
 from sgoif.bench.errors import UserError
 
@@ -18,7 +18,7 @@ DATASETS: dict[str, Dataset] = {
         *catalogue_cifar.CIFAR,
         *catalogue_ood.OFFICIAL,
         *catalogue_ood.STAND_INS,
-        *catalogue_gated.GATED,
+        *catalogue_trees.TREES,
     )
 }
 

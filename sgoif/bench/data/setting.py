@@ -23,6 +23,9 @@ def check_setting(dataset: str, spec: Mapping, where: str = "noise") -> None:
     check_spec(spec, d.n_classes, classes=d.classes, superclasses=d.superclasses, where=where)
     if spec["kind"] == "human" and dataset not in HUMAN:
         raise UserError(f"{where}.kind: human labels exist for {' and '.join(HUMAN)}, not for {dataset}")
+    if (spec["kind"] == "collected") != (d.truth != "all"):
+        have = "labels of its own that nobody checked: only `collected`" if d.truth != "all" else "no collected labels"
+        raise UserError(f"{where}.kind: {dataset} has {have}")
 
 
 def inputs(dataset: str, spec: Mapping) -> tuple[str, ...]:
@@ -33,17 +36,31 @@ def inputs(dataset: str, spec: Mapping) -> tuple[str, ...]:
 def write_setting(data_root: Path | str, results: Path | str, dataset: str, setting: str, spec: Mapping) -> Corruption:
     """Writes the given labels (given, ids) and the truth (clean, wrong, ids, rate, matrix) to their `paths`.
 
+    The truth of collected labels has `known` instead of a matrix.
+
     The same specification gives the same bytes, and an unchanged file is left alone.
     """
     check_setting(dataset, spec)
     d = registry.get(dataset)
     clean, ids = load.labels(data_root, dataset, "train"), load.ids(data_root, dataset, "train")
+    if spec["kind"] == "collected":
+        return _write_collected(load.given(data_root, dataset), clean, ids, paths(results, dataset, setting))
     human = load.human(data_root, HUMAN[dataset]) if spec["kind"] == "human" else None
     done = corrupt(clean, d.n_classes, spec, superclasses=d.superclasses, human=human)
     labels_file, truth_file = paths(results, dataset, setting)
     save_npz(truth_file, clean=clean, wrong=done.wrong, ids=ids, rate=np.float64(done.rate), matrix=done.matrix)
     save_npz(labels_file, given=done.given, ids=ids)
     return done
+
+
+def _write_collected(given: np.ndarray, clean: np.ndarray, ids: np.ndarray, files: tuple[Path, Path]) -> Corruption:
+    """Labels as they were collected; `known` says for which images (clean >= 0) the truth is known."""
+    known = clean >= 0
+    wrong = known & (given != clean)
+    rate = float(wrong[known].mean()) if known.any() else float("nan")
+    save_npz(files[1], clean=clean, wrong=wrong, known=known, ids=ids, rate=np.float64(rate))
+    save_npz(files[0], given=given, ids=ids)
+    return Corruption(given, wrong, rate, np.empty((0, 0)))
 
 
 def paths(results: Path | str, dataset: str, setting: str) -> tuple[Path, Path]:
