@@ -18,6 +18,7 @@ include: "workflow/rules/shared.smk"
 include: "workflow/rules/methods.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/figures.smk"
+include: "workflow/rules/ledger.smk"
 include: "workflow/rules/tracking.smk"
 
 
@@ -27,6 +28,7 @@ rule all:
         f"{RUN}/summary.json",
         expand(f"{RUN}/tables/{{table}}.md", table=CONFIG["tables"]),
         FIGURES,
+        f"{RUN}/ledger.md",
         f"{RUN}/mlflow/imported.json",
 
 

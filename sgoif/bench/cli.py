@@ -54,6 +54,7 @@ def parser() -> argparse.ArgumentParser:
     step(_summarise, "aggregate all metrics over seeds", "config")
     step(_tables, "render the tables", "config")
     step(_figures, "draw the figures", "config")
+    step(_ledger, "compare every number of the paper with what was measured", "config")
     step(_track_init, "create the MLflow store", "config")
     step(_track, "import a finished run into MLflow", "config")
     step(_publish, "copy tables, figures and provenance to results/published", "config")
@@ -163,6 +164,13 @@ def _figures(args):
     write_figures(run_dir, plan.config)
 
 
+def _ledger(args):
+    from sgoif.bench.ledger import write_ledger
+
+    plan, run_dir = _open(args)
+    write_ledger(run_dir, plan.config)
+
+
 def _track_init(args):
     from sgoif.bench.tracking import init_store
 
@@ -189,6 +197,7 @@ def _where(args):
     print(f"Tables   {run_dir / 'tables'}: {', '.join(plan.config['tables'])} (.md .tex .csv .json)")
     print(f"Figures  {run_dir / 'figures'}")
     print(f"Numbers  {run_dir / 'summary.json'}")
+    print(f"Ledger   {run_dir / 'ledger.md'}: every number of the paper beside what was measured")
     print("Runs     make ui      Report   make report")
 
 

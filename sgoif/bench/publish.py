@@ -24,6 +24,7 @@ def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
     target.mkdir(parents=True)
     atomic_write_text(target / "summary.json", compact(read_json(summary)))
     files = [*sorted((run_dir / "tables").glob("*.md")), *sorted((run_dir / "figures").iterdir())]
+    files += sorted(run_dir.glob("ledger.*"))
     for path in files:
         shutil.copyfile(path, target / path.name)
     atomic_write_json(target / "provenance.json", provenance(run_dir, config))

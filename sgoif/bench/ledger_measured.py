@@ -1,0 +1,116 @@
+"""What a run measured for a number of the paper: on the paper's own dataset, or on data that stands for it."""
+
+from __future__ import annotations
+
+import math
+import re
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any
+
+from sgoif.bench.paper import DATASETS, Cell, Column, Row
+
+WORDS = {
+    "p_at_1": "P@1%", "auc_pr": "AUC-PR (average precision)", "test_accuracy": "test accuracy after cleaning",
+    "recall_at_1": "Recall@1%", "recall_at_5": "Recall@5%", "recall_at_10": "Recall@10%",
+    "tau_top1": "Kendall's τ of the top 1%", "extra:hvps_per_step": "HVPs per step",
+    "overhead_standalone": "overhead, everything counted", "overhead_marginal": "overhead beside a shared plain run",
+    "auroc:overall": "AUROC, mean over OOD sets", "auroc:near": "near-OOD AUROC", "auroc:far": "far-OOD AUROC",
+    "aupr_out_ap:overall": "AUPR (OOD positive), mean over OOD sets", "id_accuracy": "classification accuracy",
+}  # fmt: skip
+SAME_NOISE = {"asymmetric": ("asymmetric", "superclass")}  # CIFAR-100's asymmetric noise stays inside superclasses
+
+
+@dataclass(frozen=True)
+class Measurement:
+    """A mean over seeds in the paper's unit, or the reason why there is none."""
+
+    what: str = ""
+    value: float | None = None
+    interval: tuple[float, float] | None = None  # 95%, Student's t over seeds; none for one seed
+    seeds: int = 0
+    stand_in: bool = False
+    reason: str = ""
+
+
+class Measured:
+    """Looks numbers up in the records of a summary, by dataset, noise, method and metric."""
+
+    def __init__(self, records: Sequence[Mapping[str, Any]], config: Mapping[str, Any]):
+        layouts = [r["layout"] for r in records if r["metric"] == "layout"]
+        self.panels = [panel for layout in layouts for panel in layout["panels"]]
+        self.absent = {n["dataset"]: n["reason"] for layout in layouts for n in layout["not_run"]}
+        keys = ("dataset", "setting", "method", "metric")
+        self.numbers = {tuple(r[k] for k in keys): r for r in records if not r["variant"] and r["metric"] != "layout"}
+        self.variants = {name: params for name, params in ((config.get("variants") or {}).get("sgoif") or {}).items()}
+
+    def of(self, cell: Cell, metric: str) -> Measurement:
+        """The measurement of `metric` for a printed number."""
+        panel, stand_in = self._panel(cell.column)
+        if panel is None:
+            return Measurement(reason=self._why_no_panel(cell.column))
+        method = self._method(cell.row)
+        if not method:
+            return Measurement(reason=f"this run has no variant for {cell.row.variant!r}")
+        where = (panel["dataset"], panel["setting"], method)
+        found = self.numbers.get((*where, metric))
+        if found is None or found["mean"] is None:
+            status = self.numbers.get((*where, "status")) or found
+            reason = (
+                f"{status['status']}: {status['reason']}" if status else f"this run measured no {WORDS[metric]} here"
+            )
+            return Measurement(reason=reason)
+        scale = 100.0 if cell.column.unit == "%" else 1.0
+        mean, spread, seeds = scale * found["mean"], found["std"], found["n_seeds"]
+        interval = None
+        if spread is not None and seeds > 1:
+            interval = _interval(mean, scale * spread, seeds, (0.0, 100.0) if scale == 100 else (-math.inf, math.inf))
+        return Measurement(f"{WORDS[metric]}, {_place(panel, stand_in)}", mean, interval, seeds, stand_in)
+
+    def _panel(self, column: Column) -> tuple[Mapping | None, bool]:
+        """The panel on the paper's dataset if there is one, else one that stands for it."""
+        fitting = [p for p in self.panels if p["task"] == column.task and _same_noise(p, column)]
+        for panel in fitting:
+            if panel["dataset"] == DATASETS.get(column.dataset):
+                return panel, False
+        for panel in fitting:
+            if re.match(rf"{re.escape(column.dataset)}(?![\w-])", panel["stands_for"] or ""):
+                return panel, True
+        return None, False
+
+    def _why_no_panel(self, column: Column) -> str:
+        dataset = DATASETS.get(column.dataset, "")
+        noise = f" with {100 * column.noise:.0f}% noise" if column.noise is not None and column.task == "noisy" else ""
+        return self.absent.get(dataset) or f"no table of this run has {column.dataset}{noise}"
+
+    def _method(self, row: Row) -> str:
+        """The method's name in this run; a variant is found by what it changes, not by its name."""
+        if not row.variant:
+            return row.method
+        from sgoif import InfluenceConfig
+
+        changes = InfluenceConfig.ablations()[row.variant]
+        if not changes:
+            return row.method
+        return next((f"{row.method}@{name}" for name, params in self.variants.items() if params == changes), "")
+
+
+def _same_noise(panel: Mapping, column: Column) -> bool:
+    if column.task == "ood":
+        return True
+    kinds = SAME_NOISE.get(column.kind, (column.kind,))
+    sparsity = column.sparsity is None or panel["sparsity"] == column.sparsity
+    return panel["kind"] in kinds and panel["noise"] == column.noise and sparsity
+
+
+def _place(panel: Mapping, stand_in: bool) -> str:
+    place = f"{panel['title']} {panel['setting']}" if panel["task"] == "noisy" else panel["title"]
+    return f"STAND-IN: {place} in the place of {panel['stands_for']}" if stand_in else place
+
+
+def _interval(mean: float, std: float, seeds: int, ends: tuple[float, float]) -> tuple[float, float]:
+    """Student's 95% interval of the mean, cut where the quantity ends."""
+    from scipy.stats import t
+
+    half = float(t.ppf(0.975, seeds - 1)) * std / math.sqrt(seeds)
+    return max(ends[0], mean - half), min(ends[1], mean + half)

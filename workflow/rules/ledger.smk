@@ -1,0 +1,22 @@
+# The ledger: every number of the paper beside its public twins and what this run measured.
+
+from sgoif.bench.paper import digest as paper_digest
+
+
+rule ledger:
+    input:
+        f"{RUN}/summary.json",
+    output:
+        f"{RUN}/ledger.json",
+        report(f"{RUN}/ledger.md", category="Ledger"),
+    log:
+        f"{RUN}/logs/ledger.log",
+    conda:
+        ENVIRONMENT
+    params:
+        step=STEP.format(step="ledger"),
+        code=source_hash("sgoif.bench.ledger"),
+        paper=paper_digest(),
+        variants=configuration.digest(CONFIG["variants"]),
+    shell:
+        "{params.step} > {log:q} 2>&1 || {{ tail -n 20 {log:q} >&2; exit 1; }}"
