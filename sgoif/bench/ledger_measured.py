@@ -104,7 +104,8 @@ def _same_noise(panel: Mapping, column: Column) -> bool:
 
 
 def _place(panel: Mapping, stand_in: bool) -> str:
-    place = f"{panel['title']} {panel['setting']}" if panel["task"] == "noisy" else panel["title"]
+    sets = ", ".join([*panel["near"], *panel["far"]])
+    place = f"{panel['title']} {panel['setting']}" if panel["task"] == "noisy" else f"{panel['title']} against {sets}"
     return f"STAND-IN: {place} in the place of {panel['stands_for']}" if stand_in else place
 
 

@@ -26,7 +26,7 @@ STAND_IN = {"dataset": "digits", "title": "Digits", "stands_for": "CIFAR-10"}
 def summary(*numbers, panel=(), not_run=()):
     """Records of a summary with one panel (on CIFAR-10 unless told) and numbers (method, metric, mean, std, seeds)."""
     panel = {"task": "noisy", "setting": "n20_s0", "kind": "class_conditional", "noise": 0.2, "sparsity": 0.0,
-             "stands_for": "", **REAL, **dict(panel)}  # fmt: skip
+             "stands_for": "", "near": [], "far": [], **REAL, **dict(panel)}  # fmt: skip
     layout = {"kind": "noise_grid", "task": panel["task"], "title": "t", "panels": [panel], "not_run": list(not_run)}
     records = [{"metric": "layout", "variant": "", "layout": layout}]
     for method, metric, mean, std, seeds in numbers:
@@ -106,13 +106,14 @@ def test_a_number_is_judged_under_its_own_name_and_under_the_other_reading():
 
 
 def test_training_free_scores_have_the_narrow_tolerance():
-    panel = {"task": "ood", "setting": "clean", "kind": "", "noise": None, "sparsity": None}
+    panel = {"task": "ood", "setting": "clean", "kind": "", "noise": None, "near": ["cifar100"], "far": ["svhn"]}
     for method, row in (("knn", "KNN"), ("pixmix", "PixMix")):
         printed = PAPER["Table 3"].value(row, "CIFAR-10 · AUROC") / 100
         records = summary((method, "auroc:overall", printed + 0.015, 0.0001, 3), panel=panel)
         found = cell(records, row, "CIFAR-10 · AUROC", "Table 3")
         assert found["verdict"] == (DIFFERS if method == "knn" else REPRODUCED)
         assert "the paper names no OOD sets" in found["reason"]
+        assert found["measured_what"] == "AUROC, mean over OOD sets, CIFAR-10 against cifar100, svhn"
 
 
 def test_undefined_quantities_stay_so_with_the_nearest_measurement_beside_them():
