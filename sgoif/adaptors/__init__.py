@@ -1,5 +1,25 @@
-"""Small modules on top of what training leaves behind: anchors, curvature, scores."""
+"""Small modules on top of what training leaves behind: anchors, curvature, scores. `examples/` runs each of them."""
 
+from sgoif.adaptors.curriculum import Curriculum
+from sgoif.adaptors.label_errors import Beliefs, Triage, triage
+from sgoif.adaptors.poisoning import Poisoning, localise
 from sgoif.adaptors.shift import Moments, ShiftConfig, ShiftSentinel, Trace, pooled
+from sgoif.adaptors.towards import support
+from sgoif.adaptors.unlearning import Priority, prioritise
 
-__all__ = ["Moments", "ShiftConfig", "ShiftSentinel", "Trace", "pooled"]
+__all__ = [
+    "Beliefs",
+    "Curriculum",
+    "Moments",
+    "Poisoning",
+    "Priority",
+    "ShiftConfig",
+    "ShiftSentinel",
+    "Trace",
+    "Triage",
+    "localise",
+    "pooled",
+    "prioritise",
+    "support",
+    "triage",
+]

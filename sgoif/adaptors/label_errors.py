@@ -1,0 +1,83 @@
+"""Label-error triage: which labels to look at first, how many, and what they should probably say.
+
+order      by the score, most suspicious first
+flagged    the `count` highest scores, `count` estimated from the scores alone (`sgoif.estimate_wrong`)
+interval   score -+ empirical-Bernstein half-width over the visits
+suggested  argmax_k p_ik, without the given label where it is flagged; p_i the network's mean prediction over the
+           visits, since at the end of training it may have learnt a wrong label by heart
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sgoif.errors import InfluenceError
+from sgoif.removal import estimate_wrong
+from sgoif.result import InfluenceResult
+
+
+class Beliefs:
+    """Mean prediction of every example over its visits in training: `add` the logits that the loop has anyway."""
+
+    def __init__(self, n_examples: int, n_classes: int, device: torch.device | str = "cpu") -> None:
+        self.total = torch.zeros(n_examples, n_classes, device=device)
+        self.visits = torch.zeros(n_examples, device=device)
+
+    def add(self, index: Tensor, logits: Tensor) -> None:
+        """One visit of the examples `index` `[n]` with logits `[n, C]`; rows that are not finite are left out."""
+        index, logits = index.to(self.total.device), logits.detach().float().to(self.total.device)
+        sound = torch.isfinite(logits).all(1)
+        probabilities = torch.where(sound.unsqueeze(1), logits, 0).softmax(1) * sound.unsqueeze(1)
+        self.total.index_add_(0, index, probabilities)
+        self.visits.index_add_(0, index, sound.to(self.visits.dtype))
+
+    @property
+    def probabilities(self) -> Tensor:
+        """`[N, C]`; uniform for an example that was never visited."""
+        seen = self.visits.unsqueeze(1) > 0
+        return torch.where(seen, self.total / self.visits.clamp(min=1).unsqueeze(1), 1 / self.total.shape[1])
+
+
+@dataclass(frozen=True)
+class Triage:
+    """All tensors are `[N]` in data-set order, but for `order`, which holds positions, most suspicious first."""
+
+    order: Tensor
+    flagged: Tensor
+    score: Tensor
+    low: Tensor
+    high: Tensor
+    given: Tensor
+    suggested: Tensor
+
+    @property
+    def count(self) -> int:
+        """Estimated number of wrong labels."""
+        return int(self.flagged.sum())
+
+    def rows(self, top: int | None = None) -> list[dict[str, float | int | bool]]:
+        """The first `top` examples (default: the flagged ones) as records, most suspicious first."""
+        columns = ("score", "low", "high", "given", "suggested", "flagged")
+        first = self.order[: self.count if top is None else top].tolist()
+        return [{"index": i, **{name: getattr(self, name)[i].item() for name in columns}} for i in first]
+
+
+def triage(result: InfluenceResult, given: Tensor, probabilities: Tensor) -> Triage:
+    """Sorts the labels `given` `[N]` by the scores of a watched run; `probabilities` `[N, C]` as `Beliefs` keeps them,
+    or out-of-fold ones."""
+    given, probabilities = torch.as_tensor(given).long().cpu(), torch.as_tensor(probabilities).float().cpu()
+    if probabilities.dim() != 2 or len(probabilities) != len(given):
+        raise InfluenceError(
+            f"triage: probabilities of shape {tuple(probabilities.shape)} for {len(given)} labels; expected [N, C]"
+        )
+    if not torch.isfinite(probabilities).all():
+        raise InfluenceError("triage: probabilities must be finite")
+    _, flagged = estimate_wrong(result.score, given)
+    others = probabilities.scatter(1, given.unsqueeze(1), -torch.inf)
+    suggested = torch.where(flagged.unsqueeze(1), others, probabilities).argmax(1)
+    score, width = result.score, result.half_width
+    order = score.argsort(descending=True, stable=True)
+    return Triage(order, flagged, score, score - width, score + width, given, suggested)
