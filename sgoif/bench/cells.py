@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sgoif.bench.errors import UserError
-from sgoif.bench.files import atomic_write_json, read_json, save_npz, sha256_file
+from sgoif.bench.files import atomic_write_json, is_intact, read_json, save_npz, sha256_file
 from sgoif.bench.plan import Cell
 
 
@@ -42,7 +42,7 @@ def write(
     if arrays:
         save_npz(folder / "arrays.npz", **arrays)
         result["arrays_sha256"] = sha256_file(folder / "arrays.npz")
-    atomic_write_json(folder / "result.json", result)
+    atomic_write_json(folder / "result.json", result, seal=True)
     return result
 
 
@@ -57,10 +57,20 @@ def finished(run_dir: Path, cell: Cell, key: str) -> dict[str, Any] | None:
         return None
     if not isinstance(result, dict) or result.get("key") != key or result.get("status") != "ok":
         return None
+    return None if problem(folder, result.get("arrays_sha256")) else result
+
+
+def problem(folder: Path, arrays_sha256: str | None) -> str:
+    """What is wrong with the files of a successful cell beside its result.json; empty when nothing is."""
     arrays = folder / "arrays.npz"
-    if not arrays.is_file() or sha256_file(arrays) != result.get("arrays_sha256"):
-        return None
-    return result
+    if not arrays.is_file():
+        return "arrays.npz is missing"
+    if sha256_file(arrays) != arrays_sha256:
+        return "arrays.npz is not the file its result.json was written for (sha256 differs)"
+    for path in sorted((folder / "checkpoints").glob("*.pt")):
+        if not is_intact(path):
+            return f"checkpoints/{path.name} is damaged (sha256 differs)"
+    return ""
 
 
 def batch_entry(cell: Cell, result: dict[str, Any]) -> dict[str, Any]:

@@ -17,7 +17,8 @@ from typing import Any
 import numpy as np
 
 from sgoif.bench import metrics
-from sgoif.bench.errors import UserError
+from sgoif.bench.data import load
+from sgoif.bench.errors import UserError, damaged_cell
 from sgoif.bench.files import atomic_write_json, load_npz, read_json, sha256_file
 from sgoif.bench.plan import restriction
 
@@ -48,9 +49,7 @@ class Cell:
         return cell["setting"], cell["seed"], cell["method"]
 
     def damaged(self, what: str) -> UserError:
-        return UserError(
-            f"{self.directory}: {what}. Delete this folder and {self.batch}, then run again: only this cell is computed"
-        )
+        return damaged_cell(self.directory, self.batch, what)
 
     def arrays(self) -> dict[str, np.ndarray]:
         """The arrays that are evaluated, after checking that the file is the one the result speaks of."""
@@ -114,7 +113,7 @@ def evaluate(
         else:
             records += _cell_records(task, dataset, cells[name], cells, truth, spec)
     path = run_dir / "metrics" / task / f"{dataset}.json"
-    atomic_write_json(path, records)
+    atomic_write_json(path, records, seal=True)
     path.touch()  # Snakemake compares times, so an unchanged file must look new too
     return records
 
@@ -134,7 +133,7 @@ class _Truth:
     """The truth, read when first asked for."""
 
     def __init__(self, run_dir: Path, data_root: Path, dataset: str):
-        self.folder, self.labels_file = run_dir / "truth" / dataset, data_root / dataset / "test_labels.npy"
+        self.folder, self.data_root, self.dataset = run_dir / "truth" / dataset, data_root, dataset
         self.held_out = run_dir / "labels" / dataset / "val.npz"
         self.cache: dict[str, dict[str, np.ndarray]] = {}
 
@@ -145,9 +144,7 @@ class _Truth:
 
     @functools.cached_property
     def test_labels(self) -> np.ndarray:
-        if not self.labels_file.is_file():
-            raise UserError(f"{self.labels_file} is missing; prepare the dataset again")
-        return np.load(self.labels_file, allow_pickle=False)
+        return load.labels(self.data_root, self.dataset, "test")
 
     @functools.cached_property
     def tested(self) -> np.ndarray:

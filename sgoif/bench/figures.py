@@ -68,7 +68,7 @@ def detection(records: Sequence[Mapping], table: str, dataset: Mapping[str, Any]
     paths = []
     for kind, facts in (("png", {"Software": None}), ("svg", {"Date": None, "Creator": "sgoif"})):
         path = folder / f"{table}_detection.{kind}"
-        with replacing(path) as temporary:
+        with replacing(path, seal=True) as temporary:
             figure.savefig(temporary, format=kind, dpi=160, metadata=facts)
         paths.append(path)
     plt.close(figure)

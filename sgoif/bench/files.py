@@ -1,8 +1,12 @@
-"""Files that are written whole or not at all, with the same bytes for the same content."""
+"""Files that are written whole or not at all, with the same bytes for the same content.
+
+A sealed file has its sha256 beside it (`.<name>.sha256`), so that a flipped bit is noticed when it is read.
+"""
 
 from __future__ import annotations
 
 import contextlib
+import fcntl
 import hashlib
 import io
 import json
@@ -21,8 +25,12 @@ _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a zip entry can carry
 
 
 @contextlib.contextmanager
-def replacing(path: Path | str) -> Iterator[Path]:
-    """Yields a temporary path; on success that file takes the place of `path` in one step, on failure it goes."""
+def replacing(path: Path | str, seal: bool = False) -> Iterator[Path]:
+    """Yields a temporary path; on success that file takes the place of `path` in one step, on failure it goes.
+
+    A sealed file stays sealed, and its seal is written first: a kill in between leaves a file that reads as damaged,
+    not one that is wrongly trusted.
+    """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
@@ -30,12 +38,23 @@ def replacing(path: Path | str) -> Iterator[Path]:
         yield temporary
         with open(temporary, "rb+") as f:
             os.fsync(f.fileno())
+        if seal or _seal(path).is_file():
+            atomic_write_text(_seal(path), sha256_file(temporary) + "\n")
         os.replace(temporary, path)
     finally:
         temporary.unlink(missing_ok=True)
 
 
-def atomic_write_bytes(path: Path | str, data: bytes) -> bool:
+@contextlib.contextmanager
+def alone(path: Path) -> Iterator[None]:
+    """Waits until no other process of this machine holds `path`: a job may outlive the run that was killed above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with open(path, "w") as handle:
+        fcntl.flock(handle, fcntl.LOCK_EX)
+        yield
+
+
+def atomic_write_bytes(path: Path | str, data: bytes, seal: bool = False) -> bool:
     """Writes `data` unless the file already holds exactly that. True when something was written.
 
     An unchanged file keeps its time stamp, so nothing downstream is computed again.
@@ -43,22 +62,35 @@ def atomic_write_bytes(path: Path | str, data: bytes) -> bool:
     path = Path(path)
     if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
         return False
-    with replacing(path) as temporary:
+    with replacing(path, seal) as temporary:
         temporary.write_bytes(data)
     return True
 
 
-def atomic_write_text(path: Path | str, text: str) -> bool:
-    return atomic_write_bytes(path, text.encode())
+def atomic_write_text(path: Path | str, text: str, seal: bool = False) -> bool:
+    return atomic_write_bytes(path, text.encode(), seal)
 
 
-def atomic_write_json(path: Path | str, value: Any) -> bool:
+def _seal(path: Path) -> Path:
+    return path.with_name(f".{path.name}.sha256")
+
+
+def is_intact(path: Path | str) -> bool:
+    """Does the file have the sha256 that lies beside it? A file without a seal is not judged here."""
+    seal = _seal(Path(path))
+    return not seal.is_file() or seal.read_text(errors="replace").strip() == sha256_file(path)
+
+
+def atomic_write_json(path: Path | str, value: Any, seal: bool = False) -> bool:
     """Writes `value` as indented JSON with sorted keys; NaN and infinity are refused, since JSON has none."""
     text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False)
-    return atomic_write_text(path, text + "\n")
+    return atomic_write_bytes(path, (text + "\n").encode(), seal)
 
 
 def read_json(path: Path | str) -> Any:
+    """The JSON value of a file; one that is no JSON, or not what was sealed, is refused by name."""
+    if not is_intact(path):
+        raise UserError(f"{path} is damaged (its sha256 is not the one it was sealed with); delete it and run again")
     try:
         return json.loads(Path(path).read_bytes())
     except ValueError as e:

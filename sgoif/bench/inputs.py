@@ -10,11 +10,12 @@ import numpy as np
 import torch
 
 from sgoif.bench import methods
+from sgoif.bench.cells import problem
 from sgoif.bench.config import digest
 from sgoif.bench.contracts import NoisyTask, OODTask
 from sgoif.bench.data import load, registry
 from sgoif.bench.data.setting import paths, read_given
-from sgoif.bench.errors import UserError
+from sgoif.bench.errors import UserError, damaged_cell
 from sgoif.bench.files import load_npz, read_json, sha256_file
 from sgoif.bench.images import ImageSet, ImageSource
 from sgoif.bench.plain import PlainRun
@@ -107,8 +108,16 @@ class Inputs:
         for path in sorted(folder.glob("*.json")):
             for entry in read_json(path)["cells"]:
                 if (entry["cell"]["setting"], entry["cell"]["seed"]) == (cell.setting, cell.seed):
-                    return entry
+                    return {**entry, "batch": path}
         return None
+
+    def _shared_folder(self, cell: Cell, which: str) -> Path:
+        """The folder of the shared run a cell reads, after making sure that every file in it is whole."""
+        entry = self._shared_entry(cell, which)
+        folder = self.run_dir / entry["path"]
+        if wrong := problem(folder, entry["arrays_sha256"]):
+            raise damaged_cell(folder, entry["batch"], wrong)
+        return folder
 
     def _method(self, cell: Cell) -> type | None:
         if cell.method in SHARED:
@@ -152,15 +161,14 @@ class Inputs:
     def _plain(self, cell: Cell) -> PlainRun | None:
         if "plain" not in self._reads(cell):
             return None
-        folder = self.run_dir / self._shared_entry(cell, "plain")["path"]
+        folder = self._shared_folder(cell, "plain")
         size, channels = self.facts.image_size, self.facts.channels
         return PlainRun(folder, self.recipe, len(self.facts.classes), channels, size, self.device)
 
     def _folds(self, cell: Cell) -> np.ndarray | None:
         if "folds" not in self._reads(cell):
             return None
-        folder = self.run_dir / self._shared_entry(cell, "folds")["path"]
-        return load_npz(folder / "arrays.npz")["probabilities"]
+        return load_npz(self._shared_folder(cell, "folds") / "arrays.npz")["probabilities"]
 
     # --- tasks ------------------------------------------------------------------------------------------------------
 

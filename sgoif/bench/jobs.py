@@ -17,7 +17,7 @@ import torch
 from sgoif.bench import cells, methods
 from sgoif.bench.contracts import NoisyTask, OODTask, train_plainly
 from sgoif.bench.errors import UserError
-from sgoif.bench.files import atomic_write_json
+from sgoif.bench.files import alone, atomic_write_json
 from sgoif.bench.inputs import Inputs
 from sgoif.bench.learner import WORK, Diverged
 from sgoif.bench.memory import PeakMemory
@@ -32,12 +32,13 @@ def run_batch(plan: Plan, run_dir: Path, task: str, dataset: str, method: str, n
     inputs = Inputs(plan, run_dir, task, dataset, device)
     code = plan.code(task, method)
     entries = []
-    for cell in plan.batch(task, dataset, method, number):
-        key = inputs.key(cell, code)
-        result = cells.finished(run_dir, cell, key) or compute(plan, run_dir, cell, key, inputs)
-        entries.append(cells.batch_entry(cell, result))
     path = run_dir / "batches" / task / dataset / method / f"{number}.json"
-    atomic_write_json(path, {"cells": entries})
+    with alone(path.with_suffix(".lock")):
+        for cell in plan.batch(task, dataset, method, number):
+            key = inputs.key(cell, code)
+            result = cells.finished(run_dir, cell, key) or compute(plan, run_dir, cell, key, inputs)
+            entries.append(cells.batch_entry(cell, result))
+    atomic_write_json(path, {"cells": entries}, seal=True)
     path.touch()  # Snakemake compares times, so an unchanged file must look new too
     return path
 
@@ -46,7 +47,8 @@ def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> 
     """Computes one cell and writes its result, whatever the outcome."""
     limit = 60 * plan.config["execution"]["time_limit_minutes"]
     work = run_dir / cell.folder / "work"
-    session = Session(work, key, cell.seed, inputs.device, limit, label=str(cell))
+    save_every = plan.config["execution"]["save_every_seconds"]
+    session = Session(work, key, cell.seed, inputs.device, limit, save_every, label=str(cell))
     shared = inputs.shared_with(cell)
     arrays, facts, status, reason = {}, {}, "ok", ""
     WORK.reset()

@@ -1,5 +1,6 @@
 """The shared plain run: ordinary training on the given labels, with everything post-hoc methods need written down."""
 
+import pickle
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -7,11 +8,13 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sgoif.bench.files import load_npz, replacing
+from sgoif.bench.errors import UserError
+from sgoif.bench.files import load_npz
 from sgoif.bench.images import ImageSource
 from sgoif.bench.learner import Learner, predict
 from sgoif.bench.models import Network, build
 from sgoif.bench.recipe import Recipe
+from sgoif.bench.session import save_torch
 
 
 class NotRecorded(ValueError):
@@ -75,7 +78,10 @@ class PlainRun:
         epoch = self.checkpoint_epochs[-1] if epoch is None else epoch
         net = build(self.recipe.model, self.n_classes, self.channels, self.size)
         path = self.directory / "checkpoints" / f"epoch{epoch}.pt"
-        net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        try:
+            net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
+        except (RuntimeError, pickle.UnpicklingError, EOFError, FileNotFoundError, TypeError) as e:
+            raise UserError(f"{path} is not a checkpoint of this network ({type(e).__name__})") from None
         return net.to(self.device, memory_format=torch.channels_last).eval()
 
 
@@ -127,5 +133,4 @@ def plain_run(task, test: ImageSource, directory: Path) -> tuple[dict[str, np.nd
 
 
 def save_checkpoint(net: Network, path: Path) -> None:
-    with replacing(path) as temporary:
-        torch.save({k: v.cpu() for k, v in net.state_dict().items()}, temporary)
+    save_torch(path, {k: v.cpu() for k, v in net.state_dict().items()})

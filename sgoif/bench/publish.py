@@ -23,7 +23,7 @@ def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     atomic_write_text(target / "summary.json", compact(read_json(summary)))
-    files = [*sorted((run_dir / "tables").glob("*.md")), *sorted((run_dir / "figures").iterdir())]
+    files = [*sorted((run_dir / "tables").glob("*.md")), *sorted((run_dir / "figures").glob("[!.]*"))]
     files += sorted(run_dir.glob("ledger.*"))
     for path in files:
         shutil.copyfile(path, target / path.name)

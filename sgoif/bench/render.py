@@ -80,10 +80,10 @@ def write(table: Table, folder: Path | str) -> list[Path]:
     """Writes <folder>/<name>.md, .tex, .csv and .json; returns the four paths."""
     folder = Path(folder)
     paths = [folder / f"{table.name}.{ending}" for ending in ("md", "tex", "csv", "json")]
-    atomic_write_text(paths[0], markdown(table))
-    atomic_write_text(paths[1], latex(table))
-    atomic_write_text(paths[2], as_csv(table))
-    atomic_write_json(paths[3], as_json(table))
+    atomic_write_text(paths[0], markdown(table), seal=True)
+    atomic_write_text(paths[1], latex(table), seal=True)
+    atomic_write_text(paths[2], as_csv(table), seal=True)
+    atomic_write_json(paths[3], as_json(table), seal=True)
     for path in paths:
         path.touch()  # Snakemake compares times, so an unchanged file must look new too
     return paths

@@ -1,19 +1,24 @@
 """`make tables`: Snakemake in this folder, one run at a time, able to start again after any kind of end."""
 
 import fcntl
+import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from sgoif.bench import config as configuration
 from sgoif.bench.errors import UserError
+from sgoif.bench.files import is_intact
+
+DEFAULT = "configs/embedded.yaml"  # as in the Snakefile
+OUTPUTS = (".", "batches/*/*/*", "metrics/*", "tables", "figures")  # sealed outputs of rules, below a run's folder
+ROOM = 1 << 20  # bytes; with less than this left no job can write its result
 
 
 def run(arguments: list[str]) -> int:
     """Runs Snakemake. A second run in the same folder is refused; the locks of a killed one are cleared."""
     config = _config_only(arguments)
-    if config:
-        configuration.load(config[-1])  # a mistake is told before Snakemake starts
+    resolved = configuration.load(config[-1] if config else DEFAULT)  # a mistake is told before Snakemake starts
     Path(".snakemake").mkdir(exist_ok=True)
     handle = open(".snakemake/sgoif.lock", "w")
     try:
@@ -25,8 +30,28 @@ def run(arguments: list[str]) -> int:
     if any(Path(".snakemake/locks").glob("*")):
         unlock = [*snakemake, "--unlock", *config]
         subprocess.run(unlock, capture_output=True, pass_fds=[handle.fileno()])
+    _forget_damaged(Path("results") / resolved["run"])
     done = subprocess.run([*snakemake, *arguments], pass_fds=[handle.fileno()])
+    if done.returncode:
+        _tell_a_full_disk()
     return done.returncode
+
+
+def _forget_damaged(run_dir: Path) -> None:
+    """Deletes outputs that are not what was written, so that Snakemake, which sees times alone, makes them again."""
+    for folder in OUTPUTS:
+        for seal in run_dir.glob(f"{folder}/.*.sha256"):
+            path = seal.with_name(seal.name.removeprefix(".").removesuffix(".sha256"))
+            if path.is_file() and not is_intact(path):
+                print(f"{path} is damaged and is made again", file=sys.stderr)
+                path.unlink()
+
+
+def _tell_a_full_disk() -> None:
+    """A full disk shows itself in many ways, some of them without a name: a log that cannot be opened, a cut file."""
+    for folder in (Path("."), Path("results"), Path("data")):
+        if folder.exists() and shutil.disk_usage(folder).free < ROOM:
+            raise UserError(f"the disk of {folder.resolve()} is full; free some room and run again")
 
 
 def _config_only(arguments: list[str]) -> list[str]:

@@ -11,6 +11,7 @@ boundary and a resumed run gives the same bits as an uninterrupted one.
 """
 
 import contextlib
+import io
 import shutil
 import sys
 import time
@@ -22,8 +23,15 @@ import numpy as np
 import torch
 
 from sgoif.bench.errors import UserError
-from sgoif.bench.files import load_npz, replacing, save_npz
+from sgoif.bench.files import atomic_write_bytes, is_intact, load_npz, save_npz
 from sgoif.bench.images import mix_seed
+
+
+def save_torch(path: Path, value: object) -> None:
+    """torch.save, sealed. Through memory: torch's own writer tells of a full disk as a RuntimeError without a name."""
+    buffer = io.BytesIO()
+    torch.save(value, buffer)
+    atomic_write_bytes(path, buffer.getvalue(), seal=True)
 
 
 class OutOfTime(RuntimeError):
@@ -57,12 +65,15 @@ class Session:
             return
         stamp = self.directory / "key"
         if stamp.is_file() and stamp.read_text() == self.key:
-            times = self.directory / "times.npz"
-            if times.is_file():
+            if not (times := self.directory / "times.npz").is_file():
+                return
+            try:
                 saved = load_npz(times)
                 self.seconds = dict(zip(saved["names"].tolist(), saved["seconds"].tolist(), strict=True))
                 self.cpu_seconds = dict(zip(saved["names"].tolist(), saved["cpu_seconds"].tolist(), strict=True))
-            return
+                return
+            except (UserError, KeyError, ValueError):  # without its times a half-done cell would look too cheap
+                warnings.warn(f"{times} is damaged; the cell starts over", stacklevel=2)
         shutil.rmtree(self.directory, ignore_errors=True)
         self.directory.mkdir(parents=True)
         stamp.write_text(self.key)
@@ -131,8 +142,7 @@ class Session:
     def _save(self, phase: str, epoch: int, stateful) -> None:
         if self.directory is None:
             return
-        with replacing(self.directory / f"{phase}.pt") as temporary:
-            torch.save({"epoch": epoch, "states": [s.state_dict() for s in stateful]}, temporary)
+        save_torch(self.directory / f"{phase}.pt", {"epoch": epoch, "states": [s.state_dict() for s in stateful]})
         self._save_times()
 
     def _save_times(self) -> None:
@@ -150,6 +160,8 @@ class Session:
         if path is None or not path.is_file():
             return 0
         try:
+            if not is_intact(path):
+                raise UserError("sha256 differs")
             saved = torch.load(path, map_location=self.device, weights_only=True)
         except Exception as e:
             warnings.warn(f"{path} is damaged ({type(e).__name__}); this phase starts over", stacklevel=3)

@@ -53,7 +53,7 @@ def summarise(run_dir: Path | str, config: Mapping) -> list[dict[str, Any]]:
                     raise UserError(f"{source} is missing; evaluate {panel['task']} {panel['dataset']} first")
                 read[source] = _by_cell(read_json(source))
             records += _panel(table, spec["kind"], panel, read[source])
-    atomic_write_json(run_dir / "summary.json", records)
+    atomic_write_json(run_dir / "summary.json", records, seal=True)
     (run_dir / "summary.json").touch()  # Snakemake compares times
     return records
 

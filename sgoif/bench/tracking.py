@@ -25,7 +25,7 @@ from urllib.parse import unquote, urlparse
 from sgoif.bench.config import digest as config_digest
 from sgoif.bench.errors import UserError
 from sgoif.bench.evaluate import read_cells
-from sgoif.bench.files import atomic_write_json, read_json, sha256_file
+from sgoif.bench.files import atomic_write_json, read_json, replacing, sha256_file
 
 # before mlflow is imported: nothing is sent anywhere, nothing is asked of git or the network
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "GIT_PYTHON_REFRESH": "quiet"}
@@ -60,18 +60,31 @@ def init_store(path: Path | str) -> str:
     To be called from one process: MLflow breaks a new store when several create it at once.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
-    uri = f"sqlite:///{path}"
-    _experiments(_client(uri))
-    return uri
+    if not path.is_file():  # a store whose making was cut short cannot be mended, so it gets its name when it is whole
+        with replacing(path) as temporary, _told(f"sqlite:///{temporary}"):
+            _experiments(_client(f"sqlite:///{temporary}"))
+    _check_store(f"sqlite:///{path}")
+    return f"sqlite:///{path}"
 
 
 def import_run(run_dir: Path | str, uri: str) -> dict[str, Any]:
     """Brings the store in line with the run directory; returns (and writes to mlflow/imported.json) what was done."""
     started, run_dir = time.perf_counter(), Path(run_dir)
-    client = _client(uri)
-    counts = {"created": 0, "kept": 0, "removed": 0}
     wanted = _items(run_dir)
+    with _told(uri):
+        counts = _bring_all_in_line(run_dir, uri, wanted)
+    done = {**counts, "experiments": sorted(wanted), "uri": uri}
+    report = run_dir / "mlflow" / "imported.json"
+    atomic_write_json(report, {"experiments": done["experiments"], "runs": sum(map(len, wanted.values()))})
+    report.touch()
+    return {**done, "seconds": time.perf_counter() - started}
+
+
+def _bring_all_in_line(run_dir: Path, uri: str, wanted: dict[str, list[_Item]]) -> dict[str, int]:
+    counts = {"created": 0, "kept": 0, "removed": 0}
+    if _file(uri) is not None:
+        init_store(_file(uri))
+    client = _client(uri)
     known = _experiments(client)
     for experiment, items in wanted.items():
         if experiment not in known:
@@ -81,11 +94,7 @@ def import_run(run_dir: Path | str, uri: str) -> dict[str, Any]:
     for name, experiment_id in known.items():  # datasets that the run no longer has
         if name.startswith(f"{run_dir.name}/") and name not in wanted:
             _bring_in_line(client, experiment_id, [], counts)
-    done = {**counts, "experiments": sorted(wanted), "uri": uri}
-    report = run_dir / "mlflow" / "imported.json"
-    atomic_write_json(report, {"experiments": done["experiments"], "runs": sum(map(len, wanted.values()))})
-    report.touch()
-    return {**done, "seconds": time.perf_counter() - started}
+    return counts
 
 
 def _client(uri: str):
@@ -104,16 +113,41 @@ def _client(uri: str):
     return MlflowClient(tracking_uri=uri)
 
 
+def _file(uri: str) -> Path | None:
+    """The file of a SQLite store; None for a server or another database."""
+    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
+
+
 def _check_store(uri: str) -> None:
-    """Refuses a file that is no database; MLflow itself would try again for two minutes."""
-    path = Path(uri.removeprefix("sqlite:///"))
-    if not uri.startswith("sqlite:///") or not path.is_file():
+    """Refuses a file that is no whole database; MLflow itself would try again for two minutes."""
+    path = _file(uri)
+    if path is None or not path.is_file():
         return
     try:
         with contextlib.closing(sqlite3.connect(path)) as db:
-            db.execute("select count(*) from sqlite_master").fetchone()
+            (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
     except sqlite3.DatabaseError as e:
-        raise UserError(f"{path} is not a usable MLflow store ({e}); delete the file and run again") from None
+        found = str(e)
+    if found != "ok":
+        raise UserError(f"{path} is not a usable MLflow store ({found}); delete the file and run again")
+
+
+@contextlib.contextmanager
+def _told(uri: str) -> Iterator[None]:
+    """What MLflow or its database cannot do is told in one line, with the store and the cure."""
+    os.environ.update(QUIET)
+    from alembic.util.exc import CommandError
+    from mlflow.exceptions import MlflowException
+    from sqlalchemy.exc import SQLAlchemyError
+
+    try:
+        yield
+    except (MlflowException, SQLAlchemyError, CommandError) as e:
+        said = " ".join(str(getattr(e, "orig", None) or e).split())[:200]
+        if "disk is full" in said:
+            raise UserError(f"{uri}: the disk is full; free some room and run again") from None
+        cure = f"delete {_file(uri)} and run again" if _file(uri) else "check that its server runs and can be reached"
+        raise UserError(f"the MLflow store {uri} does not work ({said}); {cure}") from None
 
 
 def _experiments(client) -> dict[str, str]:
@@ -189,7 +223,7 @@ def _cell_item(directory: Path, result: Mapping[str, Any], records: list[Mapping
 
 
 def _tables_item(run_dir: Path, config_hash: str) -> _Item:
-    files = sorted((run_dir / "tables").glob("*.*"))
+    files = sorted((run_dir / "tables").glob("[!.]*"))
     files += [p for p in (run_dir / "summary.json", run_dir / "config.json") if p.is_file()]
     tags = {"config_hash": config_hash} if config_hash else {}
     return _Item("tables", "tables and summary", tags=tags, artifacts=files)

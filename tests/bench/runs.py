@@ -6,7 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sgoif.bench.files import atomic_write_json, read_json, save_npz, sha256_file
+from sgoif.bench.data.identity import describe
+from sgoif.bench.files import atomic_write_json, read_json, save_npy, save_npz, sha256_file
 
 N, M, HELD_OUT, CLASSES = 400, 66, 6, 4
 GRID = {
@@ -55,8 +56,10 @@ class Run:
     def test_labels(self, dataset: str) -> np.ndarray:
         if dataset not in self.labels:
             self.labels[dataset] = self.rng.integers(0, CLASSES, M)
-            (self.data / dataset).mkdir(parents=True, exist_ok=True)
-            np.save(self.data / dataset / "test_labels.npy", self.labels[dataset])
+            save_npy(self.data / dataset / "test_labels.npy", self.labels[dataset])
+            atomic_write_json(
+                self.data / dataset / "meta.json", {"arrays": {"test_labels": describe(self.labels[dataset])}}
+            )
             save_npz(self.root / "labels" / dataset / "val.npz", index=np.arange(HELD_OUT))
         return self.labels[dataset]
 

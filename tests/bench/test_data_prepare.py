@@ -211,13 +211,13 @@ def test_load_says_what_is_wrong(tmp_path):
     with pytest.raises(UserError, match="has no part 'train'; it has test"):
         load.labels(tmp_path, "digits_near", "train")
     (folder / "test_ids.npy").write_bytes(b"\x93NUMPY")
-    with pytest.raises(UserError, match=r"test_ids\.npy is damaged .*prepare digits_near"):
+    with pytest.raises(UserError, match=r"test_ids\.npy is damaged .*delete .*digits_near/meta\.json and run again"):
         load.ids(tmp_path, "digits_near", "test")
     np.save(folder / "test_labels.npy", np.zeros(3, np.int64))
     with pytest.raises(UserError, match=r"test_labels\.npy is not the array that meta\.json describes"):
         load.labels(tmp_path, "digits_near", "test")
     (folder / "test_images.npy").unlink()
-    with pytest.raises(UserError, match=r"test_images\.npy is missing; run"):
+    with pytest.raises(UserError, match=r"test_images\.npy is missing; delete"):
         load.images(tmp_path, "digits_near", "test")
     assert json.loads((folder / "meta.json").read_text())["name"] == "digits_near"
 

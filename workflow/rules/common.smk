@@ -32,7 +32,7 @@ atomic_write_json(CONFIG_FILE, CONFIG)
 wildcard_constraints:
     task="noisy|tuning|ood",
     dataset=r"[A-Za-z0-9_]+",
-    setting="(?!val$)[a-z0-9_]+",
+    setting=r"(?!val\b)[a-z0-9_]+",
     variant="(@[a-z0-9_]+)?",
     batch="[0-9]+",
 

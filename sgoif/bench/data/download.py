@@ -72,11 +72,15 @@ def _transfer(source: Source, partial: Path, progress: Progress | None) -> None:
         if e.code == 416 and have:  # nothing is missing, or the part is longer than the file: the checksum decides
             return
         raise
+    except http.client.HTTPException as e:
+        if isinstance(e, OSError):
+            raise
+        raise ConnectionError(f"the server does not speak HTTP ({type(e).__name__})") from None
     with answer:
         if have and answer.status != 206:  # the server does not continue: start over
             have = 0
-        length = answer.headers.get("Content-Length")
-        total = have + int(length) if length else source.size
+        length = answer.headers.get("Content-Length", "")
+        total = have + int(length) if length.isdecimal() else source.size
         with open(partial, "ab" if have else "wb") as out:
             while True:
                 try:

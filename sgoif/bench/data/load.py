@@ -7,7 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from sgoif.bench.errors import UserError
-from sgoif.bench.files import load_npz, read_json
+from sgoif.bench.files import load_npz, read_json, sha256_array
 
 
 def images(root: Path | str, name: str, part: str) -> np.ndarray:
@@ -51,7 +51,7 @@ def meta(root: Path | str, name: str) -> dict:
     """counts, classes, mean, std, sha256 of each array, content_hash, source."""
     path = Path(root) / name / "meta.json"
     if not path.is_file():
-        raise UserError(f"{name} is not prepared in {root}; run: python -m sgoif.bench prepare {name}")
+        raise UserError(f"{name} is not prepared in {root}; run again: `make tables` prepares it")
     return read_json(path)
 
 
@@ -85,7 +85,7 @@ def _array(root: Path | str, name: str, key: str, mmap: bool = False) -> np.ndar
         has = sorted({k.rsplit("_", 1)[0] for k in known})
         raise UserError(f"{name} has no part {key.rsplit('_', 1)[0]!r}; it has {' and '.join(has) or 'none'}")
     path = Path(root) / name / f"{key}.npy"
-    cure = f"run: python -m sgoif.bench prepare {name}"
+    cure = f"delete {Path(root) / name / 'meta.json'} and run again"
     try:
         array = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
     except FileNotFoundError:
@@ -94,4 +94,6 @@ def _array(root: Path | str, name: str, key: str, mmap: bool = False) -> np.ndar
         raise UserError(f"{path} is damaged ({e}); {cure}") from None
     if list(array.shape) != known[key]["shape"] or array.dtype.str != known[key]["dtype"]:
         raise UserError(f"{path} is not the array that meta.json describes; {cure}")
+    if sha256_array(array) != known[key]["sha256"]:
+        raise UserError(f"{path} is damaged (its sha256 is not that in meta.json); {cure}")
     return array

@@ -1,0 +1,60 @@
+"""The faults and what became of them, counted: docs/chaos.md for people, docs/chaos.json for programs."""
+
+from __future__ import annotations
+
+import datetime
+import os
+import platform
+from collections import Counter
+from pathlib import Path
+
+from sgoif.bench.files import atomic_write_json, atomic_write_text
+
+WORDS = {
+    "same": "the next run gave the same bits without being told anything",
+    "told, then same": "one line named the file and the cure; after doing just that, the same bits",
+    "LOST": "neither",
+}
+
+
+def write(records: list[dict[str, str]], seconds: float, folder: Path) -> None:
+    facts = {
+        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "seconds": round(seconds),
+        "faults": len(records),
+        "outcomes": dict(Counter(r["outcome"] for r in records)),
+    }
+    atomic_write_json(folder / "chaos.json", {**facts, "records": records})
+    atomic_write_text(folder / "chaos.md", markdown(facts, records))
+
+
+def markdown(facts: dict, records: list[dict[str, str]]) -> str:
+    counts = [f"* **{n} × {outcome}**: {WORDS[outcome]}" for outcome, n in sorted(facts["outcomes"].items())]
+    kinds = Counter(r["fault"] for r in records)
+    rows = [f"| {n} | {r['fault']} | {_cell(r['moment'])} | {r['outcome']} |" for n, r in enumerate(records, 1)]
+    told = [f"* {n}: `{_cell(r['said'])}`" for n, r in enumerate(records, 1) if r["said"]]
+    lines = [
+        "# Injected faults",
+        "",
+        f"`make chaos`, {facts['date']}, {facts['machine']}, {facts['seconds']} s. A small run is disturbed "
+        f"{facts['faults']} times, each time differently. Compared, byte by byte, with a run nobody disturbed: tables, "
+        "scores, given labels, truth, prepared data. A fault that did not strike would count as lost.",
+        "",
+        *counts,
+        "",
+        "By kind: " + ", ".join(f"{kind} {n}" for kind, n in kinds.items()) + ".",
+        "",
+        "| # | fault | moment or file | outcome |",
+        "|---|---|---|---|",
+        *rows,
+        "",
+        "## What was said",
+        "",
+        *told,
+    ]
+    return "\n".join(lines) + "\n"
+
+
+def _cell(text: str) -> str:
+    return " ".join(text.replace("|", "/").replace("`", "'").split())
