@@ -20,10 +20,10 @@ SAME, TOLD, LOST = "same", "told, then same", "LOST"
 class Chaos:
     """One project, its undisturbed outcome, and a record of every fault."""
 
-    def __init__(self, folder: Path):
-        self.project, self.records = Project(folder), []
+    def __init__(self, folder: Path, *targets: str):
+        self.project, self.targets, self.records = Project(folder), targets, []
         before = time.perf_counter()
-        status, said = self.project.run()
+        status, said = self.project.run(*targets)
         assert status == 0, said[-3000:]
         self.seconds = time.perf_counter() - before
         self.reference = self.project.outcome()
@@ -43,6 +43,7 @@ class Chaos:
 
     def recover(self, *targets: str) -> tuple[str, str]:
         """Runs again, doing once what an error says; (outcome, what was said)."""
+        targets = targets or self.targets
         status, said = self.project.run(*targets)
         if status == 0:
             wrong = self.is_same()
@@ -57,11 +58,14 @@ class Chaos:
 
     # --- kills ------------------------------------------------------------------------------------------------------
 
-    def kills(self, names: Iterable[str] = tuple(faults.KILLS), wipe: bool = True) -> None:
-        """One run after the other is killed a little further on; the last is left alone."""
-        project, missed, names = self.project, {}, list(names)
-        project.wipe() if wipe else None
-        where = {}
+    def kills(self, names: Iterable[str] = tuple(faults.KILLS)) -> None:
+        """From an empty folder, one run after the other is killed a little further on; the last is left alone."""
+        self.project.wipe()
+        self.kills_from_here(names)
+
+    def kills_from_here(self, names: Iterable[str]) -> None:
+        project, names = self.project, list(names)
+        missed, where = {}, {}
         for name in names:
             moment, target = faults.KILLS[name]
             status, said = project.run(f"{RUN}/{target}", moment=moment)

@@ -1,0 +1,41 @@
+"""Ten faults in the normal suite; all of them with `pytest -m slow tests/chaos` or `make chaos`."""
+
+import pytest
+
+from tests.chaos import faults, network
+from tests.chaos.__main__ import main
+from tests.chaos.driver import LOST, Chaos
+from tests.chaos.project import TABLES
+
+
+class Records(list):
+    def note(self, fault, moment, outcome, said=""):
+        self.append({"fault": fault, "moment": moment, "outcome": outcome, "said": said})
+
+    def lost(self):
+        return [r for r in self if r["outcome"] == LOST]
+
+
+def test_downloads_survive_a_bad_network(tmp_path):
+    records = Records()
+    chosen = ("breaks half-way", "wrong bytes", "log-in page", "not HTTP", "no length")
+    names = [n for n in network.FAULTS if any(c in n for c in chosen)]
+    network.downloads(tmp_path, records.note, names)
+    network.killed(tmp_path, records.note)
+    assert len(records) == 6 and not records.lost(), records.lost()
+
+
+def test_a_run_survives_kills_and_damage(tmp_path):
+    chaos = Chaos(tmp_path, TABLES)
+    chaos.project.forget("summary.json", "tables")
+    chaos.kills_from_here(
+        ["assembling: summary sealed, not yet named", "assembling tables: Markdown written, LaTeX not"]
+    )
+    chaos.damages(d for d in faults.DAMAGES if d.path in ("summary.json", "tables/table1.md") and d.how == "digit")
+    assert len(chaos.records) == 4
+    assert not [r for r in chaos.records if r["outcome"] == LOST], chaos.records
+
+
+@pytest.mark.slow
+def test_every_fault(tmp_path):
+    assert main(tmp_path) == 0, (tmp_path / "chaos.md").read_text()
