@@ -10,10 +10,12 @@ export PYTHONWARNINGS := ignore:TF32 acceleration
 RUN = $(shell sed -n 's/^run: *//p' $(CONFIG))
 
 .DEFAULT_GOAL := help
-.PHONY: help tables test checks ui report doctor lock clean
+.PHONY: help venv tables test checks ui report doctor lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+
+venv: $(VENV)/run.stamp  ## only the environment, with the command .venv/bin/sgoif
 
 tables: $(VENV)/run.stamp  ## every table and ablation of CONFIG (default: the embedded data)
 	@python -m sgoif.bench run -- --configfile $(CONFIG)
@@ -43,10 +45,12 @@ $(VENV)/bin/uv:
 
 $(VENV)/run.stamp: requirements.lock | $(VENV)/bin/uv
 	@VIRTUAL_ENV=$(VENV) uv pip install -q --require-hashes -r requirements.lock
+	@VIRTUAL_ENV=$(VENV) uv pip install -q --no-deps -e .
 	@touch $@
 
 $(VENV)/test.stamp: requirements-test.lock | $(VENV)/bin/uv
 	@VIRTUAL_ENV=$(VENV) uv pip install -q --require-hashes -r requirements-test.lock
+	@VIRTUAL_ENV=$(VENV) uv pip install -q --no-deps -e .
 	@touch $@
 
 lock: | $(VENV)/bin/uv  ## resolve pyproject.toml into the two locks again

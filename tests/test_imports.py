@@ -8,8 +8,13 @@ from pathlib import Path
 import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
-METHOD = [p for p in (ROOT / "sgoif").rglob("*.py") if "bench" not in p.relative_to(ROOT).parts]
+METHOD = [
+    p
+    for p in (ROOT / "sgoif").rglob("*.py")
+    if not {"bench", "scan", "__main__.py"} & set(p.relative_to(ROOT).parts)
+]
 BENCH = list((ROOT / "sgoif" / "bench").rglob("*.py"))
+SCAN = list((ROOT / "sgoif" / "scan").rglob("*.py"))
 BASELINES = [p for p in (ROOT / "baselines").rglob("*.py") if p.stem != "__init__"]
 
 
@@ -30,11 +35,17 @@ def roots(path: Path) -> set[str]:
 @pytest.mark.parametrize("path", METHOD, ids=lambda p: p.relative_to(ROOT).as_posix())
 def test_the_method_needs_torch_alone(path):
     assert roots(path) <= set(sys.stdlib_module_names) | {"torch", "numpy", "sgoif"}
-    assert not any(name.startswith(("sgoif.bench", "baselines")) for name in imported(path))
+    assert not any(name.startswith(("sgoif.bench", "sgoif.scan", "baselines")) for name in imported(path))
 
 
 @pytest.mark.parametrize("path", BENCH, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_the_bench_does_not_know_the_baselines(path):
+def test_the_bench_knows_neither_the_baselines_nor_the_scan(path):
+    assert "baselines" not in roots(path)
+    assert not any(name.startswith("sgoif.scan") for name in imported(path))
+
+
+@pytest.mark.parametrize("path", SCAN, ids=lambda p: p.relative_to(ROOT).as_posix())
+def test_the_scan_does_not_know_the_baselines(path):
     assert "baselines" not in roots(path)
 
 
@@ -47,7 +58,7 @@ def test_baselines_do_not_import_each_other(path):
 
 def test_planning_needs_neither_torch_nor_sklearn():
     code = (
-        "import sys, sgoif.bench.cli, sgoif.bench.plan, sgoif.bench.config, sgoif.bench.doctor;"
+        "import sys, sgoif.scan.cli, sgoif.bench.cli, sgoif.bench.plan, sgoif.bench.config, sgoif.bench.doctor;"
         "heavy = {'torch', 'sklearn', 'mlflow', 'matplotlib', 'timm'} & set(sys.modules);"
         "sys.exit(f'imported too early: {heavy}' if heavy else 0)"
     )

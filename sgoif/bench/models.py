@@ -135,16 +135,16 @@ class _TimmBackbone(nn.Module):
         return self.model.forward_head(self.model.forward_features(x), pre_logits=True)
 
 
-def from_timm(name: str, n_classes: int, channels: int, size: int) -> Network:
+def from_timm(name: str, n_classes: int, channels: int, size: int, pretrained: bool = False) -> Network:
     import timm
 
     if not timm.is_model(name):
         near = timm.list_models(f"*{name[:6]}*")[:5]
         raise UserError(f"model timm:{name}: timm has no such model" + (f"; near: {', '.join(near)}" if near else ""))
     try:
-        model = timm.create_model(name, num_classes=n_classes, in_chans=channels, img_size=size)
+        model = timm.create_model(name, pretrained, num_classes=n_classes, in_chans=channels, img_size=size)
     except TypeError:  # convolutional models take no image size
-        model = timm.create_model(name, num_classes=n_classes, in_chans=channels)
+        model = timm.create_model(name, pretrained, num_classes=n_classes, in_chans=channels)
     head = model.get_classifier()
     if not isinstance(head, nn.Linear):
         raise UserError(f"model timm:{name}: its classifier is a {type(head).__name__}, not a linear layer")

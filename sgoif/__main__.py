@@ -1,0 +1,3 @@
+from sgoif.scan.cli import main
+
+raise SystemExit(main())

@@ -1,0 +1,1 @@
+"""For people with a folder of labelled images: `sgoif scan`, `sgoif apply`, `sgoif explain`."""

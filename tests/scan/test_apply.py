@@ -1,0 +1,133 @@
+"""`sgoif apply` writes the cleaned list and tree from decisions or the estimate, and never touches the originals."""
+
+import hashlib
+import json
+import os
+from pathlib import Path
+
+import pytest
+
+from tests.scan.folders import blobs, rows, run
+
+
+@pytest.fixture(scope="module")
+def scanned(tmp_path_factory):
+    """(images, scan folder): three classes of 12."""
+    root = tmp_path_factory.mktemp("apply")
+    images = blobs(root / "images", {"a": 12, "b": 12, "c": 12})
+    assert run("scan", images, "--out", root / "out", "--epochs", 3, "--gallery", 5) == 0
+    return images, root / "out"
+
+
+def fingerprint(folder: Path) -> dict:
+    return {
+        str(p.relative_to(folder)): (hashlib.sha256(p.read_bytes()).hexdigest(), p.stat().st_mtime_ns)
+        for p in folder.rglob("*")
+        if p.is_file()
+    }
+
+
+DECISIONS = [
+    {"path": "a/0.png", "decision": "remove", "given_label": "a", "label": "a"},
+    {"path": "a/1.png", "decision": "relabel", "given_label": "a", "label": "c"},
+    {"path": "b/2.png", "decision": "keep", "given_label": "b", "label": "b"},
+]
+
+
+def as_csv(decisions) -> str:
+    return "path,decision,given_label,label\n" + "".join(",".join(d.values()) + "\n" for d in decisions)
+
+
+@pytest.mark.parametrize("kind", ["csv", "json"])
+def test_decisions(scanned, tmp_path, kind):
+    images, out = scanned
+    text = as_csv(DECISIONS) if kind == "csv" else json.dumps({"scan": "x", "decisions": DECISIONS})
+    (tmp_path / f"d.{kind}").write_text(text)
+    assert run("apply", out, "--decisions", tmp_path / f"d.{kind}", "--out", tmp_path / "clean.csv") == 0
+    cleaned = {r["path"]: r["label"] for r in rows(tmp_path / "clean.csv")}
+    wanted = {str(images / c / f"{i}.png"): c for c in "abc" for i in range(12)}
+    del wanted[str(images / "a" / "0.png")]
+    wanted[str(images / "a" / "1.png")] = "c"
+    assert cleaned == wanted
+
+
+def test_the_estimate_removes_what_was_flagged(scanned, tmp_path):
+    images, out = scanned
+    assert run("apply", out, "--top-estimated", "--out", tmp_path / "clean.csv") == 0
+    flagged = {str(images / r["path"]) for r in rows(out / "ranking.csv") if r["flagged"] == "true"}
+    cleaned = {r["path"] for r in rows(tmp_path / "clean.csv")}
+    assert cleaned == {str(images / c / f"{i}.png") for c in "abc" for i in range(12)} - flagged
+
+
+@pytest.mark.parametrize("how", ["--copy", "--link"])
+def test_a_cleaned_tree_and_untouched_originals(scanned, tmp_path, how):
+    images, out = scanned
+    (tmp_path / "d.csv").write_text(as_csv(DECISIONS))
+    before = fingerprint(images)
+    words = ("apply", out, "--decisions", tmp_path / "d.csv", "--out", tmp_path / "clean.csv")
+    assert run(*words, how, tmp_path / "tree") == 0
+    assert fingerprint(images) == before
+    tree = {str(p.relative_to(tmp_path / "tree")) for p in (tmp_path / "tree").rglob("*.png")}
+    assert len(tree) == 35 and "a/0.png" not in tree and "a/1.png" not in tree
+    assert {"c/1.png", "c/1-2.png"} <= tree, "two files of one name in a class are both kept"
+    moved = {hashlib.sha256((tmp_path / "tree" / "c" / n).read_bytes()).hexdigest() for n in ("1.png", "1-2.png")}
+    assert moved == {before["a/1.png"][0], before["c/1.png"][0]}
+    assert all(p.is_symlink() == (how == "--link") for p in (tmp_path / "tree").rglob("*.png"))
+    assert run("scan", tmp_path / "tree", "--out", tmp_path / "again", "--epochs", 2) == 0
+
+
+def test_the_cleaned_list_can_be_scanned(scanned, tmp_path):
+    _, out = scanned
+    (tmp_path / "d.csv").write_text(as_csv(DECISIONS))
+    assert run("apply", out, "--decisions", tmp_path / "d.csv", "--out", tmp_path / "clean.csv") == 0
+    assert run("scan", tmp_path / "clean.csv", "--out", tmp_path / "again", "--epochs", 2) == 0
+    assert len(rows(tmp_path / "again" / "ranking.csv")) == 35
+
+
+@pytest.mark.parametrize(
+    ("change", "told"),
+    [
+        ({"path": "z/9.png"}, "line 2: z/9.png is not in this scan"),
+        ({"decision": "burn"}, "line 2: 'burn' is no decision"),
+        ({"decision": "relabel", "label": "zebra"}, "line 2: no class 'zebra'"),
+        ({"path": "a/1.png"}, "line 3: a second decision about a/1.png"),
+    ],
+)
+def test_wrong_decisions(scanned, tmp_path, capsys, change, told):
+    _, out = scanned
+    (tmp_path / "d.csv").write_text(as_csv([DECISIONS[0] | change, *DECISIONS[1:]]))
+    assert run("apply", out, "--decisions", tmp_path / "d.csv", "--out", tmp_path / "clean.csv") == 2
+    assert told in capsys.readouterr().err and not (tmp_path / "clean.csv").exists()
+
+
+def test_mistakes(scanned, tmp_path, capsys):
+    images, out = scanned
+
+    def refused(*words):
+        assert run("apply", *words) == 2
+        return capsys.readouterr().err
+
+    assert "not the folder of a scan" in refused(tmp_path, "--top-estimated")
+    (tmp_path / "scan.json").write_text("{}")
+    assert "not finished" in refused(tmp_path, "--top-estimated")
+    assert "export the decisions from gallery.html" in refused(out, "--decisions", tmp_path / "none.csv")
+    (tmp_path / "d.json").write_text('{"decisions": 3}')
+    assert "not an export" in refused(out, "--decisions", tmp_path / "d.json")
+    assert "not an empty folder" in refused(out, "--top-estimated", "--copy", tmp_path)
+    assert "would be taken for a class" in refused(out, "--top-estimated", "--copy", images / "new")
+    assert "is one of the images" in refused(out, "--top-estimated", "--out", images / "c" / "3.png")
+
+
+def test_labels_that_are_no_folder_names_make_no_tree(tmp_path, capsys):
+    odd = ["..", "a/b", ".", "x" * 300]
+    blobs(tmp_path / "images", {str(i): 5 for i in range(len(odd))})
+    names = [(f"images/{c}/{i}.png", label) for c, label in enumerate(odd) for i in range(5)]
+    (tmp_path / "list.csv").write_text("path,label\n" + "".join(f"{p},{y}\n" for p, y in names))
+    assert run("scan", tmp_path / "list.csv", "--out", tmp_path / "out", "--epochs", 2) == 0
+    for label in odd:
+        removed = [f"{p},remove,\n" for p, y in names if y != label]
+        (tmp_path / "d.csv").write_text("path,decision,label\n" + "".join(removed))
+        words = ("--decisions", tmp_path / "d.csv", "--copy", tmp_path / "tree")
+        assert run("apply", tmp_path / "out", *words) == 2
+        assert f"the label {label!r} cannot be the name of a folder" in capsys.readouterr().err
+    assert sorted(os.listdir(tmp_path)) == ["d.csv", "images", "list.csv", "out"]
