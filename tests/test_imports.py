@@ -9,9 +9,7 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 METHOD = [
-    p
-    for p in (ROOT / "sgoif").rglob("*.py")
-    if not {"bench", "scan", "__main__.py"} & set(p.relative_to(ROOT).parts)
+    p for p in (ROOT / "sgoif").rglob("*.py") if not {"bench", "scan", "__main__.py"} & set(p.relative_to(ROOT).parts)
 ]
 BENCH = list((ROOT / "sgoif" / "bench").rglob("*.py"))
 SCAN = list((ROOT / "sgoif" / "scan").rglob("*.py"))

@@ -5,7 +5,7 @@ from __future__ import annotations
 from torch import nn
 
 from sgoif.bench.errors import UserError
-from sgoif.bench.models import Network, Residual, conv_block, from_timm
+from sgoif.bench.models import GlobalMax, Network, Residual, conv_block, from_timm
 
 COMPACT = "compact"
 
@@ -24,8 +24,7 @@ def compact(n_classes: int, channels: int, size: int, width: int) -> Network:
         conv_block(2 * w, 4 * w, pool=True),
         nn.Sequential(conv_block(4 * w, 8 * w, pool=True), Residual(8 * w)),
     ]
-    pool = nn.Sequential(nn.AdaptiveMaxPool2d(1), nn.Flatten())
-    return Network(nn.Sequential(*stages, pool), nn.Linear(8 * w, n_classes), stages, scale=0.125)
+    return Network(nn.Sequential(*stages, GlobalMax()), nn.Linear(8 * w, n_classes), stages, scale=0.125)
 
 
 def try_out(settings, n_classes: int) -> None:

@@ -40,6 +40,7 @@ class Evidence:
         influence = self.influence
         if influence.steps < influence.ledger.window_start:
             return
+        influence.lane.join()
         temperature = influence.config.temperature
         factored = influence.capture.head_batch(features, logits, batch.index, batch.y, temperature)
         weights = influence.parts.controller.weights()
