@@ -1,9 +1,10 @@
 """The ledger: every number of the paper beside its public twins and what a run measured, with a verdict and its reason.
 
 results/<run>/ledger.json: {run, rules, tables, cells, findings}. `tables`: [{name, label, shows, reproduced, differs,
-not_defined, not_run}], the last four are counts. A cell is one flat record:
+not_defined, not_run, proved, on_stand_in}], the last six are counts of cells. A cell is one flat record:
 {table, row, column, printed, printed_text, unit, sources: [{name, value, status}], measured, measured_what,
-interval: [low, high] or null, seeds, stand_in, verdict, reason, also: [{what, value, interval, seeds, verdict}]}.
+measured_on, interval: [low, high] or null, seeds, stand_in, verdict, reason,
+also: [{what, value, interval, seeds, verdict}]}.
 `also` holds the other reading of a number, where it has one (Table 1: test accuracy after cleaning).
 A finding is {check, tables, outcome, statement, numbers} (sgoif/bench/checks).
 """
@@ -20,7 +21,7 @@ from sgoif.bench.files import atomic_write_json, atomic_write_text, read_json
 from sgoif.bench.ledger_measured import Measured, Measurement
 from sgoif.bench.ledger_page import page
 from sgoif.bench.paper import Cell, Paper, Table, load, read
-from sgoif.bench.paper.sources import sources
+from sgoif.bench.paper.sources import PROVED, sources
 
 REPRODUCED, DIFFERS, NOT_DEFINED, NOT_RUN = "reproduced", "differs", "not defined", "not run"
 VERDICTS = (REPRODUCED, DIFFERS, NOT_DEFINED, NOT_RUN)
@@ -64,9 +65,15 @@ def build(records: Sequence[Mapping[str, Any]], config: Mapping[str, Any], paper
 
 
 def _about(table: Table, cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    counts = Counter(c["verdict"] for c in cells if c["table"] == table.name)
-    return {"name": table.name, "label": table.label, "shows": table.shows} | {
-        verdict.replace(" ", "_"): counts[verdict] for verdict in VERDICTS
+    own = [c for c in cells if c["table"] == table.name]
+    counts = Counter(c["verdict"] for c in own)
+    return {
+        "name": table.name,
+        "label": table.label,
+        "shows": table.shows,
+        **{verdict.replace(" ", "_"): counts[verdict] for verdict in VERDICTS},
+        "proved": sum(any(s["status"] == PROVED for s in c["sources"]) for c in own),
+        "on_stand_in": sum(c["stand_in"] for c in own),
     }
 
 
@@ -99,6 +106,7 @@ def entry(cell: Cell, measured: Measured, words: Mapping[str, Mapping[str, str]]
         "sources": sources(cell),
         "measured": first.value,
         "measured_what": first.what,
+        "measured_on": first.on,
         "interval": list(first.interval) if first.interval else None,
         "seeds": first.seeds,
         "stand_in": first.stand_in,
@@ -113,7 +121,7 @@ def judge(cell: Cell, m: Measurement) -> tuple[str, str]:
     if m.value is None:
         return NOT_RUN, m.reason
     if m.stand_in:
-        return NOT_RUN, f"the paper's dataset was not run; measured on a stand-in ({m.what.split(': ', 1)[-1]})"
+        return NOT_RUN, f"{cell.column.dataset} was not run; the number is of a stand-in"
     allowed, why = tolerance(cell), "the tolerance"
     if m.interval and m.seeds >= FEWEST_SEEDS and (m.interval[1] - m.interval[0]) / 2 > allowed:
         allowed, why = (m.interval[1] - m.interval[0]) / 2, "the half-width of the 95% interval"

@@ -11,13 +11,15 @@ from typing import Any
 from sgoif.bench.paper import DATASETS, Cell, Column, Row
 
 WORDS = {
-    "p_at_1": "P@1%", "auc_pr": "AUC-PR (average precision)", "test_accuracy": "test accuracy after cleaning",
+    "p_at_1": "P@1%", "auc_pr": "average precision", "test_accuracy": "test accuracy after cleaning",
     "recall_at_1": "Recall@1%", "recall_at_5": "Recall@5%", "recall_at_10": "Recall@10%",
     "tau_top1": "Kendall's τ of the top 1%", "extra:hvps_per_step": "HVPs per step",
     "overhead_standalone": "overhead, everything counted", "overhead_marginal": "overhead beside a shared plain run",
     "auroc:overall": "AUROC, mean over OOD sets", "auroc:near": "near-OOD AUROC", "auroc:far": "far-OOD AUROC",
-    "aupr_out_ap:overall": "AUPR (OOD positive), mean over OOD sets", "id_accuracy": "classification accuracy",
+    "aupr_out_ap:overall": "AUPR with OOD positive, mean over OOD sets", "id_accuracy": "classification accuracy",
 }  # fmt: skip
+OF_METHODS = ("noise_grid", "noise_sets", "ood")  # kinds of tables whose rows are methods, not variants of one
+ENDS = {"%": (0.0, 100.0), "×": (0.0, math.inf), "": (-math.inf, math.inf)}  # values a quantity of this unit can have
 SAME_NOISE = {"asymmetric": ("asymmetric", "superclass")}  # CIFAR-100's asymmetric noise stays inside superclasses
 
 
@@ -25,7 +27,8 @@ SAME_NOISE = {"asymmetric": ("asymmetric", "superclass")}  # CIFAR-100's asymmet
 class Measurement:
     """A mean over seeds in the paper's unit, or the reason why there is none."""
 
-    what: str = ""
+    what: str = ""  # which metric, and in the place of which dataset if it is a stand-in
+    on: str = ""  # dataset and setting
     value: float | None = None
     interval: tuple[float, float] | None = None  # 95%, Student's t over seeds; none for one seed
     seeds: int = 0
@@ -38,15 +41,15 @@ class Measured:
 
     def __init__(self, records: Sequence[Mapping[str, Any]], config: Mapping[str, Any]):
         layouts = [r["layout"] for r in records if r["metric"] == "layout"]
-        self.panels = [panel for layout in layouts for panel in layout["panels"]]
+        self.panels = [{**panel, "of": layout["kind"]} for layout in layouts for panel in layout["panels"]]
         self.absent = {n["dataset"]: n["reason"] for layout in layouts for n in layout["not_run"]}
         keys = ("dataset", "setting", "method", "metric")
         self.numbers = {tuple(r[k] for k in keys): r for r in records if not r["variant"] and r["metric"] != "layout"}
-        self.variants = {name: params for name, params in ((config.get("variants") or {}).get("sgoif") or {}).items()}
+        self.variants = (config.get("variants") or {}).get("sgoif") or {}
 
     def of(self, cell: Cell, metric: str) -> Measurement:
         """The measurement of `metric` for a printed number."""
-        panel, stand_in = self._panel(cell.column)
+        panel, stand_in = self._panel(cell)
         if panel is None:
             return Measurement(reason=self._why_no_panel(cell.column))
         method = self._method(cell.row)
@@ -64,16 +67,20 @@ class Measured:
         mean, spread, seeds = scale * found["mean"], found["std"], found["n_seeds"]
         interval = None
         if spread is not None and seeds > 1:
-            interval = _interval(mean, scale * spread, seeds, (0.0, 100.0) if scale == 100 else (-math.inf, math.inf))
-        return Measurement(f"{WORDS[metric]}, {_place(panel, stand_in)}", mean, interval, seeds, stand_in)
+            interval = _interval(mean, scale * spread, seeds, ENDS[cell.column.unit])
+        words = f" (STAND-IN: {panel['title']} in the place of {cell.column.dataset})" if stand_in else ""
+        return Measurement(f"{WORDS[metric]}{words}", _place(panel), mean, interval, seeds, stand_in)
 
-    def _panel(self, column: Column) -> tuple[Mapping | None, bool]:
-        """The panel on the paper's dataset if there is one, else one that stands for it."""
-        fitting = [p for p in self.panels if p["task"] == column.task and _same_noise(p, column)]
+    def _panel(self, cell: Cell) -> tuple[Mapping | None, bool]:
+        """(panel, is it a stand-in): on the paper's dataset if there is one, else on data that stands for it."""
+        column = cell.column
+        there = [p for p in self.panels if p["task"] == column.task and (cell.row.variant or p["of"] in OF_METHODS)]
+        fitting = [p for p in there if _same_noise(p, column)]
         for panel in fitting:
             if panel["dataset"] == DATASETS.get(column.dataset):
                 return panel, False
-        for panel in fitting:
+        stated = column.kind and not column.assumes and not column.undefined  # else the paper names no noise to match
+        for panel in [*fitting, *(() if stated else there)]:
             if re.match(rf"{re.escape(column.dataset)}(?![\w-])", panel["stands_for"] or ""):
                 return panel, True
         return None, False
@@ -96,17 +103,17 @@ class Measured:
 
 
 def _same_noise(panel: Mapping, column: Column) -> bool:
-    if column.task == "ood":
+    if column.task == "ood" or not column.kind:
         return True
     kinds = SAME_NOISE.get(column.kind, (column.kind,))
     sparsity = column.sparsity is None or panel["sparsity"] == column.sparsity
     return panel["kind"] in kinds and panel["noise"] == column.noise and sparsity
 
 
-def _place(panel: Mapping, stand_in: bool) -> str:
-    sets = ", ".join([*panel["near"], *panel["far"]])
-    place = f"{panel['title']} {panel['setting']}" if panel["task"] == "noisy" else f"{panel['title']} against {sets}"
-    return f"STAND-IN: {place} in the place of {panel['stands_for']}" if stand_in else place
+def _place(panel: Mapping) -> str:
+    if panel["task"] == "noisy":
+        return f"{panel['title']} {panel['setting']}"
+    return f"{panel['title']} against {', '.join([*panel['near'], *panel['far']])}"
 
 
 def _interval(mean: float, std: float, seeds: int, ends: tuple[float, float]) -> tuple[float, float]:

@@ -7,6 +7,7 @@ from typing import Any
 
 from sgoif.bench.checks import CONSISTENT, OUTCOMES
 
+PUBLIC = {"proved": "= {:.2f}", "differs": "≠ {:.2f}", "not verified": "not verified"}
 HEAD = """# Ledger: the paper's numbers, one by one
 
 Run `{run}`. Every number of every table of the paper: as printed, where it also stands in public, what this run
@@ -23,7 +24,8 @@ def page(ledger: Mapping[str, Any]) -> str:
 
 
 def _counts(tables: Sequence[Mapping[str, Any]]) -> str:
-    names = {"reproduced": "reproduced", "differs": "differs", "not_defined": "not defined", "not_run": "not run"}
+    names = {"reproduced": "reproduced", "differs": "differs", "not_defined": "not defined", "not_run": "not run",
+             "on_stand_in": "measured on a stand-in", "proved": "found in public"}  # fmt: skip
     rows = [[t["name"], *(str(t[key]) for key in names)] for t in tables]
     rows.append(["all", *(str(sum(t[key] for t in tables)) for key in names)])
     return _grid(["table", *names.values()], rows)
@@ -60,13 +62,20 @@ def _table(table: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> str:
 
     rows = []
     for c in cells:
-        found = [f"{_number(s['value'])} {note(s['name'] + ': ' + s['status'])}" for s in c["sources"]]
-        readings = [(c["measured"], c["interval"], c["seeds"], c["measured_what"])] if c["measured"] is not None else []
-        readings += [(a["value"], a["interval"], a["seeds"], a["what"]) for a in c["also"]]
-        measured = [f"{_measured(v, i, n)} {note(what)}" for v, i, n, what in readings]
-        verdict = f"{c['verdict']} {note(_words(c['reason']))}" if c["reason"] else c["verdict"]
-        rows.append([c["row"], c["column"], c["printed_text"], "; ".join(found), "; ".join(measured), verdict])
-    grid = _grid(["row", "column", "printed", "public", "measured", "verdict"], rows)
+        found = [f"{PUBLIC[s['status']].format(s['value'])} {note(s['name'])}" for s in c["sources"]]
+        measured = ""
+        if c["measured"] is not None:
+            measured = f"{_measured(c['measured'], c['interval'], c['seeds'])} {note(c['measured_what'])}"
+        verdict = f"{c['verdict']} {note(_words(c['reason']))}"
+        other = []
+        for a in c["also"]:
+            judged = "" if a["verdict"] in ("not run", "not defined") else f": {a['verdict']}"
+            other.append(f"{_measured(a['value'], a['interval'], a['seeds'])} {note(a['what'])}{judged}")
+        rows.append([c["row"], c["column"], c["printed_text"], ", ".join(found), measured, verdict, "; ".join(other)])
+    header = ["row", "column", "printed", "public", "measured", "verdict", "another reading"]
+    empty = {i for i in range(len(header)) if not any(row[i] for row in rows)}
+    kept = [[w for i, w in enumerate(row) if i not in empty] for row in [header, *rows]]
+    grid = _grid(kept[0], kept[1:])
     listed = "\n".join(f"[{i}] {text}  " for i, text in enumerate(notes, 1))
     return f"## {table['name']}: {table['shows']}\n\n{grid}\n{listed}\n"
 
@@ -75,10 +84,6 @@ def _words(reason: str) -> str:
     """The part of a reason that many cells share: how far a number is off stands in ledger.json."""
     _, separator, rest = reason.partition(" the printed number; ")
     return rest if separator else reason
-
-
-def _number(value: float | None) -> str:
-    return "?" if value is None else f"{value:.2f}"
 
 
 def _measured(value: float, interval: Sequence[float] | None, seeds: int) -> str:

@@ -16,18 +16,18 @@ from sgoif.bench.summary import summarise
 from tests.bench.runs import Run, config
 
 PAPER = load()
-KEYS = {"table", "row", "column", "printed", "printed_text", "unit", "sources", "measured", "measured_what", "interval",
-        "seeds", "stand_in", "verdict", "reason", "also"}  # fmt: skip
+KEYS = {"table", "row", "column", "printed", "printed_text", "unit", "sources", "measured", "measured_what",
+        "measured_on", "interval", "seeds", "stand_in", "verdict", "reason", "also"}  # fmt: skip
 GRID_20 = "Sparsity (Noise 20%) · 0.0"
 REAL = {"dataset": "cifar10", "setting": "n20_s0", "title": "CIFAR-10"}
 STAND_IN = {"dataset": "digits", "title": "Digits", "stands_for": "CIFAR-10"}
 
 
-def summary(*numbers, panel=(), not_run=()):
+def summary(*numbers, panel=(), not_run=(), kind="noise_grid"):
     """Records of a summary with one panel (on CIFAR-10 unless told) and numbers (method, metric, mean, std, seeds)."""
     panel = {"task": "noisy", "setting": "n20_s0", "kind": "class_conditional", "noise": 0.2, "sparsity": 0.0,
              "stands_for": "", "near": [], "far": [], **REAL, **dict(panel)}  # fmt: skip
-    layout = {"kind": "noise_grid", "task": panel["task"], "title": "t", "panels": [panel], "not_run": list(not_run)}
+    layout = {"kind": kind, "task": panel["task"], "title": "t", "panels": [panel], "not_run": list(not_run)}
     records = [{"metric": "layout", "variant": "", "layout": layout}]
     for method, metric, mean, std, seeds in numbers:
         where = {"dataset": panel["dataset"], "setting": panel["setting"], "method": method, "variant": ""}
@@ -74,7 +74,7 @@ def test_a_whole_run_on_stand_ins_reproduces_nothing_and_invents_nothing(tmp_pat
     assert {c["table"] for c in shown} >= {"Table 1", "Table 3", "Table 4"}
     for c in shown:
         assert c["measured"] in known and all(a["value"] in known for a in c["also"])
-        assert c["stand_in"] and "STAND-IN: digits" in c["measured_what"] and c["seeds"] == 3
+        assert c["stand_in"] and "(STAND-IN: digits" in c["measured_what"] and c["seeds"] == 3
     failed = next(c for c in found["cells"] if (c["row"], c["column"]) == ("CutPaste", "MNIST · AUROC"))
     assert failed["measured"] is None and failed["reason"] == "failed: ran past its time limit of 60 s"
     missing = next(c for c in found["cells"] if (c["table"], c["row"]) == ("Table 1", "FASTIF"))
@@ -99,10 +99,10 @@ def test_the_tolerance_and_from_three_seeds_on_the_interval_decide(mean, std, se
 def test_a_number_is_judged_under_its_own_name_and_under_the_other_reading():
     numbers = ("sgoif", "p_at_1", 1.0, 0.0, 3), ("sgoif", "test_accuracy", 0.912, 0.001, 3)
     found = cell(summary(*numbers), "SG-OIF (ours)")
-    assert found["verdict"] == DIFFERS and found["measured_what"] == "P@1%, CIFAR-10 n20_s0"
+    assert (found["verdict"], found["measured_what"], found["measured_on"]) == (DIFFERS, "P@1%", "CIFAR-10 n20_s0")
     (other,) = found["also"]
     assert (other["verdict"], other["value"]) == (REPRODUCED, pytest.approx(91.2))
-    assert other["what"] == "test accuracy after cleaning, CIFAR-10 n20_s0"
+    assert other["what"] == "test accuracy after cleaning"
 
 
 def test_training_free_scores_have_the_narrow_tolerance():
@@ -113,7 +113,7 @@ def test_training_free_scores_have_the_narrow_tolerance():
         found = cell(records, row, "CIFAR-10 · AUROC", "Table 3")
         assert found["verdict"] == (DIFFERS if method == "knn" else REPRODUCED)
         assert "the paper names no OOD sets" in found["reason"]
-        assert found["measured_what"] == "AUROC, mean over OOD sets, CIFAR-10 against cifar100, svhn"
+        assert found["measured_on"] == "CIFAR-10 against cifar100, svhn"
 
 
 def test_undefined_quantities_stay_so_with_the_nearest_measurement_beside_them():
@@ -148,6 +148,23 @@ def test_a_stand_in_is_taken_for_its_dataset_alone_and_labelled(place, taken):
         if taken
         else found["reason"] == "no table of this run has CIFAR-10 with 20% noise"
     )
+
+
+def test_a_stand_in_of_an_ablation_stands_in_no_table_of_methods():
+    panel = {**STAND_IN, "stands_for": "WebVision", "kind": "symmetric", "sparsity": None, "setting": "sym20"}
+    numbers = [("sgoif", m, 0.5, 0.1, 2) for m in ("overhead_standalone", "tau_top1", "auc_pr")]
+    for kind, taken in (("ablation", False), ("noise_sets", True)):
+        records = summary(*numbers, panel=panel, kind=kind)
+        in_table_2 = cell(records, "SG-OIF (ours)", "WebVision · Overhead", "Table 2")
+        assert (in_table_2["measured"] is not None) == taken
+        stability = cell(records, "Full (SG-OIF)", "τ@Top1%", "Table 7")  # the paper names no noise: any is taken
+        assert (stability["verdict"], stability["measured_on"]) == (NOT_RUN, "Digits sym20") and stability["stand_in"]
+        assert cell(records, "Full (SG-OIF)", "AUPR", "Table 7")["verdict"] == NOT_DEFINED
+
+
+def test_an_interval_ends_where_the_quantity_does():
+    found = cell(summary(("sgoif", "p_at_1", 0.99, 0.05, 2), ("sgoif", "test_accuracy", 0.1, 0.1, 2)), "SG-OIF (ours)")
+    assert found["interval"][1] == 100.0 and found["also"][0]["interval"][0] == 0.0
 
 
 def test_other_noise_is_another_quantity():
