@@ -1,20 +1,23 @@
 """The ledger: a verdict for every printed number, nothing invented, gaps labelled."""
 
 import re
+from pathlib import Path
 
 import pytest
 
 from sgoif import InfluenceConfig
+from sgoif.bench import config as configuration
 from sgoif.bench import ledger as ledgers
 from sgoif.bench.evaluate import evaluate
 from sgoif.bench.files import read_json
 from sgoif.bench.ledger import DIFFERS, NOT_DEFINED, NOT_RUN, REPRODUCED, VERDICTS, build, write_ledger
-from sgoif.bench.ledger_measured import WORDS
+from sgoif.bench.ledger_measured import WORDS, Measured
 from sgoif.bench.ledger_page import page
 from sgoif.bench.paper import load
-from sgoif.bench.summary import summarise
+from sgoif.bench.summary import _layout, summarise
 from tests.bench.runs import Run, config
 
+CONFIGS = Path(__file__).resolve().parents[2] / "configs"
 PAPER = load()
 KEYS = {"table", "row", "column", "printed", "printed_text", "unit", "sources", "measured", "measured_what",
         "measured_on", "interval", "seeds", "stand_in", "verdict", "reason", "also"}  # fmt: skip
@@ -174,6 +177,20 @@ def test_other_noise_is_another_quantity():
     panel = {"dataset": "cifar100", "title": "CIFAR-100", "kind": "superclass", "sparsity": None}
     records = summary(("sgoif", "p_at_1", 0.885, 0.0, 3), panel=panel)
     assert cell(records, "SG-OIF (ours)", "CIFAR-100 · P@1%", "Table 2")["verdict"] == REPRODUCED
+
+
+@pytest.mark.parametrize("name,own", [("cifar", ("CIFAR-10", "CIFAR-100", "MNIST")), ("embedded", ())])
+def test_the_shipped_configurations_have_a_place_for_the_numbers_they_can_measure(name, own):
+    """cifar.yaml measures the paper's own datasets; in embedded.yaml the digits stand for CIFAR-10."""
+    shipped = configuration.load(CONFIGS / f"{name}.yaml")
+    layouts = [_layout(table, spec, shipped) for table, spec in shipped["tables"].items()]
+    measured = Measured([{"metric": "layout", "variant": "", "layout": layout} for layout in layouts], shipped)
+    for table in ("Table 1", "Table 2", "Table 3", "Table 4"):
+        for c in (c for c in PAPER[table] if c.column.metric):
+            panel, stand_in = measured._panel(c)
+            if c.column.dataset in own or c.column.dataset == "CIFAR-10":
+                assert panel and stand_in == (not own), c.name
+                assert measured.of(c, c.column.metric).reason.startswith(("this run measured no", "this run has no v"))
 
 
 def test_the_configurations_reason_is_told_for_data_that_is_not_there():
