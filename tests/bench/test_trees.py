@@ -182,3 +182,110 @@ def test_an_optional_dataset_that_is_missing_is_a_labelled_gap(tmp_path, monkeyp
     gaps = {(g["task"], g["dataset"]): g["reason"] for g in there["not_run"]}
     assert set(gaps) == wanted - {("noisy", "mini_webvision")}
     assert "imagenet1k, ssb_hard, ninco, inaturalist, textures, openimage_o; `make doctor`" in gaps["ood", "imagenet1k"]
+
+
+# ------------------------------------------------------------------------------------------------ the other layouts
+
+
+def kinds(root, name) -> list[tuple[str, str, int]]:
+    return sorted((p["kind"], p["file"], int(p["line"])) for p in problems(root, name))
+
+
+def imagenet(tree, wnids=("n01440764", "n01443537"), per_class: int = 3) -> None:
+    for i, wnid in enumerate(wnids):
+        for j in range(per_class):
+            picture(tree / "train" / wnid / f"{wnid}_{j}.JPEG", i, 10 * i + j)
+            picture(tree / "val" / wnid / f"ILSVRC2012_val_{10 * i + j:08d}.JPEG", i, 100 + 10 * i + j)
+
+
+def test_imagenet_in_class_folders(tmp_path, monkeypatch):
+    small(monkeypatch, "imagenet1k", 3)
+    tree = tmp_path / "downloads" / "imagenet1k"
+    imagenet(tree)
+    picture(tree / "train" / "n99999999" / "x.JPEG", 0, 0)
+    prepared("imagenet1k", tmp_path, None)
+    assert load.labels(tmp_path, "imagenet1k", "train").tolist() == [0, 0, 0, 1, 1, 1]
+    assert kinds(tmp_path, "imagenet1k") == [
+        ("class without a folder", "train/n01484850", 0),
+        ("class without a folder", "val/n01484850", 0),
+        ("unknown class folder", "train/n99999999", 0),
+    ]
+
+
+def test_imagenet_with_a_flat_validation_folder_reads_the_devkit(tmp_path, monkeypatch):
+    from scipy.io import savemat
+
+    small(monkeypatch, "imagenet1k", 2)
+    tree = tmp_path / "downloads" / "imagenet1k"
+    imagenet(tree)
+    data = tree / "ILSVRC2012_devkit_t12" / "data"
+    for folder in (tree / "val").iterdir():
+        for file in folder.iterdir():
+            file.unlink()
+        folder.rmdir()
+    for i in range(1, 4):
+        picture(tree / "val" / f"ILSVRC2012_val_{i:08d}.JPEG", i, i)
+    with pytest.raises(UserError, match=r"has no class folders and .*meta\.mat is missing"):
+        prepare("imagenet1k", tmp_path)
+    data.mkdir(parents=True)
+    synsets = np.array([(7, "n01443537"), (9, "n01440764")], dtype=[("ILSVRC2012_ID", "i4"), ("WNID", "O")])
+    savemat(data / "meta.mat", {"synsets": synsets})
+    (data / "ILSVRC2012_validation_ground_truth.txt").write_text("7\n9\n1001\n")
+    prepared("imagenet1k", tmp_path, None)
+    assert load.labels(tmp_path, "imagenet1k", "test").tolist() == [1, 0]
+    assert kinds(tmp_path, "imagenet1k") == [("label out of range", "ILSVRC2012_validation_ground_truth.txt", 3)]
+
+
+@pytest.mark.parametrize("name, folder", [("ninco", "images_largescale"), ("textures", "images_classic")])
+def test_openoods_lists(tmp_path, monkeypatch, name, folder):
+    small(monkeypatch, name, 0)
+    tree = tmp_path / "downloads" / "openood"
+    listed = [f"{name}/c{i}/{i}.jpg" for i in range(4)]
+    for i, path in enumerate(listed[:3]):
+        picture(tree / folder / path, i, i)
+    file = tree / "benchmark_imglist" / "imagenet" / f"test_{name}.txt"
+    file.parent.mkdir(parents=True)
+    file.write_text("".join(f"{p} -1\n" for p in [*listed, listed[0], "../x.jpg"]))
+    prepared(name, tmp_path, None)
+    assert [p.decode() for p in load.paths(tmp_path, name, "test")] == [f"{folder}/{p}" for p in listed[:3]]
+    assert kinds(tmp_path, name) == [
+        ("duplicate key", file.name, 5),
+        ("missing file", f"{folder}/{listed[3]}", 0),
+        ("path outside the tree", file.name, 6),
+    ]
+    assert found("ssb_hard", tmp_path).startswith("missing"), "another set of the same tree has its own list"
+
+
+def test_tinyimagenet_unpacked(tmp_path, monkeypatch):
+    d = small(monkeypatch, "tinyimagenet", 2)
+    top = tmp_path / "downloads" / "tinyimagenet" / "tiny-imagenet-200"
+    for i, wnid in enumerate(d.classes):
+        for j in range(2):
+            picture(top / "train" / wnid / "images" / f"{wnid}_{j}.JPEG", i, j)
+        picture(top / "val" / "images" / f"val_{i}.JPEG", i, 9 + i)
+    (top / "wnids.txt").write_text("\n".join(d.classes))
+    lines = [f"val_{i}.JPEG\t{wnid}\t0\t0\t62\t62" for i, wnid in enumerate(d.classes)]
+    (top / "val" / "val_annotations.txt").write_text("\n".join([*lines, lines[0], "val_9.JPEG\tn0\t0", "a/b\tn0"]))
+    assert found("tinyimagenet", tmp_path) == "unpacked here"
+    prepared("tinyimagenet", tmp_path, None)
+    assert load.labels(tmp_path, "tinyimagenet", "train").tolist() == [0, 0, 1, 1]
+    assert load.labels(tmp_path, "tinyimagenet", "test").tolist() == [0, 1]
+    name = "val_annotations.txt"
+    assert kinds(tmp_path, "tinyimagenet") == [
+        ("duplicate key", name, 3), ("label out of range", name, 4), ("malformed line", name, 5),
+    ]  # fmt: skip
+
+
+def test_places365_and_notmnist_unpacked(tmp_path, monkeypatch):
+    for i in range(3):
+        picture(tmp_path / "downloads" / "places365" / "val_256" / f"Places365_val_{i:08d}.jpg", i, i)
+        picture(tmp_path / "downloads" / "notmnist" / "notMNIST_small" / "ABC"[i] / f"{i}.png", i, i)
+    truncate(tmp_path / "downloads" / "places365" / "val_256" / "Places365_val_00000001.jpg")
+    truncate(tmp_path / "downloads" / "notmnist" / "notMNIST_small" / "B" / "1.png")
+    for name, path in (
+        ("places365", "val_256/Places365_val_00000001.jpg"),
+        ("notmnist", "notMNIST_small/B/1.png"),
+    ):
+        prepared(name, tmp_path, None)
+        assert len(load.paths(tmp_path, name, "test")) == 2
+        assert ("broken image", path, 0) in kinds(tmp_path, name)
