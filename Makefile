@@ -10,7 +10,7 @@ export PYTHONWARNINGS := ignore:TF32 acceleration
 RUN = $(shell sed -n 's/^run: *//p' $(CONFIG))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tables test checks ui report doctor lock clean
+.PHONY: help venv tables test checks ui report doctor plan lock clean
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -37,6 +37,9 @@ report: $(VENV)/run.stamp  ## Snakemake's own HTML report of the run
 
 doctor: $(VENV)/run.stamp  ## what this machine can run, and what is missing
 	@python -m sgoif.bench doctor --config $(CONFIG)
+
+plan: $(VENV)/run.stamp  ## jobs, hours and storage of CONFIG on 1, 8 and 64 GPUs
+	@python -m sgoif.bench plan --config $(CONFIG)
 
 # The environment: exact pins, checked by hash. Made again when a lock changes.
 $(VENV)/bin/uv:

@@ -61,6 +61,8 @@ def parser() -> argparse.ArgumentParser:
     step(_where, "say where the results of a run are", "config")
     p = step(_doctor, "say what this machine can run")
     p.add_argument("--config", default="configs/embedded.yaml")
+    p = step(_plan, "estimate jobs, hours and storage of a configuration")
+    p.add_argument("--config", default="configs/paper.yaml")
     p = step(_run, "run Snakemake in this folder, one run at a time")
     p.add_argument("arguments", nargs=argparse.REMAINDER)
     return top
@@ -203,6 +205,12 @@ def _where(args):
 
 def _doctor(args):
     from sgoif.bench.doctor import report
+
+    print(report(Path(args.config)))
+
+
+def _plan(args):
+    from sgoif.bench.planner import report
 
     print(report(Path(args.config)))
 
