@@ -34,6 +34,6 @@ class Finding:
 
 def findings(paper: Paper) -> list[Finding]:
     """All checks on all tables."""
-    from sgoif.bench.checks import detection, public, tables, text
+    from sgoif.bench.checks import cost, detection, public, tables, text
 
-    return [f for part in (detection, tables, text, public) for check in part.CHECKS for f in check(paper)]
+    return [f for part in (detection, tables, cost, text, public) for check in part.CHECKS for f in check(paper)]

@@ -1,4 +1,4 @@
-"""Numbers that stand in several tables, columns computed from others, and the overheads."""
+"""Numbers that stand in several tables, columns computed from others, and a number unlike its neighbours."""
 
 from __future__ import annotations
 
@@ -122,40 +122,6 @@ def _agreement(table: str, what: str, rows: int, off: dict[str, float]) -> Findi
     )
 
 
-def overhead(paper: Paper) -> Iterator[Finding]:
-    """Overheads below 1, equal for different work, or gone with one scalar."""
-    table = paper["Table 2"]
-    columns = [c.title for c in table.columns if c.name == "Overhead"]
-    below = [table.cell(r.name, c) for r in table.rows for c in columns if table.value(r.name, c) < 1]
-    yield Finding(
-        "overhead",
-        ("Table 2",),
-        NOTABLE if below else CONSISTENT,
-        f"{len(below)} overheads are below 1 ({', '.join(f'{c.row.name} {c.column.group} {c.text}' for c in below)}): "
-        "less time than the plain training they are relative to, although the method trains the same model and more.",
-        {c.name: c.value for c in below},
-    )
-    web, cloth = table.column("WebVision · Overhead"), table.column("Clothing1M · Overhead")
-    equal = sum(web[r] == cloth[r] for r in web)
-    yield Finding(
-        "overhead",
-        ("Table 2",),
-        NOTABLE if equal == len(web) else CONSISTENT,
-        f"{equal} of {len(web)} methods have the same overhead on WebVision and on Clothing1M.",
-        {"equal": equal, "methods": len(web)},
-    )
-    for name in ("Table 4", "Table 5"):
-        full, without = (paper[name].cell(r, "Overhead") for r in ("SG-OIF (Full)", "w/o Temperature"))
-        yield Finding(
-            "overhead",
-            (name,),
-            NOTABLE if full.value - without.value > 0.1 else CONSISTENT,
-            f"{full.column.dataset}: without the temperature, a division by one number, the overhead is {without.text} "
-            f"instead of {full.text}.",
-            {"full": full.value, "without": without.value},
-        )
-
-
 def outlier(paper: Paper) -> Iterator[Finding]:
     """P@1% over AUC-PR of each method on one dataset: a number far from all others may be a slip."""
     table = paper["Table 2"]
@@ -175,20 +141,4 @@ def outlier(paper: Paper) -> Iterator[Finding]:
         )
 
 
-def time(paper: Paper) -> Iterator[Finding]:
-    """Time×GPU of two datasets whose sizes the paper gives."""
-    small, large = (
-        paper["Table 9"].value("Full (SG-OIF)", "Time×GPU"),
-        paper["Table 10"].value("Full (SG-OIF)", "Time×GPU"),
-    )
-    yield Finding(
-        "time",
-        ("Table 9", "Table 10"),
-        NOTABLE,
-        f"Time×GPU of ImageNet is {large / small:.1f} times that of MNIST; by the paper's own counts ImageNet has "
-        f"{1_280_000 / 70_000:.1f} times as many images, each far larger. No unit is given.",
-        {"ratio": large / small, "images": 1_280_000 / 70_000},
-    )
-
-
-CHECKS = (same_quantity, other_name, noise_and_ood, averages, overhead, outlier, time)
+CHECKS = (same_quantity, other_name, noise_and_ood, averages, outlier)
