@@ -107,13 +107,8 @@ def _count(text: str) -> int:
 def _scan(args) -> None:
     if args.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
-    import torch
-
     from sgoif.scan.scan import scan
 
-    if args.threads:
-        torch.set_num_threads(args.threads)
-    torch.use_deterministic_algorithms(not torch.cuda.is_available(), warn_only=True)
     reading = {
         "columns": (args.path_column, args.label_column),
         "encoding": args.encoding,

@@ -1,0 +1,214 @@
+"""The review page in a real browser: keyboard review, undo, filters, memory, export, escaping, no network."""
+
+import csv
+import io
+import json
+import time
+from types import SimpleNamespace
+
+import numpy as np
+import pytest
+from PIL import Image
+
+from sgoif.scan.gallery import embedded, reasons, write_gallery
+from sgoif.scan.listing import Listing
+from tests.scan.browser import Browser, chromium
+from tests.scan.folders import blobs, rows, run
+
+needs_browser = pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine")
+EVIL = "</script><img src=x onerror=\"document.title='owned'\"><b>&amp;\"',\u2028.png"
+CLASSES = ["cat", "dog, brown", 'ow"l', "<i>emu</i>"]
+
+
+@pytest.fixture(scope="module")
+def page(tmp_path_factory):
+    """A page of 12 examples in 4 classes with names and labels that hurt."""
+    rng = np.random.default_rng(0)
+    names = [f"{i:02d}.png" for i in range(11)] + [EVIL]
+    labels = [i % 4 for i in range(12)]
+    pictures = [Image.fromarray(rng.integers(0, 255, (30, 90, 3)).astype(np.uint8)) for _ in names]
+    listing = Listing("dataset", "<u>my</u> images", names, labels, CLASSES, lambda i: pictures[i])
+    anchors, beliefs = rng.normal(size=(12, 4)), rng.dirichlet([1, 1, 1, 1], 12)
+    ranking = SimpleNamespace(
+        order=np.arange(12),
+        score=anchors.sum(1),
+        half_width=np.where(np.arange(12) == 3, np.inf, 0.5),
+        confidence=np.full(12, 0.9),
+        visits=np.full(12, 7),
+        flagged=np.arange(12) < 6,
+        suggested=beliefs.argmax(1),
+        probability=beliefs.max(1),
+        estimated=6,
+    )
+    path = tmp_path_factory.mktemp("gallery") / "gallery.html"
+    write_gallery(path, listing, ranking, anchors, beliefs, 12)
+    return SimpleNamespace(path=path, names=names, labels=labels, other=[int(o) for o in others(beliefs, labels)])
+
+
+def others(beliefs, labels):
+    masked = beliefs.copy()
+    masked[np.arange(len(labels)), labels] = -1
+    return masked.argmax(1)
+
+
+@pytest.fixture
+def browser(page, tmp_path):
+    with Browser(tmp_path / "profile") as b:
+        b.resize(1280, 900)
+        b.open(page.path)
+        yield b
+        assert b.complaints() == []
+
+
+FOCUS = "document.activeElement.closest('article')?.querySelector('.path')?.textContent.split(' ').slice(1).join(' ')"
+SHOWN = "[...document.querySelectorAll('article')].filter(a => !a.hidden).length"
+COUNT = "document.getElementById('count').textContent"
+
+
+def decisions(b) -> dict:
+    return {d["path"]: (d["decision"], d["label"]) for d in json.loads(b.ask("asJSON()"))["decisions"]}
+
+
+@needs_browser
+def test_keyboard_review(browser, page):
+    b, names = browser, page.names
+    b.press("k")  # nothing has the focus yet: the first key only goes to the first image
+    assert b.ask(FOCUS) == names[0] and decisions(b) == {}
+    b.press("k", "x", "r")
+    assert b.ask(FOCUS) == names[3], "after each decision the next image has the focus"
+    wanted = {
+        names[0]: ("keep", CLASSES[0]),
+        names[1]: ("remove", CLASSES[1]),
+        names[2]: ("relabel", CLASSES[page.other[2]]),
+    }
+    assert decisions(b) == wanted
+    assert b.ask(COUNT) == "3 of 12 reviewed, 12 shown" and b.ask("document.getElementById('bar').value") == 3
+    b.press("u")
+    assert b.ask(FOCUS) == names[2] and list(decisions(b)) == names[:2]
+    b.press("u", "u", "u")
+    assert decisions(b) == {} and b.ask("document.getElementById('undo').disabled")
+    b.press("ArrowRight", "ArrowRight", "ArrowLeft", "ArrowDown")
+    columns = b.ask("columns()")
+    assert columns > 1 and b.ask(FOCUS) == names[1 + columns]
+    b.press("ArrowUp")
+    assert b.ask(FOCUS) == names[1]
+    outline = (
+        "getComputedStyle(document.activeElement).outlineStyle + getComputedStyle(document.activeElement).outlineWidth"
+    )
+    assert b.ask(outline) == "solid3px"
+
+
+@needs_browser
+def test_choosing_another_label(browser, page):
+    b = browser
+    b.press("ArrowRight", "l")
+    assert b.ask("document.activeElement.tagName") == "INPUT"
+    b.type("zebra")
+    b.press("Enter")
+    assert "No class" in b.ask("document.getElementById('said').textContent") and decisions(b) == {}
+    b.ask("document.activeElement.select()")
+    b.type(CLASSES[0])
+    b.press("Enter")
+    assert "That is the given label" in b.ask("document.getElementById('said').textContent") and decisions(b) == {}
+    b.ask("document.activeElement.select()")
+    b.type(CLASSES[2])
+    b.press("Enter")
+    assert decisions(b) == {page.names[0]: ("relabel", CLASSES[2])} and b.ask(FOCUS) == page.names[1]
+
+
+@needs_browser
+def test_filters_and_search(browser, page):
+    b = browser
+    b.press("/")
+    b.type("emu")
+    assert b.ask("document.activeElement.id") == "search"
+    given, suggested = page.labels.count(3), b.ask("data.items.filter(i => i.given === 3 || i.suggested === 3).length")
+    assert b.ask(SHOWN) == suggested >= given
+    b.ask("document.activeElement.select()")
+    b.type("no such thing")
+    assert b.ask(SHOWN) == 0 and b.ask("!document.getElementById('nothing').hidden")
+    b.ask("document.activeElement.value = ''")
+
+    def choose(name, value):
+        b.ask(f"$('{name}').value = '{value}'; $('{name}').dispatchEvent(new Event('input'))")
+
+    choose("given", 1)
+    assert b.ask(SHOWN) == 3
+    choose("given", "")
+    b.ask("$('flagged').click()")
+    assert b.ask(SHOWN) == 6
+    choose("status", "open")
+    b.ask("$('search').focus()")
+    b.press("Escape", "x")
+    assert b.ask(SHOWN) == 5 and b.ask(FOCUS) == page.names[1], "a decided image leaves the ones to review"
+    choose("status", "remove")
+    assert b.ask(SHOWN) == 1
+
+
+@needs_browser
+def test_decisions_are_remembered_and_exported(browser, page, tmp_path):
+    b = browser
+    b.press("ArrowRight", "k", *["ArrowRight"] * 10, "r")
+    before = decisions(b)
+    assert before[EVIL] == ("relabel", CLASSES[page.other[11]])
+    b.open(page.path)
+    b.ask("location.reload()")
+    b.until(f"document.readyState === 'complete' && {COUNT}.startsWith('2 of 12')")
+    assert decisions(b) == before
+    exported = list(csv.DictReader(io.StringIO(b.ask("asCSV()"), newline="")))
+    assert {r["path"]: (r["decision"], r["label"]) for r in exported} == before
+    b.send("Page.setDownloadBehavior", behavior="allow", downloadPath=str(tmp_path))
+    for name in ("csv", "json"):
+        b.ask(f"$('{name}').click()")
+        deadline = time.monotonic() + 20
+        while not (tmp_path / f"decisions.{name}").is_file():
+            assert time.monotonic() < deadline, "no download"
+            time.sleep(0.05)
+    assert json.loads((tmp_path / "decisions.json").read_text())["decisions"][1]["path"] == EVIL
+
+
+@needs_browser
+def test_names_are_text_and_nothing_else(browser, page):
+    b = browser
+    assert b.ask("document.title") == "Suspicious labels: <u>my</u> images"
+    assert b.ask("document.querySelectorAll('article').length") == 12
+    assert b.ask("document.querySelectorAll('main i, main u, main b b, header u').length") == 0
+    assert EVIL in b.ask("[...document.querySelectorAll('.path')].at(-1).textContent")
+    assert b.ask("[...document.images].every(i => i.naturalWidth > 0 || i.loading === 'lazy')")
+    assert b.ask("[...document.querySelectorAll('article')][3].querySelector('.note').textContent").count("± ?") == 1
+
+
+@needs_browser
+@pytest.mark.parametrize("width", [1280, 390])
+def test_nothing_is_wider_than_the_window(browser, width):
+    for dark in (False, True):
+        browser.resize(width, 800, dark)
+        assert browser.ask("document.documentElement.scrollWidth") <= width
+        every = "[...document.querySelectorAll('article *, header *')]"
+        assert browser.ask(f"Math.max(...{every}.map(e => e.getBoundingClientRect().right))") <= width
+
+
+@needs_browser
+def test_from_scan_to_cleaned_list_through_the_browser(tmp_path):
+    images = blobs(tmp_path / "images", {"a": 8, "b": 8})
+    assert run("scan", images, "--out", tmp_path / "out", "--epochs", 2, "--gallery", 16) == 0
+    with Browser(tmp_path / "profile") as b:
+        b.open(tmp_path / "out" / "gallery.html")
+        b.press("ArrowRight", "x", "r", "k")
+        made = decisions(b)
+        (tmp_path / "d.csv").write_text(b.ask("asCSV()"))
+        assert b.complaints() == []
+    assert run("apply", tmp_path / "out", "--decisions", tmp_path / "d.csv", "--out", tmp_path / "clean.csv") == 0
+    cleaned = {r["path"]: r["label"] for r in rows(tmp_path / "clean.csv")}
+    (gone,) = [p for p, (d, _) in made.items() if d == "remove"]
+    ((moved, label),) = [(p, y) for p, (d, y) in made.items() if d == "relabel"]
+    assert len(cleaned) == 15 and str(images / gone) not in cleaned and cleaned[str(images / moved)] == label
+
+
+def test_reasons_are_the_greatest_parts_most_harmed_first():
+    assert reasons(np.array([0.1, -3.0, 2.0, 0.0, 0.5])) == [[2, 2.0], [4, 0.5], [0, 0.1], [1, -3.0]]
+
+
+def test_embedded_json_cannot_end_its_element():
+    text = embedded({"a": "</script><!--&", "b": [1.5, None]})
+    assert not set(text) & set("<>&") and json.loads(text) == {"a": "</script><!--&", "b": [1.5, None]}
