@@ -9,7 +9,9 @@ import pytest
 
 ROOT = Path(__file__).resolve().parents[1]
 METHOD = [
-    p for p in (ROOT / "sgoif").rglob("*.py") if not {"bench", "scan", "__main__.py"} & set(p.relative_to(ROOT).parts)
+    p
+    for p in (ROOT / "sgoif").rglob("*.py")
+    if not {"bench", "scan", "interop", "__main__.py"} & set(p.relative_to(ROOT).parts)
 ]
 BENCH = list((ROOT / "sgoif" / "bench").rglob("*.py"))
 SCAN = list((ROOT / "sgoif" / "scan").rglob("*.py"))
@@ -51,7 +53,19 @@ def test_the_scan_does_not_know_the_baselines(path):
 def test_baselines_do_not_import_each_other(path):
     assert "baselines" not in roots(path)
     if path.stem != "sgoif":
-        assert not any(name.startswith("sgoif.") and not name.startswith("sgoif.bench") for name in imported(path))
+        inside = {name for name in imported(path) if name.startswith("sgoif.")}
+        assert all(name.startswith(("sgoif.bench", "sgoif.interop")) for name in inside)
+
+
+def test_bridges_load_no_other_library_before_it_is_used():
+    names = [f"sgoif.interop.{p.stem}" for p in (ROOT / "sgoif" / "interop").glob("*.py") if p.stem != "__init__"]
+    code = (
+        f"import sys, importlib; [importlib.import_module(name) for name in {names}];"
+        "early = {'cleanlab', 'pandas', 'datasets', 'pytorch_ood'} & set(sys.modules);"
+        "sys.exit(f'imported too early: {early}' if early else 0)"
+    )
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
 
 
 def test_planning_needs_neither_torch_nor_sklearn():

@@ -1,0 +1,58 @@
+"""Detectors of pytorch-ood that the zoo does not have, wrapped as baselines and held to the OOD contract."""
+
+from dataclasses import replace
+
+import pytest
+import torch
+from sklearn.metrics import roc_auc_score
+
+from sgoif.bench import methods
+from sgoif.interop.pytorch_ood import PytorchOOD
+from tests.support import RECIPE, ood_task
+
+
+class RMD(PytorchOOD):
+    """Relative Mahalanobis distance: reads features and has to be fitted."""
+
+    name, title = "rmd", "RMD"
+
+    def build(self, net):
+        from pytorch_ood.detector import RMD
+
+        return RMD(net.features)
+
+
+class GEN(PytorchOOD):
+    """Generalised entropy: reads logits, nothing to fit."""
+
+    name, title = "gen", "GEN"
+
+    def build(self, net):
+        from pytorch_ood.detector import GEN
+
+        return GEN(net)
+
+
+@pytest.mark.parametrize("kind", [RMD, GEN])
+def test_wrapped_detector_keeps_the_contract(kind):
+    assert kind.name not in methods.available("ood"), "use one that is not in the zoo"
+    task, id_test, ood = ood_task(recipe=replace(RECIPE, epochs=4))
+    method, again = kind(), kind()
+    method.fit(task)
+    again.fit(task)
+    inside, outside = method.score(id_test), method.score(ood["far"])
+    assert inside.shape == (len(id_test),) and not inside.requires_grad
+    torch.testing.assert_close(again.score(id_test), inside, rtol=0, atol=0)
+    torch.testing.assert_close(method.score(id_test.subset(range(7))), inside[:7], rtol=1e-3, atol=1e-4)
+    truth = torch.cat([torch.zeros(len(inside)), torch.ones(len(outside))])
+    assert roc_auc_score(truth, torch.cat([inside, outside])) > 0.8, "higher must mean more out-of-distribution"
+
+
+def test_scores_are_those_of_the_library():
+    from pytorch_ood.detector import GEN as Library
+
+    task, id_test, _ = ood_task(recipe=replace(RECIPE, epochs=4))
+    method = GEN()
+    method.fit(task)
+    direct = Library(None).predict_logits(method.logits(id_test))
+    torch.testing.assert_close(method.score(id_test), direct, rtol=1e-4, atol=1e-5)
