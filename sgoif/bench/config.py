@@ -19,6 +19,9 @@ ROOT = Path(__file__).resolve().parents[2]
 SCHEMA = ROOT / "workflow" / "schemas" / "config.schema.json"
 
 
+ROW = "run only in the settings of the tables that show it"
+
+
 def load(path: Path | str, gaps: bool = True) -> dict[str, Any]:
     """The configuration file at `path`, layered over what it extends, checked and with defaults filled in."""
     path = Path(path)
@@ -54,6 +57,7 @@ def resolve(config: dict[str, Any], folder: Path | str = ROOT / "configs", gaps:
             for method in spec["methods"] + spec.get("tuning_methods", []):
                 _check_method(task, method, config, f"{where}.methods")
             _check_restrict(spec, where)
+    _ask_for_rows(config)
     _check_params(config)
     for name, spec in config["noisy"].items():
         _check_noise(name, spec)
@@ -209,6 +213,32 @@ def _check_method(task: str, method: str, config: dict[str, Any], where: str) ->
     _known(name, methods.available(task), where, "method")
     if variant:
         _known(variant, config["variants"].get(name, {}), f"{where} (variants.{name})", "variant")
+
+
+def _ask_for_rows(config: dict[str, Any]) -> None:
+    """A table that names its rows asks for them: what is not run anyway is run in the settings the table shows, and not
+    retrained, since such tables show no test accuracy. Written down as `restrict` and `retrain`."""
+    for table, wanted in config["tables"].items():
+        for method in wanted.get("methods", []):
+            _check_method("noisy", method, config, f"tables.{table}.methods")
+        dataset = wanted.get("dataset", "")
+        settings = wanted.get("settings") or config["noisy"].get(dataset, {}).get("settings", {})
+        single = [{"dataset": dataset, "setting": setting} for setting in settings]
+        for chosen in wanted.get("sets", single) if "methods" in wanted else []:
+            spec, setting = config["noisy"].get(chosen["dataset"]), chosen.get("setting", "")
+            if spec is None or "gap" in chosen:
+                continue
+            _known(setting, spec["settings"], f"tables.{table} (noisy.{chosen['dataset']}.settings)", "setting")
+            restrict = spec.setdefault("restrict", {})
+            if spec["retrain"] is True:
+                spec["retrain"] = list(spec["methods"])
+            for method in wanted["methods"]:
+                if method not in spec["methods"]:
+                    spec["methods"].append(method)
+                    restrict[method] = {"settings": [], "reason": ROW}
+                share = restrict.get(method, {})
+                if share.get("reason") == ROW and setting not in share["settings"]:
+                    share["settings"].append(setting)
 
 
 def _check_params(config: dict[str, Any]) -> None:

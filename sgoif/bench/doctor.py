@@ -24,7 +24,7 @@ def report(path: Path) -> str:
         return "\n".join([*lines, f"  wrong: {e}"])
     plan = Plan(config)
     pairs = [(task, d) for task in ("noisy", "ood") for d in plan.datasets(task)]
-    n_cells = sum(len(plan.cells(task, d, m)) for task, d in pairs for m in plan.methods(task, d))
+    n_cells = sum(plan.wanted(c) for task, d in pairs for m in plan.methods(task, d) for c in plan.cells(task, d, m))
     lines.append(f"  ok: run {config['run']!r}, {n_cells} cells")
     whole = Plan(configuration.load(path, gaps=False))
     for section in (_machine(config), _packages(), _data(plan, needed(whole))):

@@ -24,6 +24,9 @@ STYLES = {  # factor, decimals, unit, whether a spread is shown
     "megabytes": (1, 0, "", False),
     "number1": (1, 1, "", False),
     "number2": (1, 2, "", True),
+    "points": (100, 2, "", True),
+    "count": (1, 0, "", False),
+    "p": (1, 3, "", False),
 }
 
 
@@ -197,6 +200,7 @@ _LATEX = {
     "\\": r"\textbackslash{}", "&": r"\&", "%": r"\%", "$": r"\$", "#": r"\#", "_": r"\_", "{": r"\{", "}": r"\}",
     "~": r"\textasciitilde{}", "^": r"\textasciicircum{}", "<": r"$<$", ">": r"$>$", "±": r"$\pm$", "×": r"$\times$",
     "–": "--", "—": "---", "·": r"$\cdot$", "≈": r"$\approx$", "τ": r"$\tau$", "α": r"$\alpha$", "…": r"\ldots{}",
+    "†": r"$\dagger$", "Δ": r"$\Delta$", "κ": r"$\kappa$", "λ": r"$\lambda$",
     "≥": r"$\geq$", "≤": r"$\leq$", "→": r"$\to$", "µ": r"$\mu$", "|": r"\textbar{}",
 }  # fmt: skip
 

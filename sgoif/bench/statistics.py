@@ -58,6 +58,11 @@ def signed_rank_p(difference: np.ndarray) -> float:
     return float(min(1.0, chance[int(doubled[difference > 0].sum()) :].sum()))
 
 
+def difference_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
+    """Two-sided p-value of "the pairs differ": twice the smaller one-sided p, at most 1."""
+    return min(1.0, 2 * min(paired_p(ours, theirs), paired_p(theirs, ours)))
+
+
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
     """Holm's step-down adjusted p-values, so that a whole column of tests errs with probability alpha at most."""
     adjusted, running = {}, 0.0

@@ -13,25 +13,36 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sgoif.bench.data import registry
 from sgoif.bench.errors import UserError
 from sgoif.bench.evaluate import PLAIN
 from sgoif.bench.files import atomic_write_json, read_json
 from sgoif.bench.statistics import mean_std
 
 COST = ("seconds", "cpu_seconds", "peak_memory", "overhead")
+FACTS = ("base_rate", "n_examples")
+FOUND = ("auc_pr", "p_at_1", "recall", "tau_top1", "auroc:overall", "aupr_out_ap:overall")
+WATCHED = ("extra:hvps", "extra:mean_", "extra:triggers")
+OURS = "sgoif"
+ROWS = ("ablation", "stability", "backends", "sensitivity")  # kinds whose rows are variants of one method
 SHOWN = {  # kinds of tables that repeat cells of another table: the metrics (by prefix) they need
-    "ablation": ("auc_pr", "p_at_1", "recall", "tau_top1", "overhead", "base_rate", "n_examples", "extra:hvps"),
+    **dict.fromkeys(ROWS, (*FACTS, *FOUND, *COST, *WATCHED)),
     "cost": COST,
 }
 SELECTION = (
-    "Epochs and hyper-parameters: the configuration's, else the methods' defaults. No job sees the truth; what the "
+    "Epochs and hyper-parameters: the configuration's, else the methods' defaults. No epoch is selected: what is shown "
+    "is the score at the end of training (SG-OIF's: over the visits in its window). No job sees the truth; what the "
     "authors had seen when they chose the defaults, and how many they tried, is in docs/measurements.md."
 )
+NOT_IN_RUN = "the dataset is not part of this run's configuration"
 KINDS = {  # kinds of tables and their titles, unless the configuration gives one
     "noise_grid": "Wrong labels found, by noise rate and sparsity",
     "noise_sets": "Wrong labels found, by dataset",
     "ood": "Out-of-distribution detection",
     "ablation": "Ablation of SG-OIF",
+    "stability": "Ablation of SG-OIF: stability and cost",
+    "backends": "Curvature backends of SG-OIF",
+    "sensitivity": "Sensitivity of SG-OIF to its settings",
     "cost": "Measured cost",
 }
 
@@ -46,7 +57,7 @@ def summarise(run_dir: Path | str, config: Mapping) -> list[dict[str, Any]]:
         layout = _layout(table, spec, config)
         about = {"table": table, "metric": "layout", "status": "layout", "layout": layout}
         records.append(_record(**about))
-        for panel in layout["panels"]:
+        for panel in [*layout["panels"], *layout["ood"]]:
             source = run_dir / "metrics" / panel["task"] / f"{panel['dataset']}.json"
             if source not in read:
                 if not source.is_file():
@@ -73,7 +84,9 @@ def _layout(table: str, spec: Mapping, config: Mapping) -> dict[str, Any]:
     known = config.get(task) or {}
     panels, absent = [], []
     for dataset, setting, words in _chosen(spec, known, not_run):
-        if dataset in known:
+        if "gap" in words:
+            absent.append({"dataset": dataset, "title": _name(dataset, known), "reason": words["gap"]})
+        elif dataset in known:
             if task == "noisy" and setting not in known[dataset]["settings"]:
                 there = ", ".join(known[dataset]["settings"])
                 raise UserError(f"tables.{table}: noisy.{dataset} has no setting {setting!r}; there are: {there}")
@@ -82,17 +95,27 @@ def _layout(table: str, spec: Mapping, config: Mapping) -> dict[str, Any]:
             panels.append({**panel, "tuning": panel["tuning"] or tuned})
         elif dataset in not_run:
             absent.append({k: not_run[dataset].get(k, dataset) for k in ("dataset", "title", "reason")})
+        elif dataset in registry.DATASETS:
+            absent.append({"dataset": dataset, "title": _name(dataset, known), "reason": NOT_IN_RUN})
         else:
             there = ", ".join([*known, *not_run]) or "none"
             raise UserError(f"tables.{table}: no {task} dataset {dataset!r} in the configuration; there are: {there}")
+    variants = _variants(table, spec, config, panels) if spec["kind"] in ROWS else {}
     return {
         "kind": spec["kind"],
         "task": task,
+        "extended": spec.get("extended", False),
+        **variants,
+        "ood": _ood_panel(table, spec["ood"], variants["rows"][0]["method"], config) if "ood" in spec else [],
         "title": spec.get("title") or _title(table, spec["kind"]),
         "selection": spec.get("selection", SELECTION),
         "panels": panels,
         "not_run": absent,
     }
+
+
+def _name(dataset: str, known: Mapping) -> str:
+    return known.get(dataset, {}).get("title") or dataset
 
 
 def _title(table: str, kind: str) -> str:
@@ -103,7 +126,7 @@ def _title(table: str, kind: str) -> str:
 def _chosen(spec: Mapping, known: Mapping, not_run: Mapping) -> list[tuple[str, str, Mapping]]:
     """(dataset, setting, words) of the panels: `sets`, or `dataset(s)` with `settings`, or everything there is."""
     if "sets" in spec:
-        words = ("stands_for",)
+        words = ("stands_for", "gap")
         return [(s["dataset"], s.get("setting", ""), {w: s[w] for w in words if w in s}) for s in spec["sets"]]
     if "dataset" in spec:
         datasets = [spec["dataset"]]
@@ -122,11 +145,42 @@ def _chosen(spec: Mapping, known: Mapping, not_run: Mapping) -> list[tuple[str, 
     return chosen
 
 
+def _variants(table: str, spec: Mapping, config: Mapping, panels: Sequence[Mapping]) -> dict[str, Any]:
+    """The rows of a table of variants: what each changes, and the settings of the first, which the others start from.
+
+    `name`: the paper's word for a change, where it has one.
+    """
+    from sgoif import InfluenceConfig
+
+    methods = spec.get("methods") or list(dict.fromkeys(m for p in panels for m in p["methods"]))
+    if not methods:
+        raise UserError(f"tables.{table}: name its rows in `methods`")
+    words = {tuple(change.items()): name for name, change in InfluenceConfig.ablations().items()}
+    rows = []
+    for method in methods:
+        name, _, variant = method.partition("@")
+        change = dict((config.get("variants") or {}).get(name, {}).get(variant, {}))
+        known = words.get(tuple(change.items()), "") if change or not variant else ""
+        rows.append({"method": method, "change": change, "name": known})
+    common = (config.get("params") or {}).get(methods[0].partition("@")[0], {})
+    full = InfluenceConfig.from_dict({**common, **rows[0]["change"]})
+    return {"rows": rows, "full": full.to_dict()}
+
+
+def _ood_panel(table: str, dataset: str, method: str, config: Mapping) -> list[dict[str, Any]]:
+    """The ID set whose OOD figures a table of variants shows for its first row, in a list; empty if not in this run."""
+    if dataset not in config["ood"] and dataset in registry.DATASETS:
+        return []
+    if dataset not in config["ood"]:
+        raise UserError(f"tables.{table}.ood: no ood dataset {dataset!r}; there are: {', '.join(config['ood'])}")
+    panel = _panel_layout({"kind": "ood"}, "ood", dataset, "clean", config["ood"][dataset])
+    return [{**panel, "methods": [method]}]
+
+
 def _panel_layout(spec: Mapping, task: str, dataset: str, setting: str, entry: Mapping) -> dict[str, Any]:
-    base = spec.get("method", "sgoif")
     methods = [PLAIN, *(m for m in entry["methods"] if m != PLAIN)]
-    if spec["kind"] == "ablation":
-        methods = [m for m in methods if m == base or m.startswith(f"{base}@")]
+    if spec["kind"] in ROWS:
+        methods = spec.get("methods") or [m for m in methods if m.partition("@")[0] == OURS]
     else:
         methods = [m for m in methods if "@" not in m]
     noise = (entry.get("settings") or {}).get(setting) or {}

@@ -2,12 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-
-from sgoif.bench import statistics
-from sgoif.bench.render import Column, Entry, Table
+from sgoif.bench.render import Column, Table
 from sgoif.bench.table_names import NOISY_GROUPS, OOD_GROUPS
-from sgoif.bench.table_source import NOTHING, OVERHEAD, Field, Source, make_block
+from sgoif.bench.table_source import NOTHING, OVERHEAD, Field, Source, make_block, pooled
 
 OVERHEAD_OOD = (
     "Overhead (×): wall-clock before the first score over that of plain training. Marginal: a plain run that the "
@@ -37,7 +34,9 @@ def cost(source: Source) -> Table:
     blocks = []
     for dataset in dict.fromkeys(p["dataset"] for p in source.panels):
         panels = [p for p in source.panels if p["dataset"] == dataset]
-        fields = [Field(c, lambda m, c=c, panels=panels: _pooled(source, panels, m, c), ranked=False) for c in columns]
+        fields = [
+            Field(c, lambda m, c=c, panels=panels: pooled(source, panels, m, c.metric), ranked=False) for c in columns
+        ]
         used = [f for f in fields if any(f.entry(m).mean is not None for _, m in rows)]
         blocks.append(make_block(panels[0]["title"], used, rows))
     seeds = sorted({len(p["seeds"]) for p in source.panels})
@@ -53,15 +52,3 @@ def cost(source: Source) -> Table:
         NOTHING,
     ]  # fmt: skip
     return source.table(blocks, caption)
-
-
-def _pooled(source: Source, panels: Sequence[Mapping], method: str, column: Column) -> Entry:
-    """Mean over all seeds of all settings; without any number, what befell the first."""
-    entries = [source.entry(p, method, column.metric) for p in panels]
-    values = [v for e in entries for v in e.pairs.values()]
-    if not values:
-        ran = any(source.entry(p, method, "seconds_total").mean is not None for p in panels)
-        return Entry() if ran else next((e for e in entries if e.status != "ok"), Entry())
-    mean, std = statistics.mean_std(values)
-    short = next((e for e in entries if e.status != "ok"), None)
-    return Entry(mean, std, len(values), status="partial" if short else "ok", note=short.note if short else None)

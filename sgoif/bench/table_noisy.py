@@ -1,4 +1,4 @@
-"""Tables of wrong labels found: the grid of noise and sparsity, other noisy sets, the ablation."""
+"""Tables of wrong labels found: the grid of noise and sparsity, other noisy sets."""
 
 from __future__ import annotations
 
@@ -6,8 +6,8 @@ from collections.abc import Mapping, Sequence
 
 from sgoif.bench import statistics
 from sgoif.bench.render import Column, Entry, Table
-from sgoif.bench.table_names import NOISY_GROUPS, TITLES
-from sgoif.bench.table_source import NOTHING, OVERHEAD, Field, Source, make_block, metric_field, seed_words
+from sgoif.bench.table_names import NOISY_GROUPS
+from sgoif.bench.table_source import NOTHING, OVERHEAD, Field, Source, gap_field, make_block, metric_field, seed_words
 
 WIDEST = 12  # columns beside each other before a block is split
 TRUSTED = "†: is given test images with clean labels, set aside from the test set; the other rows see no clean label."
@@ -35,7 +35,7 @@ def noise_grid(source: Source) -> Table:
     caption = [
         f"Wrong labels in {panels[0]['title']}: class-conditional noise by noise rate and sparsity." if panels else "",
         *seed_words(source),
-        _top_words(source) if panels else "",
+        top_words(source) if panels else "",
         "Base rate: the share of wrong labels, which is also the P@1% and AUC-PR of a random ranking.",
         "mean, rank: over the columns (rank 1 = best; the mean is marked by the same kind of test over the columns).",
         "Robust trainers yield their own model; detectors yield one by removing what they suspect (by their own rule, "
@@ -83,7 +83,7 @@ def noise_sets(source: Source) -> Table:
     rows = source.methods(NOISY_GROUPS)
     groups = []
     for panel in source.panels:
-        name = f"{panel['title']} {_noise_words(panel)}".strip()
+        name = f"{panel['title']} {noise_words(panel)}".strip()
         columns = [
             Column(name, "P@1%", "p_at_1"),
             Column(name, "AUC-PR", "auc_pr"),
@@ -98,15 +98,14 @@ def noise_sets(source: Source) -> Table:
             f.ranked = False  # the cheapest row is `random`; a mark there would tell nothing
         groups.append(fields)
     for absent in source.layout["not_run"]:
-        entry = Entry(status="not run", note=source.note(absent["reason"]))
-        groups.append([Field(Column(absent["title"], "", "status"), lambda method, e=entry: e, ranked=False)])
+        groups.append([gap_field(source, absent)])
     blocks = [make_block("", fields, rows) for fields in _split(groups)]
     for i, block in enumerate(blocks):
         block.title = f"Part {i + 1} of {len(blocks)}" if len(blocks) > 1 else ""
     caption = [
         "Wrong labels found (P@1%, AUC-PR), test accuracy of the model the method yields (all in %), and cost.",
         *seed_words(source),
-        _top_words(source) if source.panels else "",
+        top_words(source) if source.panels else "",
         *_partly_known(source),
         "Base rate: the share of wrong labels, which is also the P@1% and AUC-PR of a random ranking.",
         TRUSTED,
@@ -126,46 +125,7 @@ def _split(groups: Sequence[list[Field]]) -> list[list[Field]]:
     return blocks
 
 
-def ablation(source: Source) -> Table:
-    """Variants of one method: quality, stability of the top, cost."""
-    blocks, rates = [], []
-    for panel in source.panels:
-        columns = [
-            Column("", "AUC-PR", "auc_pr"),
-            Column("", "P@1%", "p_at_1"),
-            Column("Recall", "@1%", "recall_at_1"),
-            Column("Recall", "@5%", "recall_at_5"),
-            Column("Recall", "@10%", "recall_at_10"),
-            Column("", "τ top 1%", "tau_top1", "higher", "number2"),
-            Column("overhead", "marginal", "overhead_marginal", "lower", "times"),
-            Column("overhead", "stand-alone", "overhead_standalone", "lower", "times"),
-            Column("", "HVPs/step", "extra:hvps_per_step", "lower", "number1"),
-        ]
-        fields = [metric_field(source, panel, c) for c in columns]
-        for f in fields[6:]:
-            f.ranked = False  # cost
-        rows = [("", m) for m in panel["methods"]]
-        block = make_block(f"{panel['title']} {_noise_words(panel)}", fields, rows, corner=("", "variant"))
-        for row in block.rows:
-            name, _, variant = row.method.partition("@")
-            row.title = variant.replace("_", " ") if variant else f"{TITLES.get(name, name)} (full)"
-        blocks.append(block)
-        rate = source.get(panel, "", "base_rate")
-        if rate is not None:
-            rates.append(f"{panel['title']} {_noise_words(panel)} {_rate(rate['mean'])}")
-    caption = [
-        "Each row changes one part of the method; all else is the full method. Quality in %.",
-        *seed_words(source),
-        _top_words(source) if source.panels else "",
-        f"Base rates: {', '.join(rates)}." if rates else "",
-        "τ top 1%: Kendall's tau-b on the union of the top-1% sets of two adjacent epochs, mean over epochs.",
-        OVERHEAD,
-        NOTHING,
-    ]
-    return source.table(blocks, caption)
-
-
-def _noise_words(panel: Mapping) -> str:
+def noise_words(panel: Mapping) -> str:
     if panel["noise"] is None:
         return {"human": "human labels", "collected": "as collected"}.get(panel["kind"], panel["setting"])
     kind = {"class_conditional": "", "superclass": "superclass "}.get(panel["kind"], f"{panel['kind']} ")
@@ -185,7 +145,7 @@ def _partly_known(source: Source) -> list[str]:
     return words
 
 
-def _top_words(source: Source) -> str:
+def top_words(source: Source) -> str:
     """How many examples the top 1% is, and the base rates."""
     sizes = sorted({int(v) for v in source.values("n_examples")})
     counts = ", ".join(f"{-(-n // 100)} of {n:,}" for n in sizes)
@@ -193,7 +153,3 @@ def _top_words(source: Source) -> str:
         f"P@1%: share of wrong labels among the most suspicious 1% ({counts or 'none'}), expected over ties; "
         "AUC-PR: average precision."
     )
-
-
-def _rate(value: float) -> str:
-    return f"{100 * value:.1f}%"

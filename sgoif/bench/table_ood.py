@@ -6,7 +6,7 @@ from collections.abc import Mapping, Sequence
 
 from sgoif.bench.render import Block, Column, Entry, Table
 from sgoif.bench.table_names import OOD_GROUPS
-from sgoif.bench.table_source import NOTHING, Field, Source, make_block, metric_field, seed_words
+from sgoif.bench.table_source import NOTHING, Field, Source, gap_field, make_block, metric_field, seed_words
 
 
 def ood(source: Source) -> Table:
@@ -57,8 +57,7 @@ def _ood_overview(source: Source, rows) -> Block:
         for group in ("near", "far"):
             fields.append(metric_field(source, panel, Column(panel["title"], group, f"auroc:{group}")))
     for absent in source.layout["not_run"]:
-        entry = Entry(status="not run", note=source.note(absent["reason"]))
-        fields.append(Field(Column(absent["title"], "", "status"), lambda method, e=entry: e, ranked=False))
+        fields.append(gap_field(source, absent))
 
     def average(method: str) -> Entry:
         pairs = {}

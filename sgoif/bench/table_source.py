@@ -134,6 +134,25 @@ def metric_field(source: Source, panel: Mapping, column: Column) -> Field:
     return Field(column, lambda method: source.entry(panel, method, column.metric))
 
 
+def gap_field(source: Source, absent: Mapping) -> Field:
+    """A column that says why there is nothing."""
+    entry = Entry(status="not run", note=source.note(absent["reason"]))
+    return Field(Column(absent["title"], "", "status"), lambda method: entry, ranked=False)
+
+
+def pooled(source: Source, panels: Sequence[Mapping], method: str, metric: str) -> Entry:
+    """Mean over all seeds of all panels, pairs by (panel, seed); without any number, what befell the first."""
+    entries = [source.entry(p, method, metric) for p in panels]
+    pairs = {(i, seed): v for i, e in enumerate(entries) for seed, v in e.pairs.items()}
+    if not pairs:
+        ran = any(source.entry(p, method, "seconds_total").mean is not None for p in panels)
+        return Entry() if ran else next((e for e in entries if e.status != "ok"), Entry())
+    mean, std = statistics.mean_std(list(pairs.values()))
+    short = next((e for e in entries if e.status != "ok"), None)
+    status, note = ("partial", short.note) if short else ("ok", None)
+    return Entry(mean, std, len(pairs), status=status, note=note, pairs=pairs)
+
+
 def seed_words(source: Source) -> list[str]:
     """The sentence about seeds and marks, from what was measured."""
     counts = sorted({len(p["seeds"]) for p in source.panels})

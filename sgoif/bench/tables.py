@@ -1,7 +1,7 @@
 """Tables of the summary: one builder for each kind.
 
 A table is a function of the records of summary.json alone. What stands in which row and column is the business of
-`table_noisy`, `table_ood` and `table_cost`; how it is written down that of `render`.
+the `table_*` modules; how it is written down that of `render`.
 """
 
 from __future__ import annotations
@@ -14,10 +14,23 @@ from sgoif.bench import render
 from sgoif.bench.errors import UserError
 from sgoif.bench.files import read_json
 from sgoif.bench.render import Table
+from sgoif.bench.table_ablation import ablation, backends, stability
 from sgoif.bench.table_cost import cost
-from sgoif.bench.table_noisy import ablation, noise_grid, noise_sets
+from sgoif.bench.table_noisy import noise_grid, noise_sets
 from sgoif.bench.table_ood import ood
+from sgoif.bench.table_sensitivity import sensitivity
 from sgoif.bench.table_source import Source
+
+BUILD = {
+    "noise_grid": noise_grid,
+    "noise_sets": noise_sets,
+    "ood": ood,
+    "ablation": ablation,
+    "stability": stability,
+    "backends": backends,
+    "sensitivity": sensitivity,
+    "cost": cost,
+}
 
 
 def write_tables(run_dir: Path | str, config: Mapping | None = None) -> list[Path]:
@@ -35,10 +48,9 @@ def write_tables(run_dir: Path | str, config: Mapping | None = None) -> list[Pat
 
 def build_tables(records: Sequence[Mapping[str, Any]]) -> list[Table]:
     """One `Table` per layout record of the summary."""
-    build = {"noise_grid": noise_grid, "noise_sets": noise_sets, "ood": ood, "ablation": ablation, "cost": cost}
     tables = []
     for about in records:
         if about["metric"] == "layout":
             source = Source(about["table"], about["layout"], records)
-            tables.append(build[about["layout"]["kind"]](source))
+            tables.append(BUILD[about["layout"]["kind"]](source))
     return tables

@@ -30,12 +30,14 @@ def config(**changes) -> dict:
             "digits7": {"title": "digits 0-6", "stands_for": "MNIST", "near": ["digits789"], "far": ["photos", "noise"],
                         "seeds": [0, 1, 2], "methods": ["msp", "ebo", "knn", "cutpaste", "udg", "sgoif"]},
         },
+        "variants": {"sgoif": {"no_gate": {"gate": "none"}}},
         "tables": {
             "table1": {"kind": "noise_grid", "dataset": "digits"},
             "table2": {"kind": "noise_sets", "title": "Table 2. Other noisy sets",
                        "sets": [{"dataset": "digits", "setting": "n20s0"}, {"dataset": "webvision"}]},
             "table3": {"kind": "ood", "title": "Table 3. OOD detection"},
-            "ablation": {"kind": "ablation", "dataset": "digits", "settings": ["n20s0"], "title": "Ablation"},
+            "ablation": {"kind": "ablation", "dataset": "digits", "settings": ["n20s0"], "title": "Ablation",
+                         "extended": True, "ood": "digits7"},
             "cost": {"kind": "cost", "title": "Cost"},
         },
         "not_run": [

@@ -77,3 +77,10 @@ def test_friedman_sees_a_consistent_order_and_refuses_too_little():
     noise = [rng.normal(0, 0.1, 10) for _ in range(3)]
     assert statistics.friedman_p({str(i): i + v for i, v in enumerate(noise)}) < 0.001
     assert statistics.friedman_p({"a": [1, 2], "b": [2, 1]}) == 1.0
+
+
+def test_a_difference_is_two_sided():
+    low, high = [0.1, 0.2, 0.35], [0.5, 0.61, 0.7]
+    assert statistics.difference_p(low, high) == statistics.difference_p(high, low)
+    assert statistics.difference_p(low, high) == pytest.approx(2 * statistics.paired_p(high, low))
+    assert statistics.difference_p(low, low) == 1.0 and statistics.difference_p([0.1], [0.9]) == 1.0

@@ -95,7 +95,10 @@ def job(method):
 
 def batches(task, dataset, method):
     folder = f"{RUN}/batches/{task}/{dataset}/{method}"
-    return [f"{folder}/{n}.json" for n in range(PLAN.n_batches(task, dataset))]
+    numbers = range(PLAN.n_batches(task, dataset))
+    return [
+        f"{folder}/{n}.json" for n in numbers if PLAN.batch(task, dataset, method, n)
+    ]
 
 
 def truth_sources(w):
