@@ -69,6 +69,8 @@ def _block(plan: Plan, costs: Costs, task: str, dataset: str) -> Block:
     for method in [*shared, *chosen]:
         for number in range(plan.n_batches(task, dataset)):
             cells = plan.batch(task, dataset, method, number)
+            if not cells and method in chosen:  # restricted to other settings: the workflow starts no job for it
+                continue
             after = tuple((task, dataset, name, number) for name in reads.get(method, ()))
             job = Job((task, dataset, method, number), cells=len(cells), after=after)
             for cell in cells:
