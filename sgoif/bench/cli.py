@@ -70,13 +70,16 @@ def parser() -> argparse.ArgumentParser:
 
 def _open(args):
     """(plan, run folder) of a resolved configuration."""
+    from sgoif.bench.config import check_resolved
     from sgoif.bench.files import read_json
     from sgoif.bench.plan import Plan
 
     path = Path(args.config)
     if not path.is_file():
         raise UserError(f"no configuration {path}; Snakemake writes it when it plans a run")
-    return Plan(read_json(path)), path.parent
+    config = read_json(path)
+    check_resolved(config, path)
+    return Plan(config), path.parent
 
 
 def _data(plan) -> dict:

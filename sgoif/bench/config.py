@@ -5,6 +5,7 @@ import difflib
 import hashlib
 import json
 import os
+import re
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -24,18 +25,22 @@ ROW = "run only in the settings of the tables that show it"
 
 def load(path: Path | str, gaps: bool = True) -> dict[str, Any]:
     """The configuration file at `path`, layered over what it extends, checked and with defaults filled in."""
-    path = Path(path)
-    try:
-        import yaml
+    return resolve(_read(Path(path)), Path(path).parent, gaps)
 
-        raw = yaml.safe_load(path.read_text())
+
+def _read(path: Path) -> dict[str, Any]:
+    """The keys and values of one file, not yet checked."""
+    import yaml
+
+    try:
+        raw = yaml.safe_load(path.read_bytes())
     except FileNotFoundError:
         raise UserError(f"no configuration file {path}") from None
-    except yaml.YAMLError as e:
-        raise UserError(f"{path} is not valid YAML: {' '.join(str(e).split())}") from None
+    except (yaml.YAMLError, OSError, ValueError, RecursionError) as e:  # a folder, no UTF-8, a date that is none
+        raise UserError(f"{path} is not valid YAML: {' '.join(str(e).split())[:300]}") from None
     if not isinstance(raw, dict):
         raise UserError(f"{path}: a configuration is a mapping of keys to values")
-    return resolve(raw, path.parent, gaps)
+    return raw
 
 
 def resolve(config: dict[str, Any], folder: Path | str = ROOT / "configs", gaps: bool = True) -> dict[str, Any]:
@@ -43,7 +48,7 @@ def resolve(config: dict[str, Any], folder: Path | str = ROOT / "configs", gaps:
 
     `gaps`: datasets that are optional and not on this machine move to `not_run`, with what it takes to get them.
     """
-    config = layer(config, Path(folder))
+    config = _plain(layer(config, Path(folder)))
     check_schema(config)
     config = fill_defaults(config)
     for task in ("noisy", "ood"):
@@ -98,16 +103,31 @@ def layer(config: dict[str, Any], folder: Path) -> dict[str, Any]:
     config = copy.deepcopy(config)
     seen = set()
     while (parent := config.pop("extends", None)) is not None:
+        if not isinstance(parent, str) or not re.fullmatch(r"[a-z0-9_-]+\.yaml", parent):
+            raise UserError(f"extends: {parent!r} is not the name of a configuration file in {folder}")
         if parent in seen:
             raise UserError(f"extends: {parent} extends itself")
         seen.add(parent)
-        import yaml
-
-        path = folder / Path(parent).name
-        if not path.is_file():
-            raise UserError(f"extends: no configuration file {path}")
-        config = merge(yaml.safe_load(path.read_text()), config)
+        config = merge(_read(folder / parent), config)
     return config
+
+
+def _plain(config: dict[str, Any]) -> dict[str, Any]:
+    """The configuration if JSON can express it: no dates, no infinities, nothing that contains itself."""
+    try:
+        return json.loads(json.dumps(config, allow_nan=False))
+    except (TypeError, ValueError, RecursionError) as e:
+        raise UserError(f"configuration: a value is neither text, number, list nor mapping ({e})") from None
+
+
+def check_resolved(config: Any, path: Path) -> None:
+    """Refuses a resolved configuration that Snakemake did not write so."""
+    try:
+        check_schema(config)
+        if fill_defaults(config) != config:
+            raise UserError("defaults are missing")
+    except UserError as e:
+        raise UserError(f"{path}: {e}; delete it and run again: Snakemake writes it") from None
 
 
 def _check_restrict(spec: dict[str, Any], where: str) -> None:

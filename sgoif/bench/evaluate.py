@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import functools
 import math
-import zipfile
 from collections.abc import Collection, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
@@ -21,8 +20,8 @@ from sgoif.bench.data import load
 from sgoif.bench.errors import UserError, damaged_cell
 from sgoif.bench.files import atomic_write_json, load_npz, read_json, sha256_file
 from sgoif.bench.plan import restriction
+from sgoif.bench.shapes import FOLDS, PLAIN, entries, misshapen, odd_array
 
-PLAIN, FOLDS = "plain", "folds"  # runs that methods share
 DETECTION = ("p_at_1", "auc_pr", "auroc")  # what is said to be undefined where no label can be judged
 NO_TRUTH = (
     "nobody has checked the labels of these training images one by one, so which are wrong is not known and detection "
@@ -59,10 +58,12 @@ class Cell:
         if sha256_file(path) != self.result.get("arrays_sha256"):
             raise self.damaged("arrays.npz is not the file its result.json was written for (sha256 differs)")
         try:
-            with np.load(path, allow_pickle=False) as z:  # a plain run's per-epoch logits are large and not needed
-                return {name: z[name] for name in z.files if name not in ("epoch_logits", "features")}
-        except (ValueError, EOFError, OSError, zipfile.BadZipFile) as e:
+            arrays = load_npz(path, without=("epoch_logits", "features"))  # a plain run's, large and not needed
+        except UserError as e:
             raise self.damaged(f"arrays.npz cannot be read ({e})") from None
+        if wrong := odd_array(arrays):
+            raise self.damaged(f"arrays.npz is not what a method writes: {wrong}")
+        return arrays
 
 
 def read_cells(run_dir: Path | str, task: str, dataset: str, methods: Collection[str] | None = None) -> list[Cell]:
@@ -71,7 +72,7 @@ def read_cells(run_dir: Path | str, task: str, dataset: str, methods: Collection
     for batch in sorted((run_dir / "batches" / task / dataset).glob("*/*.json")):
         if methods is not None and batch.parent.name not in methods:
             continue
-        for entry in read_json(batch)["cells"]:
+        for entry in entries(batch):
             directory = run_dir / entry["path"]
             try:
                 result = read_json(directory / "result.json")
@@ -79,6 +80,8 @@ def read_cells(run_dir: Path | str, task: str, dataset: str, methods: Collection
                 what = "is missing" if isinstance(e, FileNotFoundError) else "is damaged"
                 raise Cell(directory, {}, batch).damaged(f"result.json {what}") from None
             cell = Cell(directory, result, batch)
+            if wrong := misshapen(result):
+                raise cell.damaged(f"result.json is not a cell's result: {wrong}")
             same = all(entry.get(k) == result.get(k) for k in ("key", "status", "arrays_sha256"))
             (cells if same else stale)[cell.name] = cell
     for name, cell in stale.items():  # an old batch file beside a newer one that fits is harmless

@@ -13,7 +13,7 @@ import json
 import os
 import uuid
 import zipfile
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -118,15 +118,16 @@ def save_npz(path: Path | str, **arrays: np.ndarray) -> bool:
     return atomic_write_bytes(path, npz_bytes(**arrays))
 
 
-def load_npz(path: Path | str) -> dict[str, np.ndarray]:
-    """All arrays of an npz, read into memory; pickled objects are refused."""
+def load_npz(path: Path | str, without: Collection[str] = ()) -> dict[str, np.ndarray]:
+    """All arrays of an npz but those named, read into memory; pickled objects are refused."""
     try:
         with np.load(path, allow_pickle=False) as z:
-            return {name: z[name] for name in z.files}
+            return {name: z[name] for name in z.files if name not in without}
     except FileNotFoundError:
         raise UserError(f"{path} is missing; run the step that writes it") from None
-    except (ValueError, EOFError, zipfile.BadZipFile, TypeError) as e:
-        raise UserError(f"{path} is not a readable npz ({e}); delete it and run again") from None
+    except Exception as e:  # a damaged zip fails in a dozen ways, down to struct, zlib and memory errors
+        said = " ".join(str(e).split())[:200] or type(e).__name__
+        raise UserError(f"{path} is not a readable npz ({said}); delete it and run again") from None
 
 
 def save_npy(path: Path | str, array: np.ndarray) -> None:

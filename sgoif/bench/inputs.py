@@ -16,12 +16,13 @@ from sgoif.bench.contracts import NoisyTask, OODTask
 from sgoif.bench.data import load, registry
 from sgoif.bench.data.setting import paths, read_given
 from sgoif.bench.errors import UserError, damaged_cell
-from sgoif.bench.files import load_npz, read_json, sha256_file
+from sgoif.bench.files import load_npz, sha256_file
 from sgoif.bench.images import ImageSet, ImageSource
 from sgoif.bench.plain import PlainRun
 from sgoif.bench.plan import SHARED, Cell, Plan
 from sgoif.bench.recipe import Recipe
 from sgoif.bench.session import Session
+from sgoif.bench.shapes import entries
 from sgoif.bench.stream import StreamedSet, Unreadable, in_memory
 
 
@@ -106,7 +107,7 @@ class Inputs:
         """The batch file's entry of the shared run of the same setting and seed, if there is one."""
         folder = self.run_dir / "batches" / cell.task / cell.dataset / which
         for path in sorted(folder.glob("*.json")):
-            for entry in read_json(path)["cells"]:
+            for entry in entries(path):
                 if (entry["cell"]["setting"], entry["cell"]["seed"]) == (cell.setting, cell.seed):
                     return {**entry, "batch": path}
         return None

@@ -70,11 +70,17 @@ def paths(results: Path | str, dataset: str, setting: str) -> tuple[Path, Path]:
 
 def read_given(file: Path | str, data_root: Path | str, dataset: str) -> np.ndarray:
     """The given labels int64 [N] in the dataset's order, after making sure that they belong to this dataset."""
-    return joined(load_npz(file), "given", load.ids(data_root, dataset, "train"), str(file))
+    labels = joined(load_npz(file), "given", load.ids(data_root, dataset, "train"), str(file))
+    n = registry.get(dataset).n_classes
+    if labels.dtype.kind not in "iu" or not (0 <= labels.min() and labels.max() < n):
+        raise UserError(f"{file}: `given` are not labels 0 .. {n - 1} of {dataset}; delete it and run again")
+    return labels
 
 
 def joined(table: Mapping[str, np.ndarray], column: str, ids: np.ndarray, where: str) -> np.ndarray:
     """A column of a table with `ids`, brought into the order of `ids`. An id too many, missing or double is refused."""
+    if not {"ids", column} <= set(table) or table["ids"].ndim != 1 or table[column].shape != table["ids"].shape:
+        raise UserError(f"{where} does not hold one `{column}` for each of its `ids`; delete it and run again")
     theirs = table["ids"]
     if np.array_equal(theirs, ids):
         return table[column]
