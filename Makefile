@@ -10,7 +10,7 @@ export PYTHONWARNINGS := ignore:TF32 acceleration
 RUN = $(shell sed -n 's/^run: *//p' $(CONFIG))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tables test checks ui report doctor plan lock clean
+.PHONY: help venv tables test checks ui report doctor plan lock clean chaos
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -23,6 +23,9 @@ tables: $(VENV)/run.stamp  ## every table and ablation of CONFIG (default: the e
 
 test: $(VENV)/test.stamp checks  ## the whole test suite
 	@python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+
+chaos: $(VENV)/test.stamp  ## inject every fault into a small run and count what became of it (docs/chaos.md)
+	@python -m tests.chaos docs
 
 checks: $(VENV)/test.stamp
 	@ruff check -q . && ruff format -q --check . && snakefmt --check Snakefile workflow 2> /dev/null

@@ -20,6 +20,7 @@ from sgoif.bench.data.dataset import Dataset
 from sgoif.bench.data.embedded import Parts
 from sgoif.bench.data.pictures import read_dtd, read_places365, read_tinyimagenet
 from sgoif.bench.errors import UserError
+from sgoif.bench.files import load_npz
 
 Files = Mapping[str, Path]
 
@@ -108,8 +109,7 @@ def read_human(d: Dataset, files: Files) -> dict[str, np.ndarray]:
     (name, path), *_ = files.items()
     if name.endswith(".npz"):
         prefix = d.name.removesuffix("n") + "_"
-        with np.load(path, allow_pickle=False) as z:
-            columns = {key.removeprefix(prefix): z[key] for key in z.files if key.startswith(prefix)}
+        columns = {k.removeprefix(prefix): v for k, v in load_npz(path).items() if k.startswith(prefix)}
     else:
         with zipfile.ZipFile(path) as z:
             member = next(m for m in z.namelist() if m.endswith("/data.pkl"))

@@ -1,0 +1,275 @@
+"""What a hostile file or configuration must not be able to do. One test for each promise in CONTRIBUTING.md."""
+
+import ast
+import io
+import json
+import os
+import pickle
+import re
+import subprocess
+import sys
+import tarfile
+import zipfile
+from dataclasses import replace
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+import yaml
+
+from sgoif.bench import config as configuration
+from sgoif.bench.data import load, official, pictures, prepare, registry, sources
+from sgoif.bench.data.dataset import Source
+from sgoif.bench.errors import UserError
+from sgoif.bench.files import load_npz
+from sgoif.bench.plain import PlainRun
+from sgoif.bench.recipe import Recipe
+from sgoif.bench.session import Session
+from tests.workflow.test_run import copy_project, environment
+
+ROOT = Path(__file__).resolve().parents[2]
+CODE = [p for room in ("sgoif", "baselines", "benchmarks", "examples") for p in sorted((ROOT / room).rglob("*.py"))]
+MINI = yaml.safe_load((ROOT / "tests" / "bench" / "mini.yaml").read_text())
+
+
+class Bomb:
+    """Unpickling it leaves a file behind."""
+
+    def __init__(self, mark: Path):
+        self.mark = mark
+
+    def __reduce__(self):
+        return os.mkdir, (str(self.mark),)
+
+
+def npy_bomb(mark: Path) -> bytes:
+    out = io.BytesIO()
+    np.save(out, np.array([Bomb(mark)], dtype=object), allow_pickle=True)
+    return out.getvalue()
+
+
+def npz_bomb(path: Path, name: str, mark: Path) -> Path:
+    path.parent.mkdir(parents=True, exist_ok=True)
+    with zipfile.ZipFile(path, "w") as z:
+        z.writestr(f"{name}.npy", npy_bomb(mark))
+    return path
+
+
+# ------------------------------------------------------------------------------------------------ pickles
+
+
+def calls(path: Path):
+    for node in ast.walk(ast.parse(path.read_text())):
+        if isinstance(node, ast.Call):
+            yield ast.unparse(node.func), {k.arg: ast.unparse(k.value) for k in node.keywords}, node.lineno
+
+
+def test_every_load_in_the_code_says_that_it_takes_no_pickle():
+    seen = 0
+    for path in CODE:
+        for name, given, line in calls(path):
+            where = f"{path.relative_to(ROOT)}:{line}"
+            if name == "torch.load":
+                assert given.get("weights_only") == "True", where
+                seen += 1
+            elif name in ("np.load", "numpy.load"):
+                assert given.get("allow_pickle") == "False", where
+                seen += 1
+            assert name not in ("pickle.load", "pickle.loads", "joblib.load", "yaml.load", "eval", "exec"), where
+            assert not name.endswith((".extractall", ".extract")), f"{where} unpacks an archive"
+            assert name != "os.system" and given.get("shell") != "True", f"{where} starts a shell"
+    assert seen >= 6
+
+
+def test_no_load_path_runs_a_pickle(tmp_path, recwarn):
+    mark = tmp_path / "struck"
+    bomb = pickle.dumps(Bomb(mark))
+
+    with pytest.raises(UserError, match="delete it"):
+        load_npz(npz_bomb(tmp_path / "a.npz", "given", mark))
+
+    data = tmp_path / "data"
+    folder = prepare.prepare("digits_near", data)
+    (folder / "test_images.npy").write_bytes(npy_bomb(mark))
+    with pytest.raises(UserError, match="damaged"):
+        load.images(data, "digits_near", "test")
+    assert "damaged" in prepare.problem(folder)
+    (tmp_path / "plain.npy").write_bytes(npy_bomb(mark))
+    with pytest.raises(UserError, match="not a readable npy"):
+        prepare._plain(tmp_path / "plain.npy")
+
+    work = tmp_path / "work"
+    Session(work, "k", 0)
+    for name, content in (("train.pt", bomb), ("zip.pt", b"")):
+        if name == "zip.pt":
+            torch.save(Bomb(mark), work / "train.pt")
+        else:
+            (work / name).write_bytes(content)
+        assert next(iter(Session(work, "k", 0).epochs(1))) == 0  # it starts over
+
+    run = tmp_path / "cell"
+    (run / "checkpoints").mkdir(parents=True)
+    torch.save(Bomb(mark), run / "checkpoints" / "epoch0.pt")
+    plain = PlainRun(run, Recipe(model="small_cnn", epochs=1), 10, 1, 8, torch.device("cpu"))
+    with pytest.raises(UserError, match="not a checkpoint"):
+        plain.network(0)
+
+    with pytest.raises(UserError, match="which is no array"):
+        official._batch(bomb)
+    with zipfile.ZipFile(tmp_path / "human.pt", "w") as z:
+        z.writestr("archive/data.pkl", bomb)
+    with pytest.raises(UserError, match="which is no array"):
+        official.read_human(registry.get("cifar10n"), {"human.pt": tmp_path / "human.pt"})
+    with pytest.raises(UserError, match="allow_pickle=False"):
+        official.read_human(registry.get("cifar10n"), {"h.npz": npz_bomb(tmp_path / "h.npz", "cifar10_x", mark)})
+    assert not mark.exists()
+    pickle.loads(bomb)
+    assert mark.exists(), "the bomb is a real one"
+
+
+# ------------------------------------------------------------------------------------------------ archives
+
+
+def hostile_tar(path: Path, inside: str, secret: Path) -> None:
+    """Members that would land elsewhere or read elsewhere if they were unpacked or followed."""
+    with tarfile.open(path, "w:gz") as tar:
+
+        def add(name, kind=tarfile.REGTYPE, link="", data=b"evil"):
+            info = tarfile.TarInfo(name)
+            info.type, info.linkname = kind, link
+            info.size = len(data) if kind == tarfile.REGTYPE else 0
+            tar.addfile(info, io.BytesIO(data) if kind == tarfile.REGTYPE else None)
+
+        add("/tmp/sgoif-absolute.jpg")
+        add("../../sgoif-above.jpg")
+        add(f"{inside}/../../../sgoif-inside.jpg")
+        add(f"{inside}/soft.jpg", tarfile.SYMTYPE, str(secret))
+        add(f"{inside}/hard.jpg", tarfile.LNKTYPE, str(secret))
+        add(f"{inside}/device.jpg", tarfile.CHRTYPE)
+        add(f"{inside}/pipe.jpg", tarfile.FIFOTYPE)
+
+
+def test_archives_write_nowhere_and_follow_nothing(tmp_path):
+    secret = tmp_path / "secret.jpg"
+    secret.write_bytes(b"secret")
+    box = tmp_path / "a" / "b" / "c"
+    box.mkdir(parents=True)
+    hostile_tar(box / "d.tar.gz", "dtd/images/banded", secret)
+    before = sorted(tmp_path.rglob("*"))
+    d = replace(registry.get("dtd"), sources=(Source("http://x/", "d.tar.gz", None),))
+    images, labels = pictures.read_dtd(d, {"d.tar.gz": box / "d.tar.gz"})["test"]
+    assert len(images) == len(labels) == 0, "no member was taken"
+    with pytest.raises(UserError, match="the archive lacks"):
+        official.read_cifar(registry.get("cifar10"), {"d.tar.gz": box / "d.tar.gz"})
+    with zipfile.ZipFile(box / "t.zip", "w") as z:
+        z.writestr("tiny-imagenet-200/val/val_annotations.txt", "")
+        z.writestr("tiny-imagenet-200/train/../../../evil.JPEG", b"evil")
+        z.writestr("/tmp/sgoif-absolute.JPEG", b"evil")
+    tiny = registry.get("tinyimagenet")
+    tiny = replace(tiny, sources=(Source("http://x/", "t.zip", None),))
+    parts = pictures.read_tinyimagenet(tiny, {"t.zip": box / "t.zip"})
+    assert all(len(images) == 0 for images, _ in parts.values())
+    assert sorted(tmp_path.rglob("*")) == sorted([*before, box / "t.zip"])
+    assert not [p for p in Path("/tmp").glob("sgoif-absolute*")]
+
+
+# ------------------------------------------------------------------------------------------------ paths
+
+
+@pytest.mark.parametrize("bad", ["../x", "/etc/x", "a/b", "x\0y", "..", "a b", "$(touch x)", "a; touch x", "-x", ""])
+def test_names_in_a_configuration_are_no_paths(bad, tmp_path):
+    """Every name that becomes part of a path: run, dataset, setting, method, variant, table, parent file."""
+    setting, table = {"kind": "symmetric", "rate": 0.2}, {"kind": "noise_grid", "dataset": "digits"}
+    changes = {
+        "run": {"run": bad},
+        "noisy": {"noisy": {bad: MINI["noisy"]["digits"]}},
+        "ood": {"ood": {bad: MINI["ood"]["digits_id"]}},
+        "settings": {"noisy": {"digits": {**MINI["noisy"]["digits"], "settings": {bad: setting}}}},
+        "tuning": {"noisy": {"digits": {**MINI["noisy"]["digits"], "tuning": {bad: setting}}}},
+        "near": {"ood": {"digits_id": {**MINI["ood"]["digits_id"], "near": [bad]}}},
+        "auxiliary": {"ood": {"digits_id": {**MINI["ood"]["digits_id"], "auxiliary": bad}}},
+        "methods": {"methods": {"noisy": [bad], "ood": []}},
+        "variants": {"variants": {"loss": {bad: {}}}},
+        "tables": {"tables": {bad: table}},
+        "extends": {"extends": bad},
+    }
+    for key, change in changes.items():
+        with pytest.raises(UserError):
+            configuration.resolve({**MINI, **change}, tmp_path)
+            pytest.fail(f"{key}: {bad!r} was taken")
+
+
+@pytest.mark.parametrize("bad", ["", "a\nb", "{dataset}", "x\0"])
+def test_the_data_root_is_one_folder(bad):
+    with pytest.raises(UserError, match=r"data\.root"):
+        configuration.resolve({**MINI, "data": {"root": bad}})
+
+
+def test_a_batch_file_cannot_point_outside_the_run(tmp_path):
+    from sgoif.bench.shapes import entries
+
+    for path in ("../../etc", "/etc", "cells/../../x", "cells/\0"):
+        (tmp_path / "0.json").write_text(json.dumps({"cells": [{"path": path}]}))
+        with pytest.raises(UserError, match="does not list the cells"):
+            entries(tmp_path / "0.json")
+
+
+# ------------------------------------------------------------------------------------------------ network
+
+
+def test_pages_are_served_to_this_machine_alone():
+    served = re.findall(r"mlflow (?:ui|server).*", (ROOT / "Makefile").read_text())
+    assert served and all("--host 127.0.0.1" in line for line in served)
+    for path in [*CODE, *(ROOT / "profiles").rglob("*.yaml"), ROOT / "Makefile"]:
+        assert "0.0.0.0" not in path.read_text(), path
+    for path in CODE:
+        for name, _, line in calls(path):
+            assert not name.endswith(("HTTPServer", "socket.bind")), f"{path}:{line} serves something"
+
+
+def test_every_download_is_verified(tmp_path):
+    for d in registry.DATASETS.values():
+        for source in d.sources:
+            assert source.url.startswith(("https://", "http://")), source
+            known = source.checksum or d.arrays
+            assert known, f"{d.name}: {source.filename} could not be verified"
+            if source.checksum:
+                assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", source.checksum), source
+    d = replace(registry.get("digits"), sources=(Source("http://x/f", "f", None),), arrays={})
+    (tmp_path / "f").write_bytes(b"anything")
+    with pytest.raises(UserError, match="no published checksum"):
+        sources.verify(d, sources.Found("files", {"f": tmp_path / "f"}))
+
+
+# ------------------------------------------------------------------------------------------------ shells
+
+
+def test_rules_hand_nothing_unquoted_to_the_shell():
+    """A placeholder is quoted, or its values are numbers or a few known words (see the wildcard constraints)."""
+    safe = {"params.step", "threads", "wildcards.task", "wildcards.batch"}
+    shells = []
+    for path in [ROOT / "Snakefile", *sorted((ROOT / "workflow").rglob("*.smk"))]:
+        for block in re.findall(r"^    shell:\n((?:        .*\n)+)", path.read_text(), re.M):
+            shells.append(block)
+            for field in re.findall(r"(?<!\{)\{([^{}]+)\}(?!\})", block):
+                assert field.endswith(":q") or field in safe, f"{path.name}: {{{field}}} is not quoted"
+    assert len(shells) >= 8
+
+
+@pytest.mark.parametrize("root", ["d; touch pwned;", "$(touch pwned)", "`touch pwned`", 'it\'s "odd" & sp aced'])
+def test_a_data_root_with_shell_in_it_is_a_folder(root, tmp_path):
+    folder = copy_project(tmp_path / "project")
+    (folder / "mini.yaml").write_text(yaml.safe_dump({**MINI, "data": {"root": root}}))
+    command = [sys.executable, "-m", "snakemake", f"{root}/digits/meta.json", "--configfile", "mini.yaml", "-q", "all"]
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=120)
+    assert not list(tmp_path.rglob("pwned")), done.stderr
+    assert (folder / root / "digits" / "meta.json").is_file(), done.stdout + done.stderr
+
+
+@pytest.mark.parametrize("target", ["data/a; touch pwned/meta.json", "results/mini/labels/digits/$(touch pwned).npz"])
+def test_a_target_with_shell_in_it_is_refused(target, tmp_path):
+    folder = copy_project(tmp_path / "project")
+    command = [sys.executable, "-m", "snakemake", target, "--configfile", "mini.yaml"]
+    done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=120)
+    assert done.returncode and not list(tmp_path.rglob("pwned"))
