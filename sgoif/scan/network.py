@@ -6,8 +6,7 @@ from torch import nn
 
 from sgoif.bench.errors import UserError
 from sgoif.bench.models import GlobalMax, Network, Residual, conv_block, from_timm
-
-COMPACT = "compact"
+from sgoif.scan.settings import COMPACT, Settings
 
 
 def compact(n_classes: int, channels: int, size: int, width: int) -> Network:
@@ -27,7 +26,7 @@ def compact(n_classes: int, channels: int, size: int, width: int) -> Network:
     return Network(nn.Sequential(*stages, GlobalMax()), nn.Linear(8 * w, n_classes), stages, scale=0.125)
 
 
-def try_out(settings, n_classes: int) -> None:
+def try_out(settings: Settings, n_classes: int) -> None:
     """A wrong name, or a size that the model cannot take, is told before anything is written or trained."""
     import torch
 

@@ -47,7 +47,7 @@ def _scan(listing: Listing, out: Path, said: dict, gallery: int, skip_tiny: bool
     print(f"{len(listing)} images of {len(listing.classes)} classes from {listing.source}, into {out}")
     print(f"Training {settings.describe()}", flush=True)
     try_out(settings, len(listing.classes))
-    identity = {"data": digest, "skip_tiny": skip_tiny, **settings.to_dict()}
+    identity = {"data": digest, "skip_tiny": skip_tiny, "gallery": gallery, **settings.to_dict()}
     if claim(out, listing, identity, {name: reading[name] for name in ("root", "split")}):
         return
     session = Session(out / "state", repr(identity), settings.seed, device, save_every=10, label="scan")

@@ -5,8 +5,8 @@ from __future__ import annotations
 from dataclasses import asdict, dataclass, fields
 
 from sgoif.bench.errors import UserError
-from sgoif.scan.network import COMPACT
 
+COMPACT = "compact"  # the network of a scan where no timm model is named
 LARGEST = {"cpu": 64, "cuda": 128}  # pixels a side, where the pictures are larger
 WIDTH = {"cpu": 16, "cuda": 64}  # of the compact network
 VISITS = 45_000  # examples seen in a training of few examples; 10 to 30 epochs
@@ -65,7 +65,7 @@ def choose(n: int, side: int, grey: bool, device: str, said: dict) -> Settings:
     size = min(max(side, 8), LARGEST[device])
     if model != COMPACT:
         size = _native_size(model) if pretrained else max(size, 32)
-    batch_size = min(128 if n >= 10_000 else 64, max(n // 8, 2))
+    batch_size = min(128 if n >= 10_000 else 64, max(n // 20, 8))
     values = {
         "device": device,
         "model": model,

@@ -75,9 +75,9 @@ def test_the_report(finished):
 def test_again_has_nothing_to_do_and_other_settings_are_refused(finished, capsys):
     out, _, images = finished
     before = (out / "ranking.csv").stat().st_mtime_ns
-    assert run("scan", images, "--out", out, "--epochs", 15) == 0
+    assert run("scan", images, "--out", out, "--epochs", 15, "--gallery", 30) == 0
     assert "nothing to do" in capsys.readouterr().out and (out / "ranking.csv").stat().st_mtime_ns == before
-    assert run("scan", images, "--out", out, "--epochs", 14) == 2
+    assert run("scan", images, "--out", out, "--epochs", 14, "--gallery", 30) == 2
     assert "other settings (epochs 15 -> 14)" in capsys.readouterr().err
 
 
@@ -101,7 +101,7 @@ def test_an_interrupted_scan_ends_with_the_same_bytes(tmp_path, monkeypatch, cap
         return wrapped
 
     again = (*words, "--out", tmp_path / "parts")
-    for target, name, function, at in ((cache, "square", square, 50), *((Evidence, "add", add, n) for n in (20, 32))):
+    for target, name, function, at in ((cache, "square", square, 50), *((Evidence, "add", add, n) for n in (30, 50))):
         count["n"] = 0
         with monkeypatch.context() as m:
             m.setattr(target, name, interrupted(function, at))
