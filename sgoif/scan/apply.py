@@ -36,8 +36,9 @@ def apply(folder: Path, decisions: Path | None, out: Path | None, tree: Path | N
     kept = [(path, label) for path, label in kept if made.get(path, ("keep",))[0] != "remove"]
     full = [str(path if base is None else base / path) for path, _ in kept]
     out = out or folder / "cleaned.csv"
-    if base is not None and out.resolve() in {Path(p) for p in full}:
-        raise UserError(f"--out {out} is one of the images")
+    originals = {Path(p) for p in full} | ({base / Path(about["source"]).name} if about["kind"] == "csv" else set())
+    if out.resolve() in originals:
+        raise UserError(f"--out {out} is one of the originals; choose another name")
     if tree is not None:
         build_tree(tree, base, kept, link)
     write_csv(out, {"path": full, "label": [label for _, label in kept]})

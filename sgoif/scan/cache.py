@@ -52,6 +52,8 @@ def decode(listing: Listing, folder: Path, size: int, channels: int, tell: Tell)
         pixels = np.lib.format.open_memmap(path, mode="r+")
     else:
         pixels = np.lib.format.open_memmap(path, mode="w+", dtype=np.uint8, shape=shape)
+        with open(path, "rb+") as f:  # a full disk is told now; later, in mapped memory, it would kill the process
+            os.posix_fallocate(f.fileno(), 0, os.path.getsize(path))
     for first in range(done, len(listing), BLOCK):
         last = min(first + BLOCK, len(listing))
         for i, result in _each(last, lambda i: square(listing.open, i, size, channels), first):

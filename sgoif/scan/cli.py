@@ -130,7 +130,7 @@ def _apply(args) -> None:
 
 
 def _explain(args) -> None:
-    from sgoif.scan.explain import explain
+    from sgoif.scan.explain import explain, open_image
     from sgoif.scan.explain_page import lines, write_page
     from sgoif.scan.folder import opener
 
@@ -141,7 +141,7 @@ def _explain(args) -> None:
         page,
         f"Why {found.classes[found.label]}? {args.image}",
         found,
-        lambda: open_named(args.image),
+        lambda: open_image(args.image, args.scan),
         lambda i: open_named(found.names[i]),
         args.top,
     )

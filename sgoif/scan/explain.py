@@ -84,8 +84,7 @@ def explain(image: str, out: Path, label: str | None = None) -> Explanation:
     if image not in names and not Path(image).is_file():
         raise UserError(f"{image} is neither a file nor an example of the scan in {out}")
     try:
-        open_named = opener(out)
-        pixels = square(lambda _: open_named(image), 0, settings.size, settings.channels)
+        pixels = square(lambda _: open_image(image, out), 0, settings.size, settings.channels)
     except Unreadable as e:
         raise UserError(f"{image} is not a readable image ({e})") from None
     network = build(settings.model, len(classes), settings.channels, settings.size, settings.width, False)
@@ -114,6 +113,13 @@ def explain(image: str, out: Path, label: str | None = None) -> Explanation:
         labels=state["labels"],
         classes=classes,
     )
+
+
+def open_image(image: str, out: Path):
+    """A file, or else an example of the scan by its name."""
+    from PIL import Image
+
+    return Image.open(image) if Path(image).is_file() else opener(out)(image)
 
 
 def gradient(logits, labels, temperature: float):

@@ -13,7 +13,7 @@ from __future__ import annotations
 
 import fcntl
 from collections.abc import Callable, Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, suppress
 from pathlib import Path
 
 from sgoif.bench.errors import UserError
@@ -36,7 +36,13 @@ def locked(out: Path) -> Iterator[None]:
             fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
         except OSError:
             raise UserError(f"another scan is writing {out}; wait for it, or choose another --out") from None
-        yield
+        try:
+            yield
+        finally:
+            if not (out / "scan.json").is_file():  # nothing came of it: leave no trace
+                (out / ".lock").unlink(missing_ok=True)
+                with suppress(OSError):
+                    out.rmdir()
 
 
 def claim(out: Path, listing: Listing, identity: dict, reading: dict) -> bool:
@@ -45,6 +51,8 @@ def claim(out: Path, listing: Listing, identity: dict, reading: dict) -> bool:
     if path.is_file():
         before = read_json(path)["identity"]
         changed = [name for name in identity if before.get(name) != identity[name]]
+        if "data" in changed:
+            raise UserError(f"the images or labels have changed since the scan in {out} began; use another --out")
         if changed:
             told = ", ".join(f"{name} {before.get(name)} -> {identity[name]}" for name in changed[:4])
             raise UserError(
@@ -70,7 +78,7 @@ def finished(out: Path) -> dict:
 
 
 def opener(out: Path) -> Callable[[str], object]:
-    """A function that opens an example of the scan by its name (PIL), or any other image file."""
+    """A function that opens an example of the scan by its name (PIL)."""
     from PIL import Image
 
     about = finished(out)
@@ -80,6 +88,6 @@ def opener(out: Path) -> Callable[[str], object]:
         kept = about["reading"]
         listing = from_name(about["source"], kept["root"], kept["split"], download=False)
         position = {name: i for i, name in enumerate(listing.names)}
-        return lambda name: listing.open(position[name]) if name in position else Image.open(name)
+        return lambda name: listing.open(position[name])
     base = Path(about["base"])
-    return lambda name: Image.open(base / name if (base / name).is_file() else name)
+    return lambda name: Image.open(base / name)

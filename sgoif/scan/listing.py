@@ -112,7 +112,7 @@ def from_folder(folder: Path) -> Listing:
         raise UserError(f"{folder} may not be read: check its permissions") from None
     names, labels, left_out = [], [], []
     for name in classes:
-        for inner, folders, files in os.walk(folder / name):
+        for inner, folders, files in os.walk(folder / name, onerror=_refuse):
             folders[:] = sorted(f for f in folders if not f.startswith("."))
             for file in sorted(files):
                 if file.startswith(".") or Path(file).suffix.lower() not in kinds:
@@ -139,6 +139,10 @@ def from_folder(folder: Path) -> Listing:
         base=folder.resolve(),
         left_out=left_out,
     )
+
+
+def _refuse(error: OSError) -> None:
+    raise UserError(f"{error.filename} may not be read ({error.strerror}): check its permissions")
 
 
 def _changed(path: Path) -> tuple[int, int] | None:

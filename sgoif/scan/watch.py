@@ -112,6 +112,10 @@ def watch(images: ImageSet, given: np.ndarray, n_classes: int, settings: Setting
             influence.end_epoch()
     except Diverged:
         raise UserError(f"the training diverged at --lr {settings.lr:g}; try a tenth of it, in another --out") from None
+    except torch.OutOfMemoryError:
+        raise UserError(
+            f"out of GPU memory with batches of {settings.batch_size}; halve --batch-size or --size"
+        ) from None
     logits, features = predict(learner.net, images, batch_size=256, features=True)
     return Watched(influence.scores(), *evidence.read(), learner.net, influence, features, logits)
 

@@ -115,7 +115,7 @@ def test_mistakes(scanned, tmp_path, capsys):
     assert "not an export" in refused(out, "--decisions", tmp_path / "d.json")
     assert "not an empty folder" in refused(out, "--top-estimated", "--copy", tmp_path)
     assert "would be taken for a class" in refused(out, "--top-estimated", "--copy", images / "new")
-    assert "is one of the images" in refused(out, "--top-estimated", "--out", images / "c" / "3.png")
+    assert "is one of the originals" in refused(out, "--top-estimated", "--out", images / "c" / "3.png")
 
 
 def test_labels_that_are_no_folder_names_make_no_tree(tmp_path, capsys):
@@ -124,6 +124,8 @@ def test_labels_that_are_no_folder_names_make_no_tree(tmp_path, capsys):
     names = [(f"images/{c}/{i}.png", label) for c, label in enumerate(odd) for i in range(5)]
     (tmp_path / "list.csv").write_text("path,label\n" + "".join(f"{p},{y}\n" for p, y in names))
     assert run("scan", tmp_path / "list.csv", "--out", tmp_path / "out", "--epochs", 2) == 0
+    words = ("--top-estimated", "--out", tmp_path / "list.csv")
+    assert run("apply", tmp_path / "out", *words) == 2 and "is one of the originals" in capsys.readouterr().err
     for label in odd:
         removed = [f"{p},remove,\n" for p, y in names if y != label]
         (tmp_path / "d.csv").write_text("path,decision,label\n" + "".join(removed))

@@ -1,8 +1,10 @@
 """Every mistake in what is to be scanned is one line that says what to do, status 2, and no traceback."""
 
+import errno
 import os
 
 import pytest
+import torch
 from PIL import Image
 
 from tests.scan.folders import blobs, rows, run
@@ -109,8 +111,27 @@ def test_names(told):
     assert "--download fetches it" in told("MNIST", "--data-root", "nothing-here")
 
 
+def test_changed_images_are_not_mixed_into_a_scan(told, tmp_path):
+    blobs(tmp_path / "x", {"a": 6, "b": 6})
+    assert run("scan", "x", "--epochs", 2) == 0
+    (tmp_path / "x" / "a" / "0.png").unlink()
+    assert "the images or labels have changed since the scan in x-scan began" in told("x", "--epochs", 2)
+
+
+def test_a_full_disk(told, tmp_path, monkeypatch):
+    blobs(tmp_path / "x", {"a": 6, "b": 6})
+
+    def full(*_):
+        raise OSError(errno.ENOSPC, "No space left on device")
+
+    monkeypatch.setattr("os.posix_fallocate", full)
+    assert "the disk is full" in told("x")
+
+
 def test_settings(told, tmp_path):
     blobs(tmp_path / "x", {"a": 6, "b": 6})
+    if not torch.cuda.is_available():
+        assert "torch sees no GPU here" in told("x", "--device", "cuda")
     assert "timm has no such model" in told("x", "--model", "resnet1800")
     assert not (tmp_path / "x-scan" / "scan.json").exists()
     assert "--pretrained needs --model" in told("x", "--pretrained")
@@ -129,6 +150,9 @@ def test_output_folders(told, tmp_path):
     assert "holds other files" in told("x", "--out", "other")
     (tmp_path / "file").touch()
     assert "cannot be written" in told("x", "--out", "file/inside")
+    (tmp_path / "new").mkdir()
+    assert "one class" in told(blobs(tmp_path / "y", {"a": 6}), "--out", "new/deep")
+    assert not (tmp_path / "new" / "deep").exists(), "a refused scan leaves no folder"
     if os.geteuid():
         (tmp_path / "locked").mkdir(mode=0o500)
         assert "cannot be written" in told("x", "--out", "locked/out")
