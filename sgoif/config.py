@@ -1,11 +1,8 @@
 """`InfluenceConfig`: every choice of the method, one field each, with its meaning beside it.
 
-The defaults are the combination that won the trials on CIFAR-10 (last layer, Kronecker-factored curvature, class-
-balanced streaming anchors weighted by p_y, temperature 4, second half of training), but for the damping: the trials
-used 0.1 without a gate. With the gate, confidences that differ between classes put their examples on different
-scales; stronger damping evens them out. Chosen on tuning noise alone (`docs/method.md` has the figures): on
-Fashion-MNIST 1.0 found more than 0.1 and 0.3 in three of four settings, on CIFAR-10 it made no difference. Every
-ablation of the paper is one changed field: `InfluenceConfig.ablations()`.
+The defaults were chosen on tuning noise (`docs/measurements.md` has the figures): last layer, Kronecker-factored
+curvature, class-balanced streaming anchors weighted by p_y, temperature 4 at ten classes, the second half of
+training. Every ablation of the paper is one changed field: `InfluenceConfig.ablations()`.
 """
 
 from __future__ import annotations
@@ -45,7 +42,11 @@ class InfluenceConfig:
         "stream", "where anchors come from: stream (training batches), heldout or trusted (given data)"
     )
     half_life: float = option(0.25, "half-life of anchor gradients and curvature averages, in epochs: shorter than one")
-    temperature: float = option(4.0, "softens the softmax inside every gradient; 0 = calibrate on the streaming NLL")
+    temperature: float = option(
+        4.0,
+        "softens the softmax inside every gradient, as stated for up to ten classes (1 + (T - 1) 10 / C for C > 10); "
+        "0 = calibrate on the streaming NLL",
+    )
     solver: str = option(
         "richardson", "how phi_v follows H^-1 g_v: richardson, neumann, pcg or direct (P^-1 g_v alone)"
     )
@@ -67,7 +68,8 @@ class InfluenceConfig:
     gamma1: float = option(1.0, "weight of lr x gradient norm in the stability proxy beta_t")
     gamma2: float = option(1.0, "weight of the weight decay in the stability proxy beta_t")
     weighting: str = option(
-        "confidence", "weights of the anchors in a score: confidence (c_v^2 / sum c_u) or uniform (1/K)"
+        "confidence",
+        "weights of the anchors in a score: confidence (t_v^2 / sum t_u, t_v = min(1, 2 c_v)) or uniform (1/K)",
     )
     trigger: bool = option(True, "refine anchors that matter (large |phi_v.g_i|) but are not trusted (low c_v)")
     refiner: str = option(
@@ -117,6 +119,11 @@ class InfluenceConfig:
     def _require(self, name: str, holds: bool, rule: str) -> None:
         if not holds:
             raise InfluenceError(f"InfluenceConfig.{name} = {getattr(self, name)!r}: {rule}")
+
+    def softening(self, n_classes: int) -> float:
+        """The temperature at `n_classes`. The probability of the top class falls with the number of its rivals as it
+        falls with T: what is a moderate softening among ten classes would leave nothing of it among a hundred."""
+        return 1 + (self.temperature - 1) * min(1.0, 10 / n_classes)
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -14,8 +14,9 @@ an estimate of how wrong the scores by phi_v are, relative to their size; phi_v 
 would weigh stiff directions, which hardly move a score.) Read literally, tau_t is about 1e-6 and every c_v is 0.
 `tolerance="relative"` divides beta_t and Gamma_t by their running medians, within a factor of two each way: kappa is
 then dimensionless. With kappa = 2 the calm end of a schedule, where beta_t is at most half its median, has tau_t = 1,
-c_v = 1 - R_v. Smaller kappa spreads the c_v of different classes apart, and with them the scales on which their
-examples are scored, which cost detection quality on digits.
+c_v = 1 - R_v. In a score an anchor counts by its trust t_v = min(1, c_v / 0.5): in full while it is more right than
+wrong. (Weights by c_v itself put the classes' examples on different scales, which cost up to 3 points of AUC-PR on
+the tuning noise of CIFAR-10 and CIFAR-100; see docs/measurements.md.)
 """
 
 from __future__ import annotations
@@ -29,6 +30,7 @@ from sgoif.solvers import quotient
 MEMORY = 64  # checks in the running medians
 SPREAD = 2.0  # how far beta / median and Gamma / median may move tau either way
 GROWTH = 1.2  # a residual has grown when it exceeds the last one by this factor (probe batches differ)
+TRUSTED = 0.5  # an anchor with at least this confidence counts in full
 CALM = 2.0  # curvature is calm while its largest eigenvalue moved by less than this factor between checks
 
 
@@ -90,9 +92,14 @@ class Controller(nn.Module):
         P^-1 for H^-1."""
         return self.residual * self.largest.clamp(min=1).sqrt()
 
+    def trusted(self) -> Tensor:
+        """How far each anchor counts: t_v = min(1, c_v / TRUSTED) `[K]`."""
+        return (self.confidence / TRUSTED).clamp(max=1)
+
     def weights(self) -> Tensor:
-        """What multiplies phi_v in the one aggregated direction: w_v c_v = c_v^2 / sum c_u, or 1/K when uniform.
+        """What multiplies phi_v in the one aggregated direction: w_v t_v = t_v^2 / sum t_u, or 1/K when uniform.
         `[K]`"""
         if self.config.weighting == "uniform":
             return torch.full_like(self.confidence, 1 / len(self.confidence))
-        return quotient(self.confidence.square(), self.confidence.sum())
+        trust = self.trusted()
+        return quotient(trust.square(), trust.sum())

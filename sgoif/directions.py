@@ -6,7 +6,7 @@ probe examples that made no delta:
  1. ONE batched curvature product H [P^-1 g; delta; Q] for K cold starts, K corrections and the r subspace rows Q.
  2. s_v is the length that leaves the smallest residual of the cold start alone; a delta_v that does not help is
     dropped (restart).
- 3. The residuals of these phi_v certify them; phibar = sum_v w_v c_v phi_v is what scores use until the next check.
+ 3. The residuals of these phi_v certify them; phibar = sum_v w_v t_v phi_v is what scores use until the next check.
  4. delta_v moves one solver step, to be certified by the next check, and Q moves by Q <- orth(P^-1 H Q).
 """
 
@@ -18,14 +18,13 @@ from torch import Tensor, nn
 from sgoif import distributed
 from sgoif.batch import FactoredBatch
 from sgoif.config import InfluenceConfig
-from sgoif.controller import Controller
+from sgoif.controller import TRUSTED, Controller
 from sgoif.curvature import Curvature
 from sgoif.linalg import orthonormal_rows
 from sgoif.solvers import Apply, Sketch, conjugate_gradient, neumann, norms, quotient, richardson
 
 UNGATED_STEP = 0.5  # step size of the iteration without the stability gate
-CHECKS_PER_EPOCH = 2
-LOW_CONFIDENCE = 0.5  # anchors below this are refined when they matter
+CHECKS_PER_EPOCH = 4
 
 
 def mean(values: Tensor) -> Tensor:
@@ -55,7 +54,8 @@ class Operator:
 
 class Directions(nn.Module):
     """Buffers: `phi` `[K, d]` (certified), `correction` `[K, d]` (delta, moving), `basis` `[max(r, 1), d]` (Q),
-    `combined` `[1, d]` (phibar), `certificate` `[2]` (confidence, residual), `events` `[2]` (restarts, triggers)."""
+    `combined` `[1, d]` (phibar), `certificate` `[2]` (confidence, residual), `events` `[2]` (restarts, triggers),
+    `doubtful` (whether some anchor asked for a refinement at the last check)."""
 
     def __init__(self, config: InfluenceConfig, count: int, dim: int, dtype: torch.dtype) -> None:
         super().__init__()
@@ -68,6 +68,8 @@ class Directions(nn.Module):
         self.register_buffer("combined", torch.zeros(1, dim, dtype=dtype))
         self.register_buffer("certificate", torch.tensor([0.0, 1.0], dtype=dtype))
         self.register_buffer("events", torch.zeros(2, dtype=torch.float64))
+        self.register_buffer("doubtful", torch.tensor(False))
+        self.told: tuple[Tensor, torch.cuda.Event] | None = None
         self.plan(epoch_steps=config.solve_every * CHECKS_PER_EPOCH)
 
     def plan(self, epoch_steps: int) -> None:
@@ -122,7 +124,11 @@ class Directions(nn.Module):
         self._combine(controller)
         following = self._step(residual, targets, operator, precondition, sketch, spectrum, controller)
         if self.slots:
-            following = self._refine(following, targets, probe, operator, precondition, sketch, controller)
+            doubted = self._doubted()
+            need = self._need(probe, controller)
+            self.doubtful = (need >= TRUSTED).any()
+            if doubted:
+                following = self._refine(following, need, targets, operator, precondition, sketch)
         self.correction = following - cold
         self.products += operator.products
 
@@ -164,15 +170,34 @@ class Directions(nn.Module):
         use = sketch is not None and self.config.refiner == "sketch_pcg"
         return sketch.precondition(precondition) if use else precondition
 
-    def _refine(self, phi, targets, probe, operator, precondition, sketch, controller) -> Tensor:
-        """Trigger: anchors that move some example more than most anchors do, with low confidence, get a short
-        (sketch) PCG."""
+    def _need(self, probe: FactoredBatch, controller: Controller) -> Tensor:
+        """How much each anchor needs a refinement `[K]`: its reach (the most it moves a probe example, over the
+        anchors' median) times the doubt in it."""
         reach = probe.inner(self.phi).abs().amax(0)
         distributed.max_(reach)
-        doubt = torch.where(controller.confidence < LOW_CONFIDENCE, 1 - controller.confidence, 0)
-        need = quotient(reach, reach.median()) * doubt
+        doubt = torch.where(controller.confidence < TRUSTED, 1 - controller.confidence, 0)
+        return quotient(reach, reach.median()) * doubt
+
+    def remember(self) -> None:
+        """Start telling the host whether an anchor is in doubt, so that the next check knows without waiting."""
+        if self.doubtful.is_cuda:
+            host = torch.empty((), dtype=torch.bool, pin_memory=True).copy_(self.doubtful, non_blocking=True)
+            self.told = host, torch.cuda.Event()
+            self.told[1].record()
+
+    def _doubted(self) -> bool:
+        """Whether the check before found an anchor in doubt: refinements are run in the check after."""
+        if self.told is None:  # on the host, or just resumed
+            return bool(self.doubtful)
+        host, copied = self.told
+        copied.synchronize()  # recorded a whole interval ago
+        return bool(host)
+
+    def _refine(self, phi, need, targets, operator, precondition, sketch) -> Tensor:
+        """Trigger: anchors that move some example more than most anchors do, with low confidence, get a short
+        (sketch) PCG."""
         chosen = need.topk(self.slots).indices
-        flagged = (need[chosen] >= LOW_CONFIDENCE).unsqueeze(1)
+        flagged = (need[chosen] >= TRUSTED).unsqueeze(1)
         inverse = self._sketched(precondition, sketch)
         refined = conjugate_gradient(targets[chosen], phi[chosen], operator, inverse, self.config.refine_steps)
         flagged &= torch.isfinite(norms(refined))

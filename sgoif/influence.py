@@ -11,7 +11,7 @@
         influence.end_epoch()
     result = influence.scores()
 
-Score of example i at one visit: I(z_i) = -<phibar, g_i>, phibar = sum_v w_v c_v phi_v, phi_v ~ H^-1 g_v. Positive =
+Score of example i at one visit: I(z_i) = -<phibar, g_i>, phibar = sum_v w_v t_v phi_v, phi_v ~ H^-1 g_v. Positive =
 up-weighting z_i raises the anchors' loss = harmful = likely mislabelled. In head scope a step never waits for the
 device.
 """
@@ -145,7 +145,9 @@ class OnlineInfluence:
         self.parts.directions.plan(epoch_steps)
 
     def _temperature(self) -> Tensor | float:
-        return self.config.temperature or self.parts.temperature.value
+        if self.config.temperature == 0:
+            return self.parts.temperature.value
+        return self.config.softening(self.n_classes)
 
     def _count(self, event: str, amount: Tensor) -> None:
         self.parts.events[EVENTS.index(event)] += amount
@@ -204,6 +206,7 @@ class OnlineInfluence:
         with hold_unless(sound, controller, directions):
             controller.observe(*pace, gradient_norm, curvature.condition())
             directions.check(anchors.targets(), probe, curvature, controller)
+        directions.remember()
         curvature.refresh()  # only now: the probes must not have made the inverse that they certify
         self.checks += 1
         if self.checks % self.config.coverage_every == 0:
@@ -273,9 +276,10 @@ class OnlineInfluence:
         }
 
     def anchor_scores(self, batch: FactoredBatch) -> Tensor:
-        """Per-anchor scores -c_v phi_v.g_i `[n, K]` of a batch, on request; aggregated with w_v they give the score."""
+        """Per-anchor scores -t_v phi_v.g_i `[n, K]` of a batch, on request; aggregated with w_v = t_v / sum t_u they
+        give the score."""
         self.lane.join()
-        return -batch.inner(self.parts.directions.phi) * self.parts.controller.confidence
+        return -batch.inner(self.parts.directions.phi) * self.parts.controller.trusted()
 
     def close(self) -> None:
         """Remove the hooks from the model."""
@@ -308,6 +312,7 @@ class OnlineInfluence:
             )
         with self.lane.work():
             self.parts.load_state_dict(state["parts"])
+            self.parts.directions.told = None
             self.ledger.load_state_dict(state["ledger"])
         self.intake.load_state_dict(state["intake"], self.ledger.device)
         progress = dict(state["progress"])

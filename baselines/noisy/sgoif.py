@@ -2,7 +2,7 @@
 
 One ordinary training run, watched: the score of an example is its online influence on class-balanced anchors,
 
-    s_i = sum over visits in the window of  -<phibar_t, g_i(theta_t)>,   phibar = sum_v w_v c_v phi_v,  phi_v ~ H^-1 g_v
+    s_i = sum over visits in the window of  -<phibar_t, g_i(theta_t)>,   phibar = sum_v w_v t_v phi_v,  phi_v ~ H^-1 g_v
 
 No clean label is used. The hyper-parameters are the fields of `sgoif.InfluenceConfig`. What is removed before
 retraining is estimated from the scores alone (`sgoif.estimate_wrong`).

@@ -60,8 +60,8 @@ def test_aggregated_direction_is_the_sum_over_anchors(task, config):
         influence.step()
     watch_once(influence, model, x, y)
     batch = watched_batch(influence)
-    confidence = influence.parts.controller.confidence
-    weights = confidence / confidence.sum()
+    trust = influence.parts.controller.trusted()
+    weights = trust / trust.sum()
     aggregated = -batch.inner(influence.parts.directions.combined)[:, 0]
     torch.testing.assert_close(influence.anchor_scores(batch) @ weights, aggregated)
 
