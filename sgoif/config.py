@@ -44,7 +44,7 @@ class InfluenceConfig:
     half_life: float = option(0.25, "half-life of anchor gradients and curvature averages, in epochs: shorter than one")
     temperature: float = option(
         4.0,
-        "softens the softmax inside every gradient, as stated for up to ten classes (1 + (T - 1) 10 / C for C > 10); "
+        "softens the softmax inside every gradient; stated for up to ten classes, above 1 + (T - 1) sqrt(10 / C); "
         "0 = calibrate on the streaming NLL",
     )
     solver: str = option(
@@ -82,6 +82,7 @@ class InfluenceConfig:
     )
     coverage_every: int = option(10, "checks between two looks at the Gram matrix")
     window: float = option(0.5, "last fraction of training whose visits make the score")
+    memory: bool = option(True, "let the model's own margin, its long memory, speak in `suspicion` beside the anchors")
     alpha: float = option(0.05, "1 - level of the empirical-Bernstein interval")
 
     def __post_init__(self) -> None:
@@ -123,7 +124,7 @@ class InfluenceConfig:
     def softening(self, n_classes: int) -> float:
         """The temperature at `n_classes`. The probability of the top class falls with the number of its rivals as it
         falls with T: what is a moderate softening among ten classes would leave nothing of it among a hundred."""
-        return 1 + (self.temperature - 1) * min(1.0, 10 / n_classes)
+        return 1 + (self.temperature - 1) * min(1.0, 10 / n_classes) ** 0.5
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -40,7 +40,7 @@ from sgoif.intake import MOST_EXAMPLES, Intake, decay, spread, step_sizes
 from sgoif.lane import Lane
 from sgoif.ledger import Ledger
 from sgoif.linalg import hold_unless
-from sgoif.result import InfluenceResult
+from sgoif.result import InfluenceResult, rival_margin
 
 EVENTS = ("nan_batches", "zero_confidence_steps", "coverage_refreshes", "out_of_range")
 
@@ -163,7 +163,10 @@ class OnlineInfluence:
         steps = spread(list(sizes), list(sizes.values()), batch.index.device, torch.long)
         score = -batch.inner(directions.combined)[:, 0]
         age = steps - self.checks * directions.interval
-        self.ledger.add(batch.index, batch.valid, score, directions.certificate, age, upto=passes[-1].step + 1)
+        logits = torch.cat([p.record.logits for p in passes]).to(score.dtype)
+        margin = torch.where(batch.valid, rival_margin(logits, batch.labels), 0)
+        own = age, margin, batch.agreement
+        self.ledger.add(batch.index, batch.valid, score, directions.certificate, own, upto=passes[-1].step + 1)
         broken = torch.zeros(passes[-1].step - passes[0].step + 1, device=score.device)
         broken.index_add_(0, steps - passes[0].step, (~batch.valid).to(broken.dtype))
         self._count("nan_batches", (broken > 0).sum())

@@ -1,7 +1,7 @@
 """What every visit of every example left behind: sums per example, in segments of training.
 
 A segment ends at every `end_epoch` and, when the length of training is known, where the score window begins. Closed
-segments rest in host memory (24 bytes per example and segment), the open one on the device.
+segments rest in host memory (32 bytes per example and segment), the open one on the device.
 """
 
 from __future__ import annotations
@@ -13,12 +13,12 @@ from torch import Tensor
 
 from sgoif import distributed
 
-COLUMNS = ("score", "square", "confidence", "residual", "age", "visits")
+COLUMNS = ("score", "square", "confidence", "residual", "age", "margin", "agreement", "visits")
 
 
 @dataclass
 class Segment:
-    """Sums `[N, 6]` over the visits of steps [first, last), within one epoch; `spread` the largest |score| of a
+    """Sums `[N, 8]` over the visits of steps [first, last), within one epoch; `spread` the largest |score| of a
     visit."""
 
     epoch: int
@@ -48,15 +48,17 @@ class Ledger:
         """First step of the score window, when the length of training is known."""
         return None if self.total_steps is None else round((1 - self.window) * self.total_steps)
 
-    def add(self, index: Tensor, valid: Tensor, score: Tensor, certificate: Tensor, age: Tensor, upto: int) -> None:
-        """One visit of each example: index, valid, score and age `[n]`, the (confidence, residual) `[2]` they share.
-
-        The visits belong to the steps before `upto`.
-        """
+    def add(
+        self, index: Tensor, valid: Tensor, score: Tensor, certificate: Tensor, own: tuple[Tensor, ...], upto: int
+    ) -> None:
+        """One visit of each example: index, valid and score `[n]`, the (confidence, residual) `[2]` they share, and
+        its `own` age, margin and agreement `[n]`. The visits belong to the steps before `upto`."""
         if self.open.last == self.window_start and self.open.first != self.open.last:
             self.close(self.open.epoch)
         visit = torch.empty(len(score), len(COLUMNS), device=score.device, dtype=score.dtype)
-        visit[:, 0], visit[:, 1], visit[:, 2:4], visit[:, 4], visit[:, 5] = score, score.square(), certificate, age, 1.0
+        visit[:, 0], visit[:, 1], visit[:, 2:4], visit[:, -1] = score, score.square(), certificate, 1.0
+        for column, values in enumerate(own, start=4):
+            visit[:, column] = values
         self.open.sums.index_add_(0, index, visit * valid.unsqueeze(1))
         self.open.spread = torch.maximum(self.open.spread, score.abs().amax())
         self.open.last = upto
@@ -94,7 +96,7 @@ class Ledger:
             spread = torch.maximum(spread, segment.spread.double())
         epochs = torch.zeros(1 + max((s.epoch for s in segments), default=-1), 2, self.n_examples, dtype=torch.float64)
         for segment in segments:
-            epochs[segment.epoch] += segment.sums[:, [0, 5]].T
+            epochs[segment.epoch] += segment.sums[:, [0, -1]].T
         sums, spread, epochs = sums.to(self.device), spread.to(self.device), epochs.to(self.device)
         distributed.sum_(sums, epochs)
         distributed.max_(spread)

@@ -43,9 +43,10 @@ class CheckTrace:
         if influence.checks == len(self.rows):
             return
         controller, directions = influence.parts.controller, influence.parts.directions
-        smallest, _ = influence.parts.anchors.redundant(directions.phi, controller.confidence)
-        means = [values.mean() for values in (controller.residual, controller.confidence)]
-        row = torch.stack([*means, controller.tau, controller.rho.mean(), smallest])
+        with influence.lane.work():
+            smallest, _ = influence.parts.anchors.redundant(directions.phi, controller.confidence)
+            means = [values.mean() for values in (controller.residual, controller.confidence)]
+            row = torch.stack([*means, controller.tau, controller.rho.mean(), smallest])
         self.counts.append([influence.steps, directions.products])
         self.rows.append(row)
 
@@ -57,6 +58,7 @@ class CheckTrace:
         return {name: columns[name] for name in COLUMNS}
 
     def _stacked(self) -> Tensor:
+        self.influence.lane.join()
         return torch.stack(self.rows).float().cpu() if self.rows else torch.zeros(0, len(MEASURED))
 
     def state_dict(self) -> dict[str, Any]:

@@ -4,12 +4,16 @@ One ordinary training run, watched: the score of an example is its online influe
 
     s_i = sum over visits in the window of  -<phibar_t, g_i(theta_t)>,   phibar = sum_v w_v t_v phi_v,  phi_v ~ H^-1 g_v
 
-No clean label is used. The hyper-parameters are the fields of `sgoif.InfluenceConfig`. What is removed before
-retraining is estimated from the scores alone (`sgoif.estimate_wrong`).
+What is ranked is its `suspicion`: that influence beside the model's own margin, weighted by how far model and labels
+agree (`sgoif.result`); the influence alone is the variant `influence`. No clean label is used. The hyper-parameters are
+the fields of `sgoif.InfluenceConfig`. How many examples are removed before retraining is estimated from the scores and
+from the predictions in the first half of training (`sgoif.estimate_wrong`).
 """
 
 import torch.nn.functional as F
+from torch import Tensor
 
+from sgoif.adaptors.label_errors import Beliefs
 from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
 from sgoif.bench.errors import UserError
 from sgoif.bench.images import Batch
@@ -44,16 +48,21 @@ class SGOIF(NoisyLabelDetector):
         )
         kind = self._head_step if self.params.scope == "head" else self._deep_step
         step, trace = kind(learner, influence), CheckTrace(influence)
-        for epoch in task.session.epochs(task.recipe.epochs, learner, influence, trace):
+        beliefs = Beliefs(len(task.train), task.n_classes, learner.device)
+        for epoch in task.session.epochs(task.recipe.epochs, learner, influence, trace, beliefs):
+            early = 2 * epoch < task.recipe.epochs  # later a network begins to believe wrong labels
             for batch in batches.epoch(epoch):
-                step(batch)
+                logits = step(batch)
                 influence.step(learner.optimizer)
                 trace.look()
+                if early:
+                    beliefs.add(batch.index, logits)
             influence.end_epoch()
         result = influence.scores()
-        count, remove = estimate_wrong(result.score, task.given)
+        count, remove = estimate_wrong(result.suspicion, task.given, beliefs.probabilities)
         return Detection(
-            scores=result.score.cpu().numpy(),
+            scores=result.suspicion.numpy(),
+            variants={"influence": result.score.numpy()},
             remove=remove.cpu().numpy(),
             epoch_scores=result.epoch_scores.cpu().numpy(),
             traces=trace.arrays(),
@@ -75,9 +84,10 @@ class SGOIF(NoisyLabelDetector):
 
         run = learner.stepper(forward)
 
-        def step(batch: Batch) -> None:
+        def step(batch: Batch) -> Tensor:
             _, logits, features = run(batch)
             influence.observe(batch.index, batch.y, features, logits)
+            return logits
 
         return step
 
@@ -85,10 +95,12 @@ class SGOIF(NoisyLabelDetector):
     def _deep_step(learner: Learner, influence: OnlineInfluence):
         """Other scopes catch what flows through their layers in the same forward and backward pass."""
 
-        def step(batch: Batch) -> None:
+        def step(batch: Batch) -> Tensor:
             with influence.watch(batch.index, batch.y):
-                loss = F.cross_entropy(learner(batch.x), batch.y)
+                logits = learner(batch.x)
+                loss = F.cross_entropy(logits, batch.y)
                 loss.backward()
             learner.update(loss)
+            return logits
 
         return step

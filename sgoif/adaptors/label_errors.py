@@ -1,7 +1,7 @@
 """Label-error triage: which labels to look at first, how many, and what they should probably say.
 
-order      by the score, most suspicious first
-flagged    the `count` highest scores, `count` estimated from the scores alone (`sgoif.estimate_wrong`)
+order      by `InfluenceResult.suspicion`: the influence score beside the model's own margin
+flagged    the first `count` of them, `count` estimated without any truth (`sgoif.estimate_wrong`)
 interval   score -+ empirical-Bernstein half-width over the visits
 suggested  argmax_k p_ik, without the given label where it is flagged; p_i the network's mean prediction over the
            visits, since at the end of training it may have learnt a wrong label by heart
@@ -33,6 +33,13 @@ class Beliefs:
         probabilities = torch.where(sound.unsqueeze(1), logits, 0).softmax(1) * sound.unsqueeze(1)
         self.total.index_add_(0, index, probabilities)
         self.visits.index_add_(0, index, sound.to(self.visits.dtype))
+
+    def state_dict(self) -> dict[str, Tensor]:
+        return {"total": self.total, "visits": self.visits}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        self.total.copy_(state["total"])
+        self.visits.copy_(state["visits"])
 
     @property
     def probabilities(self) -> Tensor:
@@ -75,9 +82,9 @@ def triage(result: InfluenceResult, given: Tensor, probabilities: Tensor) -> Tri
         )
     if not torch.isfinite(probabilities).all():
         raise InfluenceError("triage: probabilities must be finite")
-    _, flagged = estimate_wrong(result.score, given)
+    _, flagged = estimate_wrong(result.suspicion, given)
     others = probabilities.scatter(1, given.unsqueeze(1), -torch.inf)
     suggested = torch.where(flagged.unsqueeze(1), others, probabilities).argmax(1)
     score, width = result.score, result.half_width
-    order = score.argsort(descending=True, stable=True)
+    order = result.suspicion.argsort(descending=True, stable=True)
     return Triage(order, flagged, score, score - width, score + width, given, suggested)

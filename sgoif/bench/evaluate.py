@@ -58,7 +58,7 @@ class Cell:
         if sha256_file(path) != self.result.get("arrays_sha256"):
             raise self.damaged("arrays.npz is not the file its result.json was written for (sha256 differs)")
         try:
-            arrays = load_npz(path, without=("epoch_logits", "features"))  # a plain run's, large and not needed
+            arrays = load_npz(path, without=("margins", "features"))  # a plain run's, large and not needed
         except UserError as e:
             raise self.damaged(f"arrays.npz cannot be read ({e})") from None
         if wrong := odd_array(arrays):

@@ -65,7 +65,8 @@ class Learner:
         on_device = recipe.graph and self.device.type == "cuda"
         self._rate = torch.tensor(recipe.lr, device=self.device) if on_device else None
         self.optimizer = self._make_optimizer(undecayed)
-        self._compiled = torch.compile(self.net.backbone, dynamic=False) if recipe.compile else None
+        compiled = recipe.compile and self.device.type == "cuda"
+        self._compiled = torch.compile(self.net.backbone, dynamic=False) if compiled else None
         self._loss_sum = torch.zeros((), device=self.device)
 
     @classmethod

@@ -6,11 +6,12 @@ from pathlib import Path
 
 import numpy as np
 import torch
+import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.bench.errors import UserError
 from sgoif.bench.files import load_npz
-from sgoif.bench.images import ImageSource
+from sgoif.bench.images import Batch, ImageSource
 from sgoif.bench.learner import Learner, predict
 from sgoif.bench.models import Network, build
 from sgoif.bench.recipe import Recipe
@@ -40,25 +41,26 @@ class PlainRun:
             self._arrays = load_npz(self.directory / "arrays.npz")
         return torch.from_numpy(self._arrays[name]).to(self.device).float()
 
-    def _recorded(self, name: str, *enough: str) -> Tensor:
-        if self.recipe.record not in enough:
-            raise NotRecorded(f"the plain run wrote down no {name}: recipe.record is {self.recipe.record}")
+    def _recorded(self, name: str) -> Tensor:
+        if self.recipe.record == "nothing":
+            raise NotRecorded(f"the plain run wrote down no {name}: recipe.record is nothing")
         return self._array(name)
 
     @property
-    def epoch_logits(self) -> Tensor:
-        """[E, N, K] logits of every training image after every epoch (eval mode, no augmentation)."""
-        return self._recorded("epoch_logits", "every_epoch")
+    def margins(self) -> Tensor:
+        """[E, N] f_y - max_{k != y} f_k of every training image as it passed by in every epoch (training mode,
+        augmented); NaN where it did not."""
+        return self._array("margins")
 
     @property
     def logits(self) -> Tensor:
-        """[N, K] those of the end."""
-        return self._recorded("epoch_logits", "every_epoch", "end")[-1]
+        """[N, K] logits of the training images at the end (eval mode, no augmentation)."""
+        return self._recorded("logits")
 
     @property
     def features(self) -> Tensor:
         """[N, d] penultimate features of the training images at the end."""
-        return self._recorded("features", "every_epoch", "end")
+        return self._recorded("features")
 
     @property
     def test_logits(self) -> Tensor:
@@ -86,18 +88,25 @@ class PlainRun:
 
 
 class _Record:
-    """Per-epoch logits and learning rates, part of the resumable state."""
+    """Per-epoch margins and learning rates, part of the resumable state."""
 
     def __init__(self):
-        self.logits: list[Tensor] = []
+        self.margins: list[Tensor] = []
         self.rates: list[float] = []
         self.losses: list[float] = []
 
     def state_dict(self):
-        return {"logits": self.logits, "rates": self.rates, "losses": self.losses}
+        return {"margins": self.margins, "rates": self.rates, "losses": self.losses}
 
     def load_state_dict(self, state):
-        self.logits, self.rates, self.losses = [t.cpu() for t in state["logits"]], state["rates"], state["losses"]
+        self.margins, self.rates, self.losses = [t.cpu() for t in state["margins"]], state["rates"], state["losses"]
+
+
+def margins(logits: Tensor, labels: Tensor) -> Tensor:
+    """f_y - max_{k != y} f_k for logits [..., N, K] and labels [N]."""
+    given = labels.expand(logits.shape[:-1]).unsqueeze(-1)
+    others = logits.scatter(-1, given, -torch.inf)
+    return (logits.gather(-1, given) - others.max(dim=-1, keepdim=True).values).squeeze(-1)
 
 
 def plain_run(task, test: ImageSource, directory: Path) -> tuple[dict[str, np.ndarray], dict[str, list[float]]]:
@@ -105,29 +114,34 @@ def plain_run(task, test: ImageSource, directory: Path) -> tuple[dict[str, np.nd
     recipe, session = task.recipe, task.session
     batches = task.batches()
     learner = Learner.for_batches(recipe, task.n_classes, batches, task.seed)
-    step = learner.plain_stepper()
+
+    def forward(batch: Batch) -> tuple[Tensor, Tensor]:
+        logits = learner(batch.x)
+        return F.cross_entropy(logits, batch.y), margins(logits.detach(), batch.y)
+
+    step = learner.stepper(forward)
     record = _Record()
     keep = set(recipe.checkpoint_epochs())
     for epoch in session.epochs(recipe.epochs, learner, record):
         rates, total = [], torch.zeros((), device=session.device)
+        seen = torch.full((len(task.train),), torch.nan, device=session.device)
         for batch in batches.epoch(epoch):
             rates.append(learner.lr)
-            total += step(batch)[0]
+            loss, margin = step(batch)
+            total += loss
+            seen.index_copy_(0, batch.index, margin)
         with session.timed("record"):
-            if recipe.record == "every_epoch":
-                logits, _ = predict(learner.net, task.train, precision=recipe.precision)
-                record.logits.append(logits.half().cpu())
+            record.margins.append(seen.half().cpu())
             record.rates.append(float(np.mean(rates)))
             record.losses.append(float(total) / batches.steps)
             if epoch in keep:
                 save_checkpoint(learner.net, directory / "checkpoints" / f"epoch{epoch}.pt")
-    arrays = {"epoch_lr": np.array(record.rates)}
+    arrays = {"epoch_lr": np.array(record.rates), "margins": torch.stack(record.margins).numpy()}
     with session.timed("record"):
         arrays["test_logits"] = predict(learner.net, test)[0].cpu().numpy()
         if recipe.record != "nothing":
             logits, features = predict(learner.net, task.train, features=True)
-            record.logits = record.logits or [logits.half().cpu()]
-            arrays["epoch_logits"] = torch.stack(record.logits).numpy()
+            arrays["logits"] = logits.half().cpu().numpy()
             arrays["features"] = features.half().cpu().numpy()
     return arrays, {"loss": record.losses, "lr": record.rates}
 

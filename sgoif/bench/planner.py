@@ -89,7 +89,7 @@ def _seconds(plan: Plan, costs: Costs, block: Block, cell: Cell) -> float:
     train, recipe = block.plain_seconds, block.recipe
     per_image = train / (block.images * recipe.epochs)
     if cell.method == "plain":
-        written = {"every_epoch": recipe.epochs + 1, "end": 1, "nothing": 0}[recipe.record]
+        written = recipe.record != "nothing"
         return train + per_image * (written * block.images + _tested(plan, block, cell)) / 3
     if cell.method == "folds":
         return (FOLDS - 1) * train
@@ -112,10 +112,9 @@ def stored(plan: Plan, block: Block, cell: Cell) -> float:
     n, k, e = block.images, block.shape.classes, block.recipe.epochs
     m = registry.get(block.dataset).parts["test"]
     if cell.method == "plain":
-        times = {"every_epoch": e, "end": 1, "nothing": 0}[block.recipe.record]
-        features = 2 * n * block.shape.width if times else 0
+        written = 2 * n * (k + block.shape.width) if block.recipe.record != "nothing" else 0
         weights = 4 * block.shape.parameters * len(block.recipe.checkpoint_epochs())
-        return 2 * times * n * k + features + 4 * m * k + 8 * (n + e) + weights
+        return written + 2 * e * n + 4 * m * k + 8 * (n + e) + weights
     if cell.method == "folds":
         return 4 * n * k + 8 * n
     if cell.task == "ood":

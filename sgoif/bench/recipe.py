@@ -8,7 +8,7 @@ from sgoif.bench.errors import UserError
 OPTIMIZERS = ("sgd", "adam")
 SCHEDULES = ("onecycle", "cosine", "step", "constant")
 PRECISIONS = ("float32", "bfloat16")
-RECORDS = ("every_epoch", "end", "nothing")
+RECORDS = ("end", "nothing")
 
 
 @dataclass(frozen=True)
@@ -33,7 +33,7 @@ class Recipe:
     graph: bool = True  # on a GPU: run the training step as one CUDA graph
     compile: bool = False
     checkpoints: int = 5  # how many evenly spaced checkpoints a plain run keeps
-    record: str = "every_epoch"  # what a plain run writes down of the training images
+    record: str = "end"  # whether a plain run writes down logits and features of the training images
 
     def __post_init__(self):
         object.__setattr__(self, "milestones", tuple(self.milestones))

@@ -50,10 +50,10 @@ class Ranking:
         from sgoif import estimate_wrong
 
         values = watched.result.numpy()
-        estimated, flagged = estimate_wrong(watched.result.score, torch.from_numpy(given))
+        estimated, flagged = estimate_wrong(watched.result.suspicion, torch.from_numpy(given))
         kept = {name: values[name] for name in ("score", "half_width", "confidence", "visits")}
         return cls(
-            order=np.argsort(-values["score"], kind="stable"),
+            order=np.argsort(-watched.result.suspicion.numpy(), kind="stable"),
             flagged=flagged.numpy(),
             suggested=watched.beliefs.argmax(1),
             probability=watched.beliefs.max(1),

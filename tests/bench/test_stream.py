@@ -147,7 +147,7 @@ def test_clothing1m_from_tree_to_table(tmp_path, monkeypatch):
     _, records = run(tmp_path, "clothing1m", ["sgoif", "loss", "random"])
     assert (value(records, "", "n_examples")["value"], value(records, "", "n_train")["value"]) == (40, 136)
     assert value(records, "", "base_rate")["value"] == 0.25
-    assert value(records, "sgoif", "auc_pr")["value"] > 0.5 > value(records, "random", "auc_pr")["value"]
+    assert value(records, "sgoif", "auc_pr")["value"] > value(records, "random", "auc_pr")["value"] + 0.1
     assert value(records, "plain", "test_accuracy")["value"] > 0.5
     assert value(records, "plain", "extra:unreadable_images")["value"] == 1
     table = (tmp_path / "results/tables/table2.md").read_text()
@@ -158,14 +158,14 @@ def test_clothing1m_from_tree_to_table(tmp_path, monkeypatch):
 def test_webvision_from_tree_to_table_says_what_is_not_defined(tmp_path, monkeypatch):
     small(monkeypatch, "webvision1", 4)
     tiny_trees.webvision(tmp_path / "mirror" / "webvision")
-    _, records = run(tmp_path, "webvision1", ["sgoif", "aum"], {**RECIPE, "record": "nothing"})
+    _, records = run(tmp_path, "webvision1", ["sgoif", "loss"], {**RECIPE, "record": "nothing"})
     for metric in ("p_at_1", "auc_pr", "auroc"):
         told = value(records, "sgoif", metric)
         assert told["value"] is None and told["status"] == "undefined" and "nobody has checked" in told["reason"]
     assert value(records, "sgoif", "test_accuracy")["value"] > 0.5
     assert value(records, "plain", "test_accuracy")["value"] > 0.5
-    aum = value(records, "aum", "status")
-    assert aum["status"] == "failed" and "NotRecorded: the plain run wrote down no epoch_logits" in aum["reason"]
+    loss = value(records, "loss", "status")
+    assert loss["status"] == "failed" and "NotRecorded: the plain run wrote down no logits" in loss["reason"]
     table = (tmp_path / "results/tables/table2.md").read_text()
     assert "undefined" in table and "of 96 training labels 0 can be checked: detection is not defined" in table
 

@@ -3,8 +3,9 @@
 import numpy as np
 import torch
 
-from baselines.noisy.aum import AUM, margins
+from baselines.noisy.aum import AUM
 from sgoif.bench.metrics import detection
+from sgoif.bench.plain import margins
 from tests.support import noisy_task
 
 # two epochs, three examples, three classes
@@ -18,7 +19,7 @@ LABELS = torch.tensor([0, 1, 2])
 
 
 class Plain:
-    epoch_logits = LOGITS
+    margins = margins(LOGITS, LABELS)
 
 
 class Task:
@@ -33,6 +34,16 @@ def test_score_is_the_negative_mean_margin_so_far():
     found = AUM().detect(Task)
     np.testing.assert_allclose(found.epoch_scores, [[-1.0, 2.0, 0.0], [-0.75, 3.0, 1.0]])
     np.testing.assert_allclose(found.scores, [-0.75, 3.0, 1.0])
+
+
+def test_a_visit_that_did_not_happen_does_not_count():
+    class Missed:
+        margins = torch.tensor([[1.0, torch.nan], [3.0, -2.0]])
+
+    class Seen:
+        plain, given = Missed, torch.tensor([0, 1])
+
+    np.testing.assert_allclose(AUM().detect(Seen).epoch_scores, [[-1.0, 0.0], [-2.0, 2.0]])
 
 
 def test_adding_a_constant_to_all_logits_changes_nothing():

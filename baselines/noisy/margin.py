@@ -1,0 +1,20 @@
+"""Last-epoch margin: how far another class is ahead of the given one.
+
+s_i = max_{k != y_i} f(x_i)[k] - f(x_i)[y_i]   at the end of the plain run
+
+Removed before retraining: where another class is ahead.
+"""
+
+from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.plain import margins
+from sgoif.bench.removal import at_most
+
+
+class Margin(NoisyLabelDetector):
+    name = "margin"
+    title = "Margin (last epoch)"
+    reads_plain = True
+
+    def detect(self, task: NoisyTask) -> Detection:
+        scores = -margins(task.plain.logits, task.given).cpu().numpy()
+        return Detection(scores, remove=at_most(scores > 0, scores))
