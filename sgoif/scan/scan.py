@@ -36,7 +36,6 @@ def _scan(listing: Listing, out: Path, said: dict, gallery: int, skip_tiny: bool
     device, digest = pick_device(said.get("device") or "auto"), listing.digest()
     if said.get("threads"):
         torch.set_num_threads(said["threads"])
-    torch.use_deterministic_algorithms(device == "cpu", warn_only=True)
     voice = Session(None, "", 0, label="scan")
     rows, side, grey = survey(listing, teller(voice, "looking at images"))
     if not rows:
