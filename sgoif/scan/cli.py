@@ -58,7 +58,9 @@ def _scan_arguments(p: argparse.ArgumentParser) -> None:
         "source", help="FOLDER/<class>/<image>, a CSV of path and label, `digits`, or a torchvision data set"
     )
     p.add_argument("--out", type=Path, help="folder to write (default: <name>-scan); the same again goes on with it")
-    p.add_argument("--gallery", type=_count, default=200, metavar="N", help="examples on the page (default: 200)")
+    p.add_argument(
+        "--gallery", type=_count, metavar="N", help="examples on the page (default: all flagged, 100 to 500)"
+    )
     p.add_argument("--skip-tiny", action="store_true", help="leave classes with very few images out")
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     p.add_argument("--threads", type=_count, help="CPU threads (default: all)")
