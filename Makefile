@@ -10,7 +10,7 @@ export PYTHONWARNINGS := ignore:TF32 acceleration
 RUN = $(shell sed -n 's/^run: *//p' $(CONFIG))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tables test checks ui report doctor plan lock clean chaos
+.PHONY: help venv tables test checks ui report doctor plan lock clean chaos new-baseline docs
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -43,6 +43,12 @@ doctor: $(VENV)/run.stamp  ## what this machine can run, and what is missing
 
 plan: $(VENV)/run.stamp  ## jobs, hours and storage of CONFIG on 1, 8 and 64 GPUs
 	@python -m sgoif.bench plan --config $(CONFIG)
+
+new-baseline: $(VENV)/run.stamp  ## the file and the rule of a new method: NAME=foo TASK=noisy|ood
+	@python -m sgoif.bench new-baseline --name "$(NAME)" --task "$(TASK)"
+
+docs:  ## docs/api.md from the docstrings
+	@$(PYTHON) docs/api.py
 
 # The environment: exact pins, checked by hash. Made again when a lock changes.
 $(VENV)/bin/uv:

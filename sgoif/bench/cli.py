@@ -63,6 +63,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--config", default="configs/embedded.yaml")
     p = step(_plan, "estimate jobs, hours and storage of a configuration")
     p.add_argument("--config", default="configs/paper.yaml")
+    step(_new_baseline, "write the file and the rule of a new method", "task", "name")
     p = step(_run, "run Snakemake in this folder, one run at a time")
     p.add_argument("arguments", nargs=argparse.REMAINDER)
     return top
@@ -216,6 +217,14 @@ def _plan(args):
     from sgoif.bench.planner import report
 
     print(report(Path(args.config)))
+
+
+def _new_baseline(args):
+    from sgoif.bench.new_baseline import new_baseline
+
+    for path in new_baseline(args.task, args.name):
+        print(f"wrote {os.path.relpath(path)}")
+    print(f"check it with: python -m pytest tests/contract -k {args.name}")
 
 
 def _run(args):
