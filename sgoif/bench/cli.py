@@ -51,10 +51,13 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--batch", type=int, required=True)
     p.add_argument("--threads", type=int, default=1)
     step(_evaluate, "compute the metrics of a dataset", "config", "task", "dataset")
+    step(_curves, "compute the curves and the gallery that figures draw", "config", "dataset")
     step(_summarise, "aggregate all metrics over seeds", "config")
     step(_tables, "render the tables", "config")
-    step(_figures, "draw the figures", "config")
+    p = step(_figures, "draw the figures", "config")
+    p.add_argument("--kind", help="only those of this module of sgoif/bench/figures")
     step(_ledger, "compare every number of the paper with what was measured", "config")
+    step(_report, "write the self-contained HTML report", "config")
     step(_track_init, "create the MLflow store", "config")
     step(_track, "import a finished run into MLflow", "config")
     step(_publish, "copy tables, figures and provenance to results/published", "config")
@@ -149,6 +152,14 @@ def _evaluate(args):
     evaluate(run_dir, Path(plan.config["data"]["root"]), args.task, args.dataset, plan.config)
 
 
+def _curves(args):
+    from sgoif.bench.curves import write_curves
+
+    plan, run_dir = _open(args)
+    plan.require("noisy", args.dataset)
+    write_curves(run_dir, Path(plan.config["data"]["root"]), args.dataset, plan.config)
+
+
 def _summarise(args):
     from sgoif.bench.summary import summarise
 
@@ -167,7 +178,14 @@ def _figures(args):
     from sgoif.bench.figures import write_figures
 
     plan, run_dir = _open(args)
-    write_figures(run_dir, plan.config)
+    write_figures(run_dir, plan.config, args.kind)
+
+
+def _report(args):
+    from sgoif.bench.report import write_report
+
+    plan, run_dir = _open(args)
+    print(write_report(run_dir, plan.config))
 
 
 def _ledger(args):
@@ -204,7 +222,8 @@ def _where(args):
     print(f"Figures  {run_dir / 'figures'}")
     print(f"Numbers  {run_dir / 'summary.json'}")
     print(f"Ledger   {run_dir / 'ledger.md'}: every number of the paper beside what was measured")
-    print("Runs     make ui      Report   make report")
+    print(f"Report   {run_dir / 'report.html'}: everything on one page, for a browser")
+    print("Runs     make ui      Workflow make report")
 
 
 def _doctor(args):

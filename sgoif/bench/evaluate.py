@@ -182,7 +182,7 @@ def _cell_records(task, dataset, cell, cells, truth, spec) -> list[dict[str, Any
         quality = _ood_quality(arrays, labels, spec)
     else:
         known = truth.noisy(name[0])
-        _check_identity(cell, arrays, known["ids"])
+        check_identity(cell, arrays, known["ids"])
         quality = _noisy_quality(arrays, known, labels)
     try:
         records = [
@@ -199,7 +199,7 @@ def _cell_records(task, dataset, cell, cells, truth, spec) -> list[dict[str, Any
     return records + list(_cost_records(task, dataset, cell, cells, arrays))
 
 
-def _check_identity(cell: Cell, arrays: Mapping[str, np.ndarray], known: np.ndarray) -> None:
+def check_identity(cell: Cell, arrays: Mapping[str, np.ndarray], known: np.ndarray) -> None:
     """Scores belong to examples by identity, not by luck of order. (A plain run has no scores, hence no ids.)"""
     ids = arrays.get("ids")
     if ids is None:
