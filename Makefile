@@ -35,7 +35,8 @@ checks: $(VENV)/test.stamp
 ui: $(VENV)/run.stamp  ## MLflow's pages for the run, on http://127.0.0.1:5000
 	@mlflow ui --host 127.0.0.1 --port 5000 --backend-store-uri sqlite:///results/$(RUN)/mlflow/mlflow.db
 
-report: $(VENV)/run.stamp  ## Snakemake's own HTML report of the run
+report: $(VENV)/run.stamp  ## the run on one HTML page, and Snakemake's own report of it
+	@python -m sgoif.bench report --config results/$(RUN)/config.json
 	@snakemake --configfile $(CONFIG) --report results/$(RUN)/snakemake-report.html
 
 doctor: $(VENV)/run.stamp  ## what this machine can run, and what is missing

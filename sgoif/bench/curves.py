@@ -13,7 +13,8 @@ from typing import Any
 import numpy as np
 
 from sgoif.bench.data import load
-from sgoif.bench.data.setting import paths, read_given
+from sgoif.bench.data import setting as setting_files
+from sgoif.bench.data.pictures import decode
 from sgoif.bench.evaluate import Cell, check_identity, read_cells
 from sgoif.bench.files import atomic_write_json, load_npz, save_npz
 
@@ -28,7 +29,7 @@ def write_curves(run_dir: Path | str, data_root: Path | str, dataset: str, confi
     """Writes precision-recall and cumulative-recall curves, traces and the gallery of a dataset; returns both files."""
     run_dir, spec = Path(run_dir), config["noisy"][dataset]
     cells = [c for c in read_cells(run_dir, "noisy", dataset, spec["methods"]) if c.name[0] in spec["settings"]]
-    truths = {s: load_npz(paths(run_dir, dataset, s)[1]) for s in spec["settings"]}
+    truths = {s: load_npz(setting_files.paths(run_dir, dataset, s)[1]) for s in spec["settings"]}
     shown = example_setting(spec["settings"])
     detectors, traces, top = defaultdict(list), [], {}
     for cell in cells:
@@ -39,8 +40,9 @@ def write_curves(run_dir: Path | str, data_root: Path | str, dataset: str, confi
         check_identity(cell, arrays, truth["ids"])
         traces += _trace(cell, arrays)
         if "scores" in arrays and np.isfinite(arrays["scores"]).all():
+            known = truth.get("known", slice(None))  # where the truth is known for some alone, those are ranked
             if truth["wrong"].any():
-                detectors[setting, method].append(ranking_curves(arrays["scores"], truth["wrong"]))
+                detectors[setting, method].append(ranking_curves(arrays["scores"][known], truth["wrong"][known]))
             if method == OURS and setting == shown and not top:
                 top = _gallery(run_dir, Path(data_root), dataset, (setting, seed), arrays["scores"], truth)
     curves = [
@@ -99,20 +101,31 @@ def _gallery(run_dir, data_root, dataset, where, scores, truth) -> dict[str, np.
     """The most suspicious examples of one cell: pictures, given and true labels, names of the classes."""
     setting, seed = where
     top = np.argsort(-scores, kind="stable")[:GALLERY]
-    images = np.asarray(load.images(data_root, dataset, "train")[np.sort(top)])[np.argsort(np.argsort(top))]
-    if max(images.shape[1:3]) > THUMBNAIL:
-        images = load.as_id(images, 1 if images.ndim == 3 else 3, THUMBNAIL)
-    given = read_given(paths(run_dir, dataset, setting)[0], data_root, dataset)
+    given = setting_files.read_given(setting_files.paths(run_dir, dataset, setting)[0], data_root, dataset)
     classes = load.meta(data_root, dataset).get("classes") or [str(c) for c in range(int(given.max()) + 1)]
     return {
-        "images": images,
+        "images": _pictures(data_root, dataset, top),
         "given": given[top],
         "true": truth["clean"][top],
         "wrong": truth["wrong"][top],
+        "known": truth["known"][top] if "known" in truth else np.ones(len(top), dtype=bool),
         "classes": np.array([str(c) for c in classes]),
         "setting": np.array(setting),
         "seed": np.array(seed),
     }
+
+
+def _pictures(data_root: Path, dataset: str, top: np.ndarray) -> np.ndarray:
+    """uint8 [n, H, W(, 3)]: the training images at these positions, small, from arrays or from files."""
+    about, tree = load.meta(data_root, dataset), load.tree(data_root, dataset)
+    if tree is None:
+        images = load.images(data_root, dataset, "train")
+        images = np.stack([images[i] for i in top])
+        small = max(images.shape[1:3]) <= THUMBNAIL
+        return images if small else load.as_id(images, 1 if images.ndim == 3 else 3, THUMBNAIL)
+    paths = load.paths(data_root, dataset, "train")
+    names = [paths[i].decode(errors="surrogateescape") for i in top]
+    return np.stack([decode((tree / n).read_bytes(), THUMBNAIL, about["channels"], n) for n in names])
 
 
 def _short(values: np.ndarray) -> list[float | None]:

@@ -8,6 +8,7 @@ import pytest
 
 from sgoif.bench import figures
 from sgoif.bench.curves import example_setting, ranking_curves, write_curves
+from sgoif.bench.data.identity import describe
 from sgoif.bench.evaluate import evaluate
 from sgoif.bench.figures import _drawing, pareto, ranks, write_figures
 from sgoif.bench.files import atomic_write_json, load_npz, read_json, save_npz
@@ -34,8 +35,9 @@ def whole_run(folder) -> Run:
         "train_images": run.rng.integers(0, 255, (N, 8, 8)).astype(np.uint8),
         "train_ids": np.array([f"id{i:05d}" for i in range(N)]),
     }
-    about = {k: {"shape": list(v.shape), "dtype": v.dtype.str} for k, v in arrays.items()}
-    atomic_write_json(data / "meta.json", {"arrays": about, "classes": [f"<{c}>" for c in range(CLASSES)]})
+    about = {**read_json(data / "meta.json")["arrays"], **{k: describe(v) for k, v in arrays.items()}}
+    classes = [f"<{c}>" for c in range(CLASSES)]
+    atomic_write_json(data / "meta.json", {"arrays": about, "classes": classes, "channels": 1})
     for name, array in arrays.items():
         np.save(data / f"{name}.npy", array)
     for setting in GRID:
@@ -136,7 +138,7 @@ def test_the_detection_figure_names_noise_and_stand_in_and_orders_by_the_mean(wh
 
 def test_the_gallery_shows_given_and_true_labels_as_text(whole):
     text = said(whole[0], "digits_gallery")
-    assert "labels are wrong" in text and "n20s0, seed 0" in text and "→" in text
+    assert "of the top 32 have a wrong label" in text and "n20s0, seed 0" in text and "→" in text
 
 
 def test_drawing_again_gives_the_same_bytes(whole):

@@ -4,7 +4,6 @@ from sgoif.bench import figures
 
 PLANNED = figures.planned(CONFIG)
 FIGURES = [f"{RUN}/figures/{name}" for one in PLANNED for name in one.files]
-LEDGER = []
 TITLES = {
     **{name: spec.get("title", name) for name, spec in CONFIG["noisy"].items()},
     **{name: f"{name}" for name in CONFIG["tables"]},

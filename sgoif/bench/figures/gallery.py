@@ -7,7 +7,8 @@ PLACE = 90
 TITLE = "The most suspicious images"
 CAPTION = (
     "The training images with the highest SG-OIF score in one cell (one setting, first seed), best first. Given label "
-    "→ true label where they differ (✓: the label is wrong, as suspected); a frame and ✗ mark a label that was right."
+    "→ true label where they differ (✓: the label is wrong, as suspected); a frame and ✗ mark a label that was right, "
+    "a question mark one whose truth nobody knows."
 )
 ACROSS = 8
 
@@ -25,24 +26,35 @@ def draw(dataset: str, evidence: Evidence):
         draws.heading(figure, evidence.title(dataset))
         draws.gap(grid[0, 0], "SG-OIF has no finished cell in the setting to be shown")
         return figure
-    hits = int(found["wrong"].sum())
+    hits, judged = int(found["wrong"].sum()), int(found["known"].sum())
     where = f"{evidence.title(dataset)}; {found['setting']}, seed {found['seed']}"
-    draws.heading(figure, f"{where}: {hits} of the top {n} labels are wrong")
+    of = f"the top {n}" if judged == n else f"the {judged} among the top {n} whose truth is known"
+    draws.heading(figure, f"{where}: {hits} of {of} have a wrong label")
     for axes in grid.flat[n:]:
         axes.axis("off")
-    names = found["classes"]
-    for axes, image, given, true, wrong in zip(
-        grid.flat, found["images"], found["given"], found["true"], found["wrong"], strict=False
-    ):
-        axes.imshow(image, cmap="gray" if image.ndim == 2 else None, interpolation="nearest")
-        axes.set_xticks([])
-        axes.set_yticks([])
-        text = f"{names[given]} → {names[true]} ✓" if wrong else f"{names[given]} ✗"
-        axes.set_title(
-            text, fontsize=6.5 if max(map(len, names)) > 6 else 8, pad=2.5, color="black" if wrong else draws.RED
+    for i, axes in enumerate(grid.flat[:n]):
+        _picture(
+            axes,
+            found["images"][i],
+            *_verdict({k: found[k][i] for k in ("given", "true", "wrong", "known")}, found["classes"]),
         )
-        for side in axes.spines.values():
-            side.set_visible(not wrong)
-            side.set_color(draws.RED)
-            side.set_linewidth(2.5)
     return figure
+
+
+def _verdict(labels, names) -> tuple[str, str | None]:
+    """The words above a picture, and the colour of its frame."""
+    given = names[labels["given"]]
+    if not labels["known"]:
+        return f"{given} → ?", "#999999"
+    return (f"{given} → {names[labels['true']]} ✓", None) if labels["wrong"] else (f"{given} ✗", draws.RED)
+
+
+def _picture(axes, image, text: str, frame: str | None) -> None:
+    axes.imshow(image, cmap="gray" if image.ndim == 2 else None, interpolation="nearest")
+    axes.set_xticks([])
+    axes.set_yticks([])
+    axes.set_title(text, fontsize=8 if len(text) < 12 else 5.5, pad=2.5)
+    for side in axes.spines.values():
+        side.set_visible(frame is not None)
+        side.set_color(frame or "none")
+        side.set_linewidth(2.5)
