@@ -174,6 +174,12 @@ def test_api_page_is_current(project):
     assert (project / "docs" / "api.md").read_text() == before, "docs/api.md is behind the docstrings: make docs"
 
 
+def test_method_page_names_every_file_of_the_method():
+    text = (ROOT / "docs" / "method.md").read_text()
+    files = [p for folder in ("", "curvature", "adaptors") for p in (ROOT / "sgoif" / folder).glob("[!_]*.py")]
+    assert [p.name for p in files if p.name not in text] == []
+
+
 def test_a_wrong_command_is_found(project):
     with pytest.raises(AssertionError, match="make nonsense"):
         answer(project, "make nonsense")
