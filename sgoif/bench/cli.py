@@ -4,6 +4,7 @@ A user's mistake is told in one line, without a traceback.
 """
 
 import argparse
+import contextlib
 import errno
 import os
 import sys
@@ -129,10 +130,21 @@ def _batch(args):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     import torch
 
+    from sgoif.bench import processes
     from sgoif.bench.guard import forbid_truth
     from sgoif.bench.jobs import run_batch  # imported before a GPU is taken: jobs may wait with their imports done
 
-    with gpu.slot(Path(".snakemake") / "gpu-slots", execution["jobs_per_gpu"]):
+    count = plan.processes(args.task, args.method)
+    taken = contextlib.nullcontext()  # processes that were launched use the GPUs of the one that launched them
+    if not processes.launched():
+        taken = gpu.slot(Path(".snakemake") / "gpu-slots", execution["jobs_per_gpu"], count)
+    with taken:
+        if count > 1 and not processes.launched():
+            given = [
+                f"--{name}={getattr(args, name)}"
+                for name in ("config", "task", "dataset", "method", "batch", "threads")
+            ]
+            return processes.launch(count, ["batch", *given])
         torch.set_num_threads(args.threads)
         if torch.cuda.is_available():
             torch.backends.cuda.matmul.allow_tf32 = True
@@ -141,7 +153,8 @@ def _batch(args):
         else:
             torch.use_deterministic_algorithms(True)
         forbid_truth()
-        run_batch(plan, run_dir, args.task, args.dataset, args.method, args.batch, execution["device"])
+        with processes.together(execution["device"]):
+            run_batch(plan, run_dir, args.task, args.dataset, args.method, args.batch, execution["device"])
 
 
 def _evaluate(args):

@@ -138,6 +138,13 @@ class Plan:
         noise = self.settings(cell.task, cell.dataset)[cell.setting]
         return {"cell": asdict(cell), "noise": noise, "params": self.params(cell.method), **used}
 
+    def processes(self, task: str, method: str) -> int:
+        """How many processes compute a cell of this method together."""
+        name, _ = methods.split(method)
+        kind = "ood" if task == "ood" else "noisy"
+        together = name in SHARED or methods.load(kind, name).distributes
+        return self.config["execution"]["processes"] if together else 1
+
     def code(self, task: str, method: str) -> str:
         """Hash of the code a cell of this method runs."""
         name, _ = methods.split(method)

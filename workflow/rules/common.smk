@@ -22,7 +22,7 @@ DATA = CONFIG["data"]["root"]
 CONFIG_FILE = f"{RUN}/config.json"
 ENVIRONMENT = str(Path(workflow.basedir, "environment.yml"))
 THREADS = CONFIG["execution"]["threads"]
-GPU = 0 if CONFIG["execution"]["device"] == "cpu" else 1
+GPU = 0 if CONFIG["execution"]["device"] == "cpu" else CONFIG["execution"]["processes"]
 STEP = f"python -m sgoif.bench {{step}} --config {CONFIG_FILE}"
 
 # Not an input of any job: a job depends on its own part of the configuration, through its fingerprint.
