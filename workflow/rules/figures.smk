@@ -4,10 +4,6 @@ from sgoif.bench import figures
 
 PLANNED = figures.planned(CONFIG)
 FIGURES = [f"{RUN}/figures/{name}" for one in PLANNED for name in one.files]
-TITLES = {
-    **{name: spec.get("title", name) for name, spec in CONFIG["noisy"].items()},
-    **{name: f"{name}" for name in CONFIG["tables"]},
-}
 
 for module in figures.modules():
     KIND = module.__name__.split(".")[-1]
@@ -28,7 +24,7 @@ for module in figures.modules():
                     f"{RUN}/figures/{one.name}.svg",
                     caption="../report/figure.rst",
                     category="Figures",
-                    labels={"figure": module.TITLE, "of": TITLES[one.subject]},
+                    labels={"figure": module.TITLE, "of": one.about(CONFIG)},
                 )
                 for one in DRAWN
             ],

@@ -38,6 +38,13 @@ class Planned:
     def kind(self) -> str:
         return self.module.__name__.rsplit(".", 1)[1]
 
+    def about(self, config: Mapping[str, Any]) -> str:
+        """What it is drawn for, in words: a dataset's title, or a table."""
+        if self.subject in config["tables"]:
+            number = self.subject.removeprefix("table")
+            return f"Table {number}" if number.isdigit() else self.subject.replace("_", " ")
+        return config["noisy"][self.subject].get("title", self.subject)
+
     @property
     def files(self) -> list[str]:
         return [f"{self.name}.{kind}" for kind in KINDS]

@@ -17,11 +17,13 @@ BLUE, ORANGE, GREEN, PURPLE, SKY, RED = "#0072B2", "#E69F00", "#009E73", "#CC79A
 INK, FAINT = "#333333", "#dddddd"
 MARKS = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), (PURPLE, "D"), (SKY, "v"), (RED, "P"))
 DASHES = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)))
-GATE_STYLES = {
+GATE_STYLES = {  # colour, dashes, marker; the first is drawn widest, so that it shows beneath others on top of it
     "stability": (GREEN, "-", "o"),
     "moving_average": (BLUE, (0, (4, 1.5)), "s"),
     "none": (RED, (0, (1.2, 1)), "^"),
 }
+GATE_WIDTHS = {"stability": 3.2, "moving_average": 1.4, "none": 1.4}
+GATE_MARKS = {"stability": 5.5, "moving_average": 3.2, "none": 3.8}
 WIDTH = 7.2  # inches: the text width of a two-column page
 
 
@@ -104,6 +106,13 @@ def spread(positions: Iterable[float], gap: float, low: float, high: float) -> l
     out = np.empty_like(placed)
     out[order] = placed
     return out.tolist()
+
+
+def logarithmic(axes) -> None:
+    """A logarithmic height with plain numbers (no mathematics is set: a dollar sign in a title is a dollar sign)."""
+    axes.set_yscale("log")
+    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.yaxis.set_minor_formatter(lambda value, _: "")
 
 
 def band(axes, x: np.ndarray, values: np.ndarray, style, label: str, **options) -> None:

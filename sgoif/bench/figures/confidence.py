@@ -26,7 +26,7 @@ def draw(dataset: str, evidence: Evidence):
     for gate, method in gated.items():
         x, confidence = evidence.traces(dataset, setting, method, "confidence")
         if len(x):
-            draws.band(left, x, confidence, draws.GATE_STYLES[gate], GATES[gate])
+            draws.band(left, x, confidence, draws.GATE_STYLES[gate], GATES[gate], linewidth=draws.GATE_WIDTHS[gate])
             drawn += 1
     left.set_xlabel("epoch")
     left.set_ylabel("mean confidence of the anchors")

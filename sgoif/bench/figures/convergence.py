@@ -31,27 +31,27 @@ def draw(dataset: str, evidence: Evidence):
         x, residual = evidence.traces(dataset, setting, method, "residual")
         if len(x):
             style = (colour, dashes, None)
-            draws.band(left, x, residual, style, f"{GATES[gate]}: residual{draws.diverged(residual)}")
+            label = f"{GATES[gate]}: residual{draws.diverged(residual)}"
+            draws.band(left, x, residual, style, label, linewidth=draws.GATE_WIDTHS[gate])
         precision = evidence.by_epoch(dataset, setting, method)
         if precision.size:
             epochs = np.arange(1, precision.shape[1] + 1)
             look = {
                 "linewidth": 0.8,
-                "markersize": 5,
+                "markersize": draws.GATE_MARKS[gate] + 2.5,
                 "markevery": 1,
                 "markeredgecolor": "white",
-                "markeredgewidth": 0.5,
             }
             draws.band(right, epochs, 100 * precision, (colour, dashes, marker), f"{GATES[gate]}: AUC-PR", **look)
         drawn += bool(len(x) or precision.size)
     left.set_xlabel("epoch")
     left.set_ylabel("relative residual (lines)")
-    right.set_ylabel("AUC-PR of the epoch's scores, % (marks)")
+    right.set_ylabel("AUC-PR by epoch, % (marks)")
     if not drawn:
         right.set_yticks([])
         draws.gap(left, "no SG-OIF cell of this run has traces or scores by epoch")
         return figure
-    left.set_yscale("log")
+    draws.logarithmic(left)
     handles = [h for axes in (left, right) for h in axes.get_legend_handles_labels()[0]]
     missing = [words for gate, words in GATES.items() if gate not in evidence.gated(dataset)]
     title = f"not run: {', '.join(missing)}" if missing else None

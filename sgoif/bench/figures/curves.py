@@ -26,7 +26,7 @@ def draw(table: str, evidence: Evidence):
     methods = list(dict.fromkeys(m for panels in groups.values() for p in panels for m in p["methods"]))
     styles = draws.style_of(methods)
     figure, grid = draws.canvas(
-        max(1, len(groups)), 3, height=2.75 * max(1, len(groups)) + 0.3, width_ratios=(1, 1, 0.55)
+        max(1, len(groups)), 3, height=2.75 * max(1, len(groups)) + 0.3, width_ratios=(1, 1, 0.62)
     )
     for axes in grid[:, 2]:
         axes.axis("off")
@@ -45,7 +45,9 @@ def draw(table: str, evidence: Evidence):
             pair[0].axhline(100 * rate, color="#777777", linestyle=":", linewidth=1)
             pair[1].plot([0, 100 * rate, 100], [0, 100, 100], color="#777777", linestyle=":", linewidth=1)
             pair[1].plot([0, 100], [0, 100], color="#777777", linestyle=":", linewidth=1)
-        pair[0].set_title(_words(panels), loc="left").set_in_layout(False)  # it may reach over the neighbour
+        pair[0].set_title(" ")  # room for the words, which may reach over the neighbour
+        words = pair[0].text(0, 1.03, _words(panels), transform=pair[0].transAxes, fontsize=9)
+        words.set_in_layout(False)
         for axes, (across, up) in zip(
             pair[:2], (("recall", "precision"), ("examples looked at", "recall")), strict=True
         ):
@@ -92,7 +94,8 @@ def _names(axes, found, styles) -> None:
         colour, dashes = styles[method]
         weight = "bold" if method == OURS else "normal"
         axes.plot([0, 0.14], [-i, -i], color=colour, linestyle=dashes)
-        axes.text(0.18, -i, found[method]["name"], va="center", fontsize=7, weight=weight)
+        name = axes.text(0.18, -i, found[method]["name"], va="center", fontsize=7, weight=weight)
+        name.set_in_layout(False)  # its column is wide enough
     axes.set_xlim(0, 1)
     axes.set_ylim(-max(12, len(order)), 0.5)
 

@@ -8,9 +8,10 @@ from sgoif.bench.figures._evidence import GATES, Evidence, watched
 PLACE = 70
 TITLE = "Reproducibility over seeds"
 CAPTION = (
-    "Left: standard deviation over seeds of the relative residual at each check, in one setting. Right: standard "
-    "deviation over seeds of the final AUC-PR, a mark per setting and a bar at their mean, least at the top. The seed "
-    "changes the initial network and the order of the examples, not the wrong labels."
+    "SG-OIF with each kind of gate, and the other detectors. Left: standard deviation over seeds of the relative "
+    "residual at each check, in one setting. Right: standard deviation over seeds of the final AUC-PR, a mark per "
+    "setting and a bar at their mean, least at the top. The seed changes the initial network and the order of the "
+    "examples, not the wrong labels."
 )
 
 
@@ -24,23 +25,23 @@ def draw(dataset: str, evidence: Evidence):
     methods = [*gated.values(), *(m for m in spec["methods"] if "@" not in m and m not in gated.values())]
     found = {m: _deviations(evidence, dataset, m) for m in methods}
     found = {m: v for m, v in found.items() if v}
-    figure, ((left, right),) = draws.canvas(1, 2, height=0.19 * max(6, len(found)) + 1.2)
+    figure, ((left, right),) = draws.canvas(1, 2, height=0.19 * max(8, len(found)) + 1.4)
     draws.heading(figure, f"{evidence.title(dataset)}; {len(spec['seeds'])} seeds")
     left.set_xlabel("epoch")
-    left.set_ylabel("standard deviation of the residual")
+    left.set_ylabel("deviation of the residual")
     left.set_title(f"{setting}", loc="left")
     drawn = [_residual(left, gate, *evidence.traces(dataset, setting, m, "residual")) for gate, m in gated.items()]
     if any(drawn):
-        left.set_yscale("log")
+        draws.logarithmic(left)
         left.grid()
-        left.legend(fontsize=7)
+        figure.legend(*left.get_legend_handles_labels(), loc="outside lower left", ncols=3, fontsize=7.5)
     else:
         draws.gap(left, "no SG-OIF cell of this setting has a trace of two seeds")
-    right.set_xlabel("standard deviation of AUC-PR (points)")
+    right.set_xlabel("deviation of AUC-PR (points)")
     if not found:
         draws.gap(right, "no detector has two seeds in any setting")
         return figure
-    names = {m: (f"SG-OIF, {GATES[g]}", draws.GATE_STYLES[g]) for g, m in gated.items()}
+    names = {m: (GATES[g], draws.GATE_STYLES[g]) for g, m in gated.items()}
     order = sorted(found, key=lambda m: -np.mean(found[m]))
     for row, method in enumerate(order):
         colour, _, marker = names.get(method, ("", ("#777777", "", "D")))[1]
@@ -82,7 +83,8 @@ def _residual(axes, gate: str, x, values) -> bool:
         color=colour,
         linestyle=dashes,
         marker=marker,
-        markersize=3.2,
+        markersize=draws.GATE_MARKS[gate],
+        linewidth=draws.GATE_WIDTHS[gate],
         markevery=every,
         label=GATES[gate] + draws.diverged(values),
     )

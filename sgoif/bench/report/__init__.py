@@ -67,7 +67,6 @@ def _figures(run_dir: Path, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     for one in figures.planned(config):
         path = run_dir / "figures" / f"{one.name}.svg"
         picture = base64.b64encode(path.read_bytes()).decode() if path.is_file() else None
-        about = config["noisy"].get(one.subject, {}).get("title", one.subject)
-        title = f"{one.module.TITLE}: {about}"
+        title = f"{one.module.TITLE}: {one.about(config)}"
         out.append({"name": one.name, "title": title, "caption": one.module.CAPTION, "picture": picture})
     return out

@@ -103,15 +103,21 @@ def cost(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def failures(run_dir: Path, config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Every cell without a result and every dataset that was not run, with the reason."""
-    out = []
+    """What has no result and why: cells of the same fate together, then the datasets that were not run."""
+    fates: dict[tuple, list[tuple]] = defaultdict(list)
     for task, r in _metrics(run_dir):
         if r["metric"] == "status":
-            where = {"task": task, "dataset": r["dataset"], "setting": r["setting"], "seed": r["seed"]}
-            out.append({**where, "method": _name(r["method"]), "status": r["status"], "reason": r["reason"]})
+            fate = (_name(r["method"]), task, r["dataset"], r["status"], r["reason"])
+            fates[fate].append((r["setting"], r["seed"]))
+    out = []
+    for (method, task, dataset, status, reason), cells in sorted(fates.items(), key=lambda f: (f[0][3], f[0])):
+        settings = list(dict.fromkeys(setting for setting, _ in cells))
+        few = ", ".join(settings) if len(settings) < 5 else f"{len(settings)} settings"
+        about = {"method": method, "task": task, "dataset": dataset, "settings": few, "cells": len(cells)}
+        out.append({**about, "status": status, "reason": reason})
     for n in config.get("not_run") or []:
-        where = {"task": n["task"], "dataset": n.get("title", n["dataset"]), "setting": "", "seed": ""}
-        out.append({**where, "method": "all", "status": "not run", "reason": n["reason"]})
+        about = {"method": "all", "task": n["task"], "dataset": n.get("title", n["dataset"]), "settings": "all"}
+        out.append({**about, "cells": None, "status": "not run", "reason": n["reason"]})
     return out
 
 
