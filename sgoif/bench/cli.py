@@ -137,7 +137,7 @@ def _batch(args):
     count = plan.processes(args.task, args.method)
     taken = contextlib.nullcontext()  # processes that were launched use the GPUs of the one that launched them
     if not processes.launched():
-        taken = gpu.slot(Path(".snakemake") / "gpu-slots", execution["jobs_per_gpu"], count)
+        taken = gpu.slot(Path(".snakemake") / "gpu-slots" / gpu.place(), execution["jobs_per_gpu"], count)
     with taken:
         if count > 1 and not processes.launched():
             given = [
@@ -209,17 +209,17 @@ def _ledger(args):
 
 
 def _track_init(args):
-    from sgoif.bench.tracking import init_store
+    from sgoif.bench.tracking import init_store, store_uri
 
-    _, run_dir = _open(args)
-    init_store(run_dir / "mlflow" / "mlflow.db")
+    plan, run_dir = _open(args)
+    init_store(store_uri(run_dir, plan.config))
 
 
 def _track(args):
-    from sgoif.bench.tracking import import_run
+    from sgoif.bench.tracking import import_run, store_uri
 
-    _, run_dir = _open(args)
-    import_run(run_dir, f"sqlite:///{run_dir / 'mlflow' / 'mlflow.db'}")
+    plan, run_dir = _open(args)
+    import_run(run_dir, store_uri(run_dir, plan.config))
 
 
 def _publish(args):

@@ -2,6 +2,7 @@
 
 import fcntl
 import os
+import socket
 import time
 from contextlib import contextmanager
 from pathlib import Path
@@ -53,6 +54,12 @@ def _take(folder: Path, gpus: list[str], jobs_per_gpu: int, count: int) -> dict[
     for handle in taken.values():
         handle.close()
     return {}
+
+
+def place() -> str:
+    """Whose GPUs they are: of this machine, or, where Slurm hands them out, of this job (it may count from 0 again)."""
+    job = os.environ.get("SLURM_JOB_ID", "")
+    return f"{socket.gethostname()}-{job}" if job else socket.gethostname()
 
 
 def visible_gpus() -> list[str]:
