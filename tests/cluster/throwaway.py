@@ -8,6 +8,7 @@ import os
 import shutil
 import socket
 import subprocess
+import tempfile
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
@@ -60,13 +61,16 @@ def missing_for_postgres() -> str:
 
 
 @contextlib.contextmanager
-def slurm(folder: Path) -> Iterator[dict[str, str]]:
+def slurm() -> Iterator[dict[str, str]]:
     """The environment in which `sbatch` speaks to a new one-node cluster with a pretended GPU."""
+    with _folder() as folder, _slurm(folder) as env:
+        yield env
+
+
+@contextlib.contextmanager
+def _slurm(folder: Path) -> Iterator[dict[str, str]]:
     for name in ("munge", "state", "spool", "bin"):
-        (folder / name).mkdir(parents=True, mode=0o755)
-    for parent in (folder, *folder.parents):  # munged insists that everyone can reach its socket
-        if parent.owner() == "root" and parent != Path("/tmp"):
-            parent.chmod(parent.stat().st_mode | 0o111)
+        (folder / name).mkdir()
     (folder / "munge" / "key").write_bytes(os.urandom(128))
     (folder / "munge" / "key").chmod(0o600)
     memory = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_PHYS_PAGES") // 2**20 * 8 // 10
@@ -94,14 +98,17 @@ def slurm(folder: Path) -> Iterator[dict[str, str]]:
 
 
 @contextlib.contextmanager
-def postgres(folder: Path) -> Iterator[str]:
-    """The URI of a new database, reached through a socket in `folder`."""
+def postgres() -> Iterator[str]:
+    """The URI of a new database, reached through a socket in a folder of its own."""
+    with _folder() as folder:
+        shutil.chown(folder, "postgres")
+        with _database(folder) as uri:
+            yield uri
+
+
+@contextlib.contextmanager
+def _database(folder: Path) -> Iterator[str]:
     binaries, user = _postgres(), "postgres"
-    folder.mkdir(parents=True)
-    shutil.chown(folder, user)
-    for parent in folder.parents:
-        if parent.owner() == "root" and parent != Path("/tmp"):
-            parent.chmod(parent.stat().st_mode | 0o111)
     _as(user, f"{binaries}/initdb -D {folder}/db -A trust --no-sync")
     options = f"-c listen_addresses= -c unix_socket_directories={folder} -c fsync=off"
     _as(user, f"{binaries}/pg_ctl -D {folder}/db -w -l {folder}/log -o '{options}' start")
@@ -110,6 +117,14 @@ def postgres(folder: Path) -> Iterator[str]:
         yield f"postgresql://{user}@/mlflow?host={folder}"
     finally:
         _as(user, f"{binaries}/pg_ctl -D {folder}/db -m immediate stop")
+
+
+@contextlib.contextmanager
+def _folder() -> Iterator[Path]:
+    """Not pytest's, which no one but its owner may enter."""
+    with tempfile.TemporaryDirectory(prefix="sgoif-cluster-") as name:
+        Path(name).chmod(0o755)
+        yield Path(name)
 
 
 def _postgres() -> Path | None:
