@@ -15,13 +15,14 @@ import numpy as np
 from sgoif.bench.data import load
 from sgoif.bench.data import setting as setting_files
 from sgoif.bench.data.pictures import decode
+from sgoif.bench.errors import UserError
 from sgoif.bench.evaluate import Cell, check_identity, read_cells
 from sgoif.bench.files import atomic_write_json, load_npz, save_npz
 
 OURS = "sgoif"
 GRID = np.linspace(0, 1, 51)  # of recall, and of the share of examples looked at
 LONGEST = 200  # points of a trace that are kept
-GALLERY, THUMBNAIL = 32, 64  # pictures shown, and their largest side
+GALLERY, THUMBNAIL, GREY = 32, 64, 128  # pictures shown, their largest side, the place of one that cannot be read
 TRACES = ("residual", "confidence", "tolerance", "step_size")
 
 
@@ -125,7 +126,15 @@ def _pictures(data_root: Path, dataset: str, top: np.ndarray) -> np.ndarray:
         return images if small else load.as_id(images, 1 if images.ndim == 3 else 3, THUMBNAIL)
     paths = load.paths(data_root, dataset, "train")
     names = [paths[i].decode(errors="surrogateescape") for i in top]
-    return np.stack([decode((tree / n).read_bytes(), THUMBNAIL, about["channels"], n) for n in names])
+    return np.stack([_from_file(tree / name, about["channels"]) for name in names])
+
+
+def _from_file(path: Path, channels: int) -> np.ndarray:
+    """A thumbnail; grey for a file that broke after it was listed, as in the training that scored it."""
+    try:
+        return decode(path.read_bytes(), THUMBNAIL, channels, path.name)
+    except (UserError, OSError):
+        return np.full((THUMBNAIL, THUMBNAIL) + ((3,) if channels == 3 else ()), GREY, np.uint8)
 
 
 def _short(values: np.ndarray) -> list[float | None]:
