@@ -10,7 +10,7 @@ export PYTHONWARNINGS := ignore:TF32 acceleration
 RUN = $(shell sed -n 's/^run: *//p' $(CONFIG))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tables test checks ui report doctor plan lock clean chaos
+.PHONY: help venv tables test checks ui report doctor plan lock clean chaos new-baseline docs cluster test-slurm
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -18,7 +18,7 @@ help:  ## this list
 venv: $(VENV)/run.stamp  ## only the environment, with the command .venv/bin/sgoif
 
 tables: $(VENV)/run.stamp  ## every table and ablation of CONFIG (default: the embedded data)
-	@python -m sgoif.bench run -- --configfile $(CONFIG)
+	@python -m sgoif.bench run -- --configfile $(CONFIG) $(if $(PROFILE),--workflow-profile $(PROFILE))
 	@python -m sgoif.bench where --config results/$(RUN)/config.json
 
 test: $(VENV)/test.stamp checks  ## the whole test suite
@@ -27,15 +27,21 @@ test: $(VENV)/test.stamp checks  ## the whole test suite
 chaos: $(VENV)/test.stamp  ## inject every fault into a small run and count what became of it (docs/chaos.md)
 	@python -m tests.chaos docs
 
+cluster: $(VENV)/cluster.stamp  ## also install what profiles/slurm and a PostgreSQL store need
+
+test-slurm: $(VENV)/cluster.stamp  ## a small run on a throwaway Slurm and PostgreSQL (needs root and their packages)
+	@python -m pytest -m slow tests/cluster -rs
+
 checks: $(VENV)/test.stamp
 	@ruff check -q . && ruff format -q --check . && snakefmt --check Snakefile workflow 2> /dev/null
 	@mkdir -p .snakemake
 	@snakemake --lint > .snakemake/lint.log 2>&1 || { cat .snakemake/lint.log; exit 1; }
 
 ui: $(VENV)/run.stamp  ## MLflow's pages for the run, on http://127.0.0.1:5000
-	@mlflow ui --host 127.0.0.1 --port 5000 --backend-store-uri sqlite:///results/$(RUN)/mlflow/mlflow.db
+	@mlflow ui --host 127.0.0.1 --port 5000 --backend-store-uri "$${SGOIF_TRACKING:-sqlite:///results/$(RUN)/mlflow/mlflow.db}"
 
-report: $(VENV)/run.stamp  ## Snakemake's own HTML report of the run
+report: $(VENV)/run.stamp  ## the run on one HTML page, and Snakemake's own report of it
+	@python -m sgoif.bench report --config results/$(RUN)/config.json
 	@snakemake --configfile $(CONFIG) --report results/$(RUN)/snakemake-report.html
 
 doctor: $(VENV)/run.stamp  ## what this machine can run, and what is missing
@@ -43,6 +49,12 @@ doctor: $(VENV)/run.stamp  ## what this machine can run, and what is missing
 
 plan: $(VENV)/run.stamp  ## jobs, hours and storage of CONFIG on 1, 8 and 64 GPUs
 	@python -m sgoif.bench plan --config $(CONFIG)
+
+new-baseline: $(VENV)/run.stamp  ## the file and the rule of a new method: NAME=foo TASK=noisy|ood
+	@python -m sgoif.bench new-baseline --name "$(NAME)" --task "$(TASK)"
+
+docs:  ## docs/api.md from the docstrings
+	@$(PYTHON) docs/api.py
 
 # The environment: exact pins, checked by hash. Made again when a lock changes.
 $(VENV)/bin/uv:
@@ -59,11 +71,17 @@ $(VENV)/test.stamp: requirements-test.lock | $(VENV)/bin/uv
 	@VIRTUAL_ENV=$(VENV) uv pip install -q --no-deps -e .
 	@touch $@
 
-lock: | $(VENV)/bin/uv  ## resolve pyproject.toml into the two locks again
+$(VENV)/cluster.stamp: requirements-cluster.lock | $(VENV)/test.stamp
+	@VIRTUAL_ENV=$(VENV) uv pip install -q --require-hashes -r requirements-cluster.lock
+	@touch $@
+
+lock: | $(VENV)/bin/uv  ## resolve pyproject.toml into the locks again
 	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	    pyproject.toml -o requirements.lock
 	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
 	    --extra test -c requirements.lock pyproject.toml -o requirements-test.lock
+	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
+	    --extra cluster -c requirements-test.lock pyproject.toml -o requirements-cluster.lock
 
 clean:  ## remove the results of CONFIG (not the data, not results/published)
 	@rm -rf results/$(RUN)

@@ -19,7 +19,11 @@ include: "workflow/rules/methods.smk"
 include: "workflow/rules/evaluate.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/ledger.smk"
+include: "workflow/rules/report.smk"
 include: "workflow/rules/tracking.smk"
+
+
+report: "workflow/report/workflow.rst"
 
 
 rule all:
@@ -29,6 +33,7 @@ rule all:
         expand(f"{RUN}/tables/{{table}}.md", table=CONFIG["tables"]),
         FIGURES,
         f"{RUN}/ledger.md",
+        f"{RUN}/report.html",
         f"{RUN}/mlflow/imported.json",
 
 

@@ -5,7 +5,7 @@ import functools
 from examples.digits import Training, accuracy, digits, flip_labels
 from sgoif.adaptors import Curriculum
 
-EPOCHS = 20  # long enough for the plain run to learn wrong labels by heart
+EPOCHS = 15  # long enough for the plain run to learn wrong labels by heart
 
 
 @functools.cache

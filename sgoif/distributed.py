@@ -23,5 +23,10 @@ def max_(tensor: Tensor) -> None:
         dist.all_reduce(tensor, op=dist.ReduceOp.MAX)
 
 
+def share(count: int) -> int:
+    """How many of `count` examples one process looks at, so that all look at as many together."""
+    return -(-count // size())
+
+
 def size() -> int:
     return dist.get_world_size() if active() else 1

@@ -131,7 +131,7 @@ class OnlineInfluence:
             self._plan(-(-self.n_examples // (examples * distributed.size())))
         self.steps += 1
         due = self.steps % self.parts.directions.interval == 0
-        learn = due or self.capture.deep or len(self.intake) >= MOST_EXAMPLES
+        learn = due or self.capture.deep or len(self.intake) >= distributed.share(MOST_EXAMPLES)
         if learn or self.steps == self.ledger.window_start:
             pace = self._pace(optimizer) if due else None
             given = [*self.intake.tensors(), *(t for t in pace or () if isinstance(t, Tensor))]
@@ -183,14 +183,14 @@ class OnlineInfluence:
         batch, _ = self.intake.build(passes, self._temperature(), config.half_life)
         examples = len(batch) * (config.update_every if deep else 1)
         remains = decay(examples, config.half_life, self.n_examples)
-        settled = batch.settled(config.deep_examples if deep else None)
+        settled = batch.settled(distributed.share(config.deep_examples) if deep else None)
         self.parts.curvature.update(settled, remains)
         if config.source == "stream":
             self.parts.anchors.fold(batch.settled(), remains)
         if config.temperature == 0:
             self.parts.temperature.fold(torch.cat([p.record.logits for p in passes]), batch.labels)
         if due:
-            self._check(settled if deep else batch.newest(config.probe_examples), pace)
+            self._check(settled if deep else batch.newest(distributed.share(config.probe_examples)), pace)
 
     def _check(self, probe: FactoredBatch, pace: tuple[Any, Any]) -> None:
         """Check, certify and step the directions on the probe examples (see `Directions`), then refresh the

@@ -1,4 +1,4 @@
-"""environment.yml, pyproject.toml and the two locks say the same; the locks carry hashes and no address."""
+"""environment.yml, pyproject.toml and the locks say the same; the locks carry hashes and no address."""
 
 import re
 import tomllib
@@ -24,7 +24,9 @@ def lock(name: str) -> dict[str, str]:
 
 
 def test_every_dependency_is_pinned():
-    wanted = PROJECT["dependencies"] + PROJECT["optional-dependencies"]["test"]
+    wanted = (
+        PROJECT["dependencies"] + PROJECT["optional-dependencies"]["test"] + PROJECT["optional-dependencies"]["cluster"]
+    )
     assert len(pins(wanted)) == len(wanted)
 
 
@@ -35,13 +37,13 @@ def test_conda_environment_has_the_same_pins():
     assert not any(line.startswith("-") for line in pip), "Snakemake copies the file, so relative paths break"
 
 
-@pytest.mark.parametrize("name", ["requirements.lock", "requirements-test.lock"])
+@pytest.mark.parametrize("name", ["requirements.lock", "requirements-test.lock", "requirements-cluster.lock"])
 def test_lock_agrees_and_is_hashed(name):
     text = (ROOT / name).read_text()
     locked = lock(name)
     wanted = list(PROJECT["dependencies"])
-    if "test" in name:
-        wanted += PROJECT["optional-dependencies"]["test"]
+    for extra, pinned in PROJECT["optional-dependencies"].items():
+        wanted += pinned if extra in name else []
     assert pins(wanted).items() <= locked.items()
     assert "://" not in text, "a lock names no registry"
     blocks = re.split(r"\n(?=[A-Za-z0-9])", text.strip())

@@ -70,7 +70,8 @@ def test_bridges_load_no_other_library_before_it_is_used():
 
 def test_planning_needs_neither_torch_nor_sklearn():
     code = (
-        "import sys, sgoif.scan.cli, sgoif.scan.scan, sgoif.bench.cli, sgoif.bench.plan, sgoif.bench.config, sgoif.bench.doctor;"
+        "import sys, sgoif.scan.cli, sgoif.scan.scan;"
+        "import sgoif.bench.cli, sgoif.bench.plan, sgoif.bench.config, sgoif.bench.doctor;"
         "heavy = {'torch', 'sklearn', 'mlflow', 'matplotlib', 'timm'} & set(sys.modules);"
         "sys.exit(f'imported too early: {heavy}' if heavy else 0)"
     )

@@ -28,6 +28,7 @@ from sgoif.trace import CheckTrace
 class SGOIF(NoisyLabelDetector):
     name = "sgoif"
     title = "SG-OIF"
+    distributes = True
     Params = InfluenceConfig
 
     def __init__(self, **params):

@@ -4,6 +4,7 @@ A user's mistake is told in one line, without a traceback.
 """
 
 import argparse
+import contextlib
 import errno
 import os
 import sys
@@ -51,10 +52,13 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--batch", type=int, required=True)
     p.add_argument("--threads", type=int, default=1)
     step(_evaluate, "compute the metrics of a dataset", "config", "task", "dataset")
+    step(_curves, "compute the curves and the gallery that figures draw", "config", "dataset")
     step(_summarise, "aggregate all metrics over seeds", "config")
     step(_tables, "render the tables", "config")
-    step(_figures, "draw the figures", "config")
+    p = step(_figures, "draw the figures", "config")
+    p.add_argument("--kind", help="only those of this module of sgoif/bench/figures")
     step(_ledger, "compare every number of the paper with what was measured", "config")
+    step(_report, "write the self-contained HTML report", "config")
     step(_track_init, "create the MLflow store", "config")
     step(_track, "import a finished run into MLflow", "config")
     step(_publish, "copy tables, figures and provenance to results/published", "config")
@@ -63,6 +67,7 @@ def parser() -> argparse.ArgumentParser:
     p.add_argument("--config", default="configs/embedded.yaml")
     p = step(_plan, "estimate jobs, hours and storage of a configuration")
     p.add_argument("--config", default="configs/paper.yaml")
+    step(_new_baseline, "write the file and the rule of a new method", "task", "name")
     p = step(_run, "run Snakemake in this folder, one run at a time")
     p.add_argument("arguments", nargs=argparse.REMAINDER)
     return top
@@ -125,10 +130,21 @@ def _batch(args):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     import torch
 
+    from sgoif.bench import processes
     from sgoif.bench.guard import forbid_truth
     from sgoif.bench.jobs import run_batch  # imported before a GPU is taken: jobs may wait with their imports done
 
-    with gpu.slot(Path(".snakemake") / "gpu-slots", execution["jobs_per_gpu"]):
+    count = plan.processes(args.task, args.method)
+    taken = contextlib.nullcontext()  # processes that were launched use the GPUs of the one that launched them
+    if not processes.launched():
+        taken = gpu.slot(Path(".snakemake") / "gpu-slots" / gpu.place(), execution["jobs_per_gpu"], count)
+    with taken:
+        if count > 1 and not processes.launched():
+            given = [
+                f"--{name}={getattr(args, name)}"
+                for name in ("config", "task", "dataset", "method", "batch", "threads")
+            ]
+            return processes.launch(count, ["batch", *given])
         torch.set_num_threads(args.threads)
         if torch.cuda.is_available():
             torch.backends.cuda.matmul.allow_tf32 = True
@@ -137,7 +153,8 @@ def _batch(args):
         else:
             torch.use_deterministic_algorithms(True)
         forbid_truth()
-        run_batch(plan, run_dir, args.task, args.dataset, args.method, args.batch, execution["device"])
+        with processes.together(execution["device"]):
+            run_batch(plan, run_dir, args.task, args.dataset, args.method, args.batch, execution["device"])
 
 
 def _evaluate(args):
@@ -146,6 +163,14 @@ def _evaluate(args):
     plan, run_dir = _open(args)
     plan.require(args.task, args.dataset)
     evaluate(run_dir, Path(plan.config["data"]["root"]), args.task, args.dataset, plan.config)
+
+
+def _curves(args):
+    from sgoif.bench.curves import write_curves
+
+    plan, run_dir = _open(args)
+    plan.require("noisy", args.dataset)
+    write_curves(run_dir, Path(plan.config["data"]["root"]), args.dataset, plan.config)
 
 
 def _summarise(args):
@@ -166,7 +191,14 @@ def _figures(args):
     from sgoif.bench.figures import write_figures
 
     plan, run_dir = _open(args)
-    write_figures(run_dir, plan.config)
+    write_figures(run_dir, plan.config, args.kind)
+
+
+def _report(args):
+    from sgoif.bench.report import write_report
+
+    plan, run_dir = _open(args)
+    print(write_report(run_dir, plan.config))
 
 
 def _ledger(args):
@@ -177,17 +209,17 @@ def _ledger(args):
 
 
 def _track_init(args):
-    from sgoif.bench.tracking import init_store
+    from sgoif.bench.tracking import init_store, store_uri
 
-    _, run_dir = _open(args)
-    init_store(run_dir / "mlflow" / "mlflow.db")
+    plan, run_dir = _open(args)
+    init_store(store_uri(run_dir, plan.config))
 
 
 def _track(args):
-    from sgoif.bench.tracking import import_run
+    from sgoif.bench.tracking import import_run, store_uri
 
-    _, run_dir = _open(args)
-    import_run(run_dir, f"sqlite:///{run_dir / 'mlflow' / 'mlflow.db'}")
+    plan, run_dir = _open(args)
+    import_run(run_dir, store_uri(run_dir, plan.config))
 
 
 def _publish(args):
@@ -203,7 +235,8 @@ def _where(args):
     print(f"Figures  {run_dir / 'figures'}")
     print(f"Numbers  {run_dir / 'summary.json'}")
     print(f"Ledger   {run_dir / 'ledger.md'}: every number of the paper beside what was measured")
-    print("Runs     make ui      Report   make report")
+    print(f"Report   {run_dir / 'report.html'}: everything on one page, for a browser")
+    print("Runs     make ui      Workflow make report")
 
 
 def _doctor(args):
@@ -216,6 +249,14 @@ def _plan(args):
     from sgoif.bench.planner import report
 
     print(report(Path(args.config)))
+
+
+def _new_baseline(args):
+    from sgoif.bench.new_baseline import new_baseline
+
+    for path in new_baseline(args.task, args.name):
+        print(f"wrote {os.path.relpath(path)}")
+    print(f"check it with: python -m pytest tests/contract -k {args.name}")
 
 
 def _run(args):

@@ -100,6 +100,7 @@ class Method:
     name: ClassVar[str]
     title: ClassVar[str]
     reads_plain: ClassVar[bool] = False  # post-processes the shared plain run instead of training
+    distributes: ClassVar[bool] = False  # gives the same answer when several processes each see a share of every batch
 
     @dataclass(frozen=True)
     class Params:

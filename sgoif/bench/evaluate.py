@@ -19,7 +19,7 @@ from sgoif.bench import metrics
 from sgoif.bench.data import load
 from sgoif.bench.errors import UserError, damaged_cell
 from sgoif.bench.files import atomic_write_json, load_npz, read_json, sha256_file
-from sgoif.bench.plan import restriction
+from sgoif.bench.plan import allowed, restriction
 from sgoif.bench.shapes import FOLDS, PLAIN, entries, misshapen, odd_array
 
 DETECTION = ("p_at_1", "auc_pr", "auroc")  # what is said to be undefined where no label can be judged
@@ -111,7 +111,8 @@ def evaluate(
             records += [_record(task, dataset, (setting, None, ""), m, v) for m, v in facts.items()]
     for name in [*wanted, *(n for n in cells if n not in wanted)]:
         if name not in cells:
-            reason = restriction(spec, name[2]).get("reason", NOT_RUN)
+            share = restriction(spec, name[2])
+            reason = NOT_RUN if allowed(share, *name[:2]) else share["reason"]
             records.append(_record(task, dataset, name, "status", status="not run", reason=reason))
         else:
             records += _cell_records(task, dataset, cells[name], cells, truth, spec)
@@ -182,7 +183,7 @@ def _cell_records(task, dataset, cell, cells, truth, spec) -> list[dict[str, Any
         quality = _ood_quality(arrays, labels, spec)
     else:
         known = truth.noisy(name[0])
-        _check_identity(cell, arrays, known["ids"])
+        check_identity(cell, arrays, known["ids"])
         quality = _noisy_quality(arrays, known, labels)
     try:
         records = [
@@ -199,7 +200,7 @@ def _cell_records(task, dataset, cell, cells, truth, spec) -> list[dict[str, Any
     return records + list(_cost_records(task, dataset, cell, cells, arrays))
 
 
-def _check_identity(cell: Cell, arrays: Mapping[str, np.ndarray], known: np.ndarray) -> None:
+def check_identity(cell: Cell, arrays: Mapping[str, np.ndarray], known: np.ndarray) -> None:
     """Scores belong to examples by identity, not by luck of order. (A plain run has no scores, hence no ids.)"""
     ids = arrays.get("ids")
     if ids is None:

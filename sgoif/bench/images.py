@@ -15,6 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sgoif.bench.errors import UserError
+from sgoif.bench.processes import rank
+from sgoif.distributed import size
+
 
 def mix_seed(*parts: int | str) -> int:
     """One 63-bit seed from several numbers or names; the same on every machine."""
@@ -174,6 +178,10 @@ class Batches:
             raise ValueError("no training examples left: every one was removed")
         self.indices = everything
         self.batch_size = min(batch_size, len(everything))
+        if self.batch_size % size():
+            raise UserError(
+                f"recipe.batch_size: {self.batch_size} examples cannot be dealt to {size()} processes evenly"
+            )
 
     @property
     def steps(self) -> int:
@@ -191,8 +199,10 @@ class Batches:
         if self.flip:
             flips = (torch.rand(n, generator=g) < 0.5).to(device, non_blocking=True)
         labels = self.labels[order]
-        for step, fetched in enumerate(self.images.fetched(chosen.split(self.batch_size))):
-            part = slice(step * self.batch_size, (step + 1) * self.batch_size)
+        # one process takes every example of a batch; of several, each takes one of as many
+        mine = [chosen[lo + rank() : lo + self.batch_size : size()] for lo in range(0, n, self.batch_size)]
+        for step, fetched in enumerate(self.images.fetched(mine)):
+            part = slice(step * self.batch_size + rank(), (step + 1) * self.batch_size, size())
             shift = None if shifts is None else shifts[part]
             flip = None if flips is None else flips[part]
             yield Batch(self.images, order[part], labels[part], shift, flip, self.shift, fetched)

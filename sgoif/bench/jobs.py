@@ -4,6 +4,7 @@ A cell that is finished under the same key is not computed again; a killed one g
 that diverges, runs out of time or memory, or raises, is written down as a typed failure and the others go on.
 """
 
+import contextlib
 import importlib
 import math
 import sys
@@ -14,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sgoif.bench import cells, methods
+from sgoif.bench import cells, methods, processes
 from sgoif.bench.contracts import NoisyTask, OODTask, train_plainly
 from sgoif.bench.errors import UserError
 from sgoif.bench.files import alone, atomic_write_json
@@ -24,6 +25,7 @@ from sgoif.bench.memory import PeakMemory
 from sgoif.bench.plain import plain_run
 from sgoif.bench.plan import SHARED, Cell, Plan, shared_module
 from sgoif.bench.session import OutOfTime, Session
+from sgoif.distributed import active
 
 
 def run_batch(plan: Plan, run_dir: Path, task: str, dataset: str, method: str, number: int, device: str) -> Path:
@@ -33,18 +35,21 @@ def run_batch(plan: Plan, run_dir: Path, task: str, dataset: str, method: str, n
     code = plan.code(task, method)
     entries = []
     path = run_dir / "batches" / task / dataset / method / f"{number}.json"
-    with alone(path.with_suffix(".lock")):
+    with alone(path.with_suffix(".lock")) if processes.first() else contextlib.nullcontext():
         for cell in plan.batch(task, dataset, method, number):
             key = inputs.key(cell, code)
             result = cells.finished(run_dir, cell, key) or compute(plan, run_dir, cell, key, inputs)
-            entries.append(cells.batch_entry(cell, result))
+            if processes.first():
+                entries.append(cells.batch_entry(cell, result))
+    if not processes.first():
+        return path
     atomic_write_json(path, {"cells": entries}, seal=True)
     path.touch()  # Snakemake compares times, so an unchanged file must look new too
     return path
 
 
-def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> dict[str, Any]:
-    """Computes one cell and writes its result, whatever the outcome."""
+def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> dict[str, Any] | None:
+    """Computes one cell and writes its result, whatever the outcome. (Of several processes the first writes.)"""
     limit = 60 * plan.config["execution"]["time_limit_minutes"]
     work = run_dir / cell.folder / "work"
     save_every = plan.config["execution"]["save_every_seconds"]
@@ -62,10 +67,15 @@ def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> 
         except OSError as e:
             raise UserError(f"{cell}: {e}; the cell is not lost, run again once this is mended") from e
         except Exception as e:
+            if active() and not isinstance(e, (Diverged, OutOfTime, SharedRunFailed)):
+                raise  # the others have not met it and would wait forever: torchrun ends them
             status, reason, arrays = "failed", _reason(e), {}
             traceback.print_exc(file=sys.stderr)
-    if inputs.unreadable.paths:
-        facts["extras"] = {**facts.get("extras", {}), "unreadable_images": float(len(inputs.unreadable.paths))}
+    if unreadable := processes.union(inputs.unreadable.paths):
+        facts["extras"] = {**facts.get("extras", {}), "unreadable_images": float(len(unreadable))}
+    passes = processes.total(WORK.passes)
+    if not processes.first():
+        return None
     result = cells.write(
         run_dir,
         cell,
@@ -75,7 +85,7 @@ def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> 
         arrays,
         seconds={k: round(v, 4) for k, v in session.seconds.items()},
         cpu_seconds={k: round(v, 4) for k, v in session.cpu_seconds.items()},
-        network_passes=WORK.passes,
+        network_passes=int(passes),
         peak_memory_mb=memory.mb,
         seed=cell.seed,
         shared=shared["names"],
@@ -133,7 +143,7 @@ def _detect(method, task: NoisyTask, inputs: Inputs, retrain: bool):
         if getattr(found, name) is not None:
             arrays[name] = np.asarray(getattr(found, name), dtype=np.float32)
     if found.remove is not None:
-        arrays["remove"] = np.asarray(found.remove, dtype=bool)
+        arrays["remove"] = processes.shared(np.asarray(found.remove, dtype=bool))
         if found.test_logits is None and retrain:
             arrays["test_logits"] = _retrain(task, arrays["remove"])
     return arrays, {"extras": _numbers(found.extras), "curves": found.curves}

@@ -7,10 +7,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sgoif.bench import processes
 from sgoif.bench.graphed import Graphed
 from sgoif.bench.images import Batch, Batches, ImageSource, mix_seed
 from sgoif.bench.models import Network, build
 from sgoif.bench.recipe import Recipe
+from sgoif.distributed import active, sum_
 
 
 class Work:
@@ -60,10 +62,11 @@ class Learner:
         if network is None:
             with seeded_weights(seed):
                 network = build(recipe.model, n_classes, images.channels, images.size)
+        network = processes.synced(network, self.device)
         self.net = network.to(self.device, memory_format=torch.channels_last)
         # a captured step reads its learning rate from the device
-        on_device = recipe.graph and self.device.type == "cuda"
-        self._rate = torch.tensor(recipe.lr, device=self.device) if on_device else None
+        self._graph = recipe.graph and self.device.type == "cuda" and not active()
+        self._rate = torch.tensor(recipe.lr, device=self.device) if self._graph else None
         self.optimizer = self._make_optimizer(undecayed)
         compiled = recipe.compile and self.device.type == "cuda"
         self._compiled = torch.compile(self.net.backbone, dynamic=False) if compiled else None
@@ -139,7 +142,7 @@ class Learner:
             self._apply(loss)
             return loss.detach(), *(t.detach() for t in rest)
 
-        run = Graphed(whole) if self.recipe.graph and self.device.type == "cuda" else whole
+        run = Graphed(whole) if self._graph else whole
 
         def step(batch: Batch) -> tuple:
             before = WORK.passes
@@ -163,12 +166,14 @@ class Learner:
                 group["lr"] = self.lr
 
     def _apply(self, loss: Tensor) -> None:
+        processes.average_gradients(self.net.parameters())
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._loss_sum += loss.detach()
 
     def check_finite(self) -> None:
         """Raise `Diverged` if any loss since the last check was not finite. One device sync: called once an epoch."""
+        sum_(self._loss_sum)
         if not torch.isfinite(self._loss_sum):
             raise Diverged(f"the training loss became {self._loss_sum.item()} before step {self.steps_done}")
         self._loss_sum.zero_()
@@ -199,8 +204,8 @@ def predict(
     features: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
     """Logits [n, K] and, if asked, penultimate features [n, d]; eval mode, no augmentation, dataset order, float32."""
-    order = torch.arange(len(images)) if indices is None else torch.as_tensor(indices)
-    order = order.to(images.device)
+    everything = torch.arange(len(images)) if indices is None else torch.as_tensor(indices)
+    order = processes.share_of(everything).to(images.device)
     batch_size = batch_size or (1024 if images.size <= 64 else 256)
     half = precision == "bfloat16" and images.device.type == "cuda"
     was_training = net.training
@@ -215,4 +220,6 @@ def predict(
             penultimate.append(z.float())
     net.train(was_training)
     WORK.passes += len(order)
-    return torch.cat(logits), torch.cat(penultimate) if features else None
+    n = len(everything)
+    found = processes.collect(torch.cat(logits), n)
+    return found, processes.collect(torch.cat(penultimate), n) if features else None

@@ -9,6 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sgoif.bench import processes
 from sgoif.bench.errors import UserError
 from sgoif.bench.files import load_npz
 from sgoif.bench.images import Batch, ImageSource
@@ -16,6 +17,7 @@ from sgoif.bench.learner import Learner, predict
 from sgoif.bench.models import Network, build
 from sgoif.bench.recipe import Recipe
 from sgoif.bench.session import save_torch
+from sgoif.distributed import size
 
 
 class NotRecorded(ValueError):
@@ -133,8 +135,8 @@ def plain_run(task, test: ImageSource, directory: Path) -> tuple[dict[str, np.nd
         with session.timed("record"):
             record.margins.append(seen.half().cpu())
             record.rates.append(float(np.mean(rates)))
-            record.losses.append(float(total) / batches.steps)
-            if epoch in keep:
+            record.losses.append(processes.total(float(total)) / size() / batches.steps)
+            if epoch in keep and processes.first():
                 save_checkpoint(learner.net, directory / "checkpoints" / f"epoch{epoch}.pt")
     arrays = {"epoch_lr": np.array(record.rates), "margins": torch.stack(record.margins).numpy()}
     with session.timed("record"):

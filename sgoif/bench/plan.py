@@ -30,6 +30,11 @@ def restriction(spec: dict[str, Any], method: str) -> dict[str, Any]:
     return spec.get("restrict", {}).get(method, {})
 
 
+def allowed(share: dict[str, Any], setting: str, seed: int) -> bool:
+    """Whether a restriction leaves a setting and seed to its method."""
+    return setting in share.get("settings", [setting]) and seed in share.get("seeds", [seed])
+
+
 @dataclass(frozen=True)
 class Cell:
     """One measurement."""
@@ -115,8 +120,7 @@ class Plan:
 
     def wanted(self, cell: Cell) -> bool:
         """Whether the configuration leaves this cell to its method (see `restrict` in the schema)."""
-        share = restriction(self.spec(cell.task, cell.dataset), cell.method)
-        return all(getattr(cell, k) in share[f"{k}s"] for k in ("setting", "seed") if f"{k}s" in share)
+        return allowed(restriction(self.spec(cell.task, cell.dataset), cell.method), cell.setting, cell.seed)
 
     def retrains(self, cell: Cell) -> bool:
         """Whether the network is trained again without the examples that the cell's method removes."""
@@ -137,6 +141,13 @@ class Plan:
             used["retrain"] = self.retrains(cell)
         noise = self.settings(cell.task, cell.dataset)[cell.setting]
         return {"cell": asdict(cell), "noise": noise, "params": self.params(cell.method), **used}
+
+    def processes(self, task: str, method: str) -> int:
+        """How many processes compute a cell of this method together."""
+        name, _ = methods.split(method)
+        kind = "ood" if task == "ood" else "noisy"
+        together = name in SHARED or methods.load(kind, name).distributes
+        return self.config["execution"]["processes"] if together else 1
 
     def code(self, task: str, method: str) -> str:
         """Hash of the code a cell of this method runs."""

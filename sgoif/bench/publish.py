@@ -14,6 +14,8 @@ from sgoif.bench.config import digest
 from sgoif.bench.errors import UserError
 from sgoif.bench.files import atomic_write_json, atomic_write_text, read_json
 
+LARGEST_REPORT = 3_000_000  # bytes; a larger one stays with its run
+
 
 def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
     """Tables, figures and summary of a finished run, beside what they were measured with."""
@@ -25,6 +27,7 @@ def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
     atomic_write_text(target / "summary.json", compact(read_json(summary)))
     files = [*sorted((run_dir / "tables").glob("*.md")), *sorted((run_dir / "figures").glob("[!.]*"))]
     files += sorted(run_dir.glob("ledger.*"))
+    files += [p for p in [run_dir / "report.html"] if p.is_file() and p.stat().st_size < LARGEST_REPORT]
     for path in files:
         shutil.copyfile(path, target / path.name)
     atomic_write_json(target / "provenance.json", provenance(run_dir, config))

@@ -101,7 +101,7 @@ def number(value: float, style: str) -> str:
     return text[1:] if text.startswith("-") and not text.strip("-0.") else text  # no "-0.0"
 
 
-def _parts(entry: Entry, style: str) -> tuple[str, str, str]:
+def parts(entry: Entry, style: str) -> tuple[str, str, str]:
     """(mean, spread, unit) as printed; the spread is empty where there is none."""
     _, _, unit, spread = STYLES[style]
     std = number(entry.std, style) if spread and entry.std is not None else ""
@@ -115,7 +115,7 @@ def markdown(table: Table) -> str:
     out = [f"# {table.title}", ""]
     for sentence in table.caption:
         out += textwrap.wrap(
-            _marked(sentence, "**bold**", "≈"), 118, initial_indent="- ", subsequent_indent="  ",
+            marked(sentence, "**bold**", "≈"), 118, initial_indent="- ", subsequent_indent="  ",
             break_long_words=False, break_on_hyphens=False,
         )  # fmt: skip
     out.append("")
@@ -126,15 +126,15 @@ def markdown(table: Table) -> str:
         if block.footer:
             out += [block.footer, ""]
     for i, note in enumerate(table.notes, 1):
-        out.append(f"[{i}] {_one_line(note)}  ")
+        out.append(f"[{i}] {one_line(note)}  ")
     return "\n".join(out).rstrip() + "\n"
 
 
-def _marked(text: str, best: str, close: str) -> str:
+def marked(text: str, best: str, close: str) -> str:
     return text.replace("{best}", best).replace("{close}", close)
 
 
-def _one_line(text: str) -> str:
+def one_line(text: str) -> str:
     return " ".join(str(text).split())
 
 
@@ -166,15 +166,15 @@ def _escape_markdown(cell: str) -> str:
 
 def _aligned(entries: Sequence[Entry], style: str) -> list[str]:
     """The cells of a column, padded so that decimal points and ± stand beneath each other."""
-    parts = [_parts(e, style) if e.mean is not None else None for e in entries]
-    means = max((len(p[0]) for p in parts if p), default=0)
-    spreads = max((len(p[1]) for p in parts if p), default=0)
+    shown = [parts(e, style) if e.mean is not None else None for e in entries]
+    means = max((len(p[0]) for p in shown if p), default=0)
+    spreads = max((len(p[1]) for p in shown if p), default=0)
     marked = any(e.mark for e in entries)
     noted = max((len(f" [{e.note}]") for e in entries if e.note and e.mean is not None), default=0)
     out = []
-    for entry, p in zip(entries, parts, strict=True):
+    for entry, p in zip(entries, shown, strict=True):
         if p is None:
-            out.append(_instead(entry))
+            out.append(instead(entry))
             continue
         mean, spread, unit = p
         before, after = {BEST: ("**", "**"), CLOSE: ("", "≈")}.get(entry.mark, ("", ""))
@@ -187,7 +187,7 @@ def _aligned(entries: Sequence[Entry], style: str) -> list[str]:
     return out
 
 
-def _instead(entry: Entry) -> str:
+def instead(entry: Entry) -> str:
     """What a cell without a number says."""
     if entry.status == "ok":
         return "–"
@@ -207,13 +207,13 @@ _LATEX = {
 
 def escape_latex(text: str) -> str:
     """Text that means itself in LaTeX; signs that pdflatex does not know become a question mark."""
-    out = (_LATEX.get(c, c) for c in _one_line(text))
+    out = (_LATEX.get(c, c) for c in one_line(text))
     return "".join(c if c.isascii() or (c.isalpha() and ord(c) < 0x250) else "?" for c in out)
 
 
 def latex(table: Table) -> str:
     """One table* per block; needs \\usepackage{booktabs}."""
-    caption = _marked(" ".join(table.caption), "Bold", "underlined")
+    caption = marked(" ".join(table.caption), "Bold", "underlined")
     out = ["% \\usepackage{booktabs}"]
     for i, block in enumerate(table.blocks):
         title = f"{table.title}: {block.title}" if block.title else table.title
@@ -253,8 +253,8 @@ def _latex_block(block: Block) -> list[str]:
 
 def _latex_cell(entry: Entry, style: str) -> str:
     if entry.mean is None:
-        return escape_latex(_instead(entry))
-    mean, spread, unit = _parts(entry, style)
+        return escape_latex(instead(entry))
+    mean, spread, unit = parts(entry, style)
     text = escape_latex(f"{mean}±{spread}{unit}" if spread else f"{mean}{unit}").replace("$$", "")
     text = {BEST: f"\\textbf{{{text}}}", CLOSE: f"\\underline{{{text}}}"}.get(entry.mark, text)
     return text + (f"\\,[{entry.note}]" if entry.note else "")
@@ -275,7 +275,7 @@ def as_csv(table: Table) -> str:
                 status = e.status if e.mean is not None or e.status != "ok" else "not given"
                 where = [table.name, block.title, row.group, row.method, row.title, column.group, column.title]
                 number = ["" if v is None else repr(v) for v in (e.mean, e.std)]
-                reason = _one_line(table.notes[e.note - 1]) if e.note else ""
+                reason = one_line(table.notes[e.note - 1]) if e.note else ""
                 writer.writerow([*where, column.metric, *number, e.n_seeds, e.mark, status, reason])
     return out.getvalue()
 
@@ -283,7 +283,7 @@ def as_csv(table: Table) -> str:
 def as_json(table: Table) -> dict:
     """The table as it stands, without the values of single seeds (the summary has them)."""
     value = asdict(table)
-    value["caption"] = _marked(" ".join(table.caption), BEST, CLOSE)
+    value["caption"] = marked(" ".join(table.caption), BEST, CLOSE)
     for block in value["blocks"]:
         for row in block["rows"]:
             for entry in row["entries"]:

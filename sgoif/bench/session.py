@@ -22,9 +22,11 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from sgoif.bench import processes
 from sgoif.bench.errors import UserError
 from sgoif.bench.files import atomic_write_bytes, is_intact, load_npz, save_npz
 from sgoif.bench.images import mix_seed
+from sgoif.distributed import active, size
 
 
 def save_torch(path: Path, value: object) -> None:
@@ -63,6 +65,11 @@ class Session:
         """Intermediate files of another key are of no use: start with an empty folder."""
         if self.directory is None:
             return
+        if processes.first():
+            self._take_over()
+        processes.wait()
+
+    def _take_over(self) -> None:
         stamp = self.directory / "key"
         if stamp.is_file() and stamp.read_text() == self.key:
             if not (times := self.directory / "times.npz").is_file():
@@ -103,7 +110,7 @@ class Session:
         self._running = [(name, now, cpu) for name, _, _ in self._running]
 
     def check_time(self) -> None:
-        if self.time_limit and sum(self.seconds.values()) > self.time_limit:
+        if self.time_limit and processes.any_of(sum(self.seconds.values()) > self.time_limit):
             raise OutOfTime(f"stopped after {sum(self.seconds.values()):.0f} s (time limit {self.time_limit:.0f} s)")
 
     # --- epochs and phases ------------------------------------------------------------------------------------------
@@ -121,20 +128,23 @@ class Session:
                         thing.check_finite()
             self.check_time()
             self.say(f"{phase}: epoch {epoch + 1}/{n}", done=epoch + 1 == n, share=(epoch + 1) / n)
-            if epoch + 1 < n and time.perf_counter() - saved_at > self.save_every:
+            if epoch + 1 < n and processes.any_of(time.perf_counter() - saved_at > self.save_every):
                 self._save(phase, epoch + 1, stateful)
                 saved_at = time.perf_counter()
 
     def cached(self, name: str, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
         """The arrays `compute()` gives, kept on disk so that a killed job does not compute them twice."""
         path = None if self.directory is None else self.directory / f"{name}.npz"
+        kept = None
         if path is not None and path.is_file():
             try:
-                return load_npz(path)
+                kept = load_npz(path)
             except UserError:
                 warnings.warn(f"{path} is damaged; computing it again", stacklevel=2)
+        if not processes.any_of(kept is None):
+            return kept
         arrays = compute()
-        if path is not None:
+        if path is not None and processes.first():
             save_npz(path, **arrays)
             self._save_times()
         return arrays
@@ -142,8 +152,14 @@ class Session:
     def _save(self, phase: str, epoch: int, stateful) -> None:
         if self.directory is None:
             return
-        save_torch(self.directory / f"{phase}.pt", {"epoch": epoch, "states": [s.state_dict() for s in stateful]})
-        self._save_times()
+        save_torch(self._state(phase), {"epoch": epoch, "states": [s.state_dict() for s in stateful]})
+        if processes.first():
+            self._save_times()
+
+    def _state(self, phase: str) -> Path:
+        """Where a phase is saved. Of several processes each has a state of its own."""
+        which = f"-{processes.rank()}of{size()}" if active() else ""
+        return self.directory / f"{phase}{which}.pt"
 
     def _save_times(self) -> None:
         self._settle()
@@ -156,21 +172,25 @@ class Session:
         )
 
     def _restore(self, phase: str, stateful) -> int:
-        path = None if self.directory is None else self.directory / f"{phase}.pt"
-        if path is None or not path.is_file():
-            return 0
-        try:
-            if not is_intact(path):
-                raise UserError("sha256 differs")
-            saved = torch.load(path, map_location=self.device, weights_only=True)
-        except Exception as e:
-            warnings.warn(f"{path} is damaged ({type(e).__name__}); this phase starts over", stacklevel=3)
-            path.unlink()
+        saved = None if self.directory is None else self._saved(self._state(phase))
+        if not processes.same(saved["epoch"] if saved else 0) or saved is None:  # killed while saving: start over
             return 0
         for thing, state in zip(stateful, saved["states"], strict=True):
             thing.load_state_dict(state)
         self.say(f"{phase}: resumed after epoch {saved['epoch']}", done=True)
         return saved["epoch"]
+
+    def _saved(self, path: Path) -> dict | None:
+        if not path.is_file():
+            return None
+        try:
+            if not is_intact(path):
+                raise UserError("sha256 differs")
+            return torch.load(path, map_location=self.device, weights_only=True)
+        except Exception as e:
+            warnings.warn(f"{path} is damaged ({type(e).__name__}); this phase starts over", stacklevel=4)
+            path.unlink()
+            return None
 
     def clear(self) -> None:
         """Removes the intermediate files once the cell's result is safely written."""
@@ -181,6 +201,8 @@ class Session:
 
     def say(self, text: str, done: bool = False, share: float | None = None) -> None:
         """Progress: a bar rewritten in place on a terminal, one plain line per phase in a log."""
+        if not processes.first():
+            return
         if sys.stderr.isatty():
             bar = "" if share is None else f"[{'#' * round(20 * share):20s}] "
             print(f"\r\033[K{self.label} {bar}{text}", end="\n" if done else "", file=sys.stderr, flush=True)

@@ -10,8 +10,8 @@ from sgoif.bench.table_variants import DIFFERENCE, differences, full_words, same
 NAMES = {  # field -> the paper's symbol and words
     "anchors": "K: anchors",
     "rank": "r: rank of the subspace",
-    "solve_every": "T_r: steps between two checks and updates of the subspace, at most",
-    "coverage_every": "T_a: checks between two looks at the anchors' coverage",
+    "solve_every": "T_r: steps between two checks, at most",
+    "coverage_every": "T_a: checks between two looks at coverage",
     "kappa": "κ: stability scale",
     "temperature": "T: temperature",
     "damping": "λ: damping, relative",
@@ -49,7 +49,8 @@ def sensitivity(source: Source) -> Table:
         *(words.split(" {best}")[0] for words in seed_words(source)),
         top_words(source) if source.panels else "",
         DIFFERENCE,
-        "K = 0: one anchor per class. Overhead: CPU seconds over those of plain training.",
+        "K = 0: one anchor per class. A check also updates the subspace; coverage is the anchors'. Overhead: CPU "
+        "seconds over those of plain training.",
         NOTHING,
     ]
     return source.table(blocks, caption)

@@ -2,6 +2,7 @@
 
 Jobs never talk to MLflow; they write JSON. One serial import brings the store in line with the files, so importing
 twice changes nothing and a cell that was computed again replaces its old run. The store can be deleted at any time.
+Where several nodes run the benchmark the store is a PostgreSQL database or a server (docs/cluster.md).
 """
 
 from __future__ import annotations
@@ -12,6 +13,7 @@ import hashlib
 import json
 import math
 import os
+import re
 import shutil
 import sqlite3
 import time
@@ -25,7 +27,7 @@ from urllib.parse import unquote, urlparse
 from sgoif.bench.config import digest as config_digest
 from sgoif.bench.errors import UserError
 from sgoif.bench.evaluate import read_cells
-from sgoif.bench.files import atomic_write_json, read_json, replacing, sha256_file
+from sgoif.bench.files import alone, atomic_write_json, read_json, replacing, sha256_file
 
 # before mlflow is imported: nothing is sent anywhere, nothing is asked of git or the network
 QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "GIT_PYTHON_REFRESH": "quiet"}
@@ -54,26 +56,56 @@ class _Item:
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def init_store(path: Path | str) -> str:
-    """Creates the SQLite store (with MLflow's tables) at `path` if there is none; returns its URI.
+def store_uri(run_dir: Path, config: Mapping) -> str:
+    """The store of a run: SGOIF_TRACKING, else the configuration's, else a SQLite file in the run's folder."""
+    return os.environ.get("SGOIF_TRACKING") or config["tracking"]["uri"] or f"sqlite:///{run_dir}/mlflow/mlflow.db"
 
-    To be called from one process: MLflow breaks a new store when several create it at once.
-    """
-    path = Path(path)
-    if not path.is_file():  # a store whose making was cut short cannot be mended, so it gets its name when it is whole
-        with replacing(path) as temporary, _told(f"sqlite:///{temporary}"):
+
+def init_store(uri: str) -> None:
+    """Creates the store with MLflow's tables if there is none."""
+    with _told(uri), _alone(uri):
+        _make(uri)
+
+
+def _make(uri: str) -> None:
+    path = _file(uri)
+    if path is None:
+        _experiments(_client(uri))
+    elif path.is_file():
+        _check_store(uri)
+    else:  # a store whose making was cut short cannot be mended, so it gets its name when it is whole
+        with replacing(path) as temporary:
             _experiments(_client(f"sqlite:///{temporary}"))
-    _check_store(f"sqlite:///{path}")
-    return f"sqlite:///{path}"
+
+
+@contextlib.contextmanager
+def _alone(uri: str) -> Iterator[None]:
+    """One process at a time makes or fills a store: MLflow breaks a new one when several create it at once.
+
+    SQLite: a lock beside the file. PostgreSQL: a lock in the database, which holds across nodes and goes with its
+    connection. A server has its own.
+    """
+    if (path := _file(uri)) is not None:
+        with alone(path.with_suffix(".lock")):
+            yield
+    elif uri.startswith("postgresql"):
+        from sqlalchemy import create_engine, text
+        from sqlalchemy.pool import NullPool
+
+        with create_engine(uri, poolclass=NullPool).connect() as connection:
+            connection.execute(text("select pg_advisory_lock(hashtext('sgoif'))"))
+            yield
+    else:
+        yield
 
 
 def import_run(run_dir: Path | str, uri: str) -> dict[str, Any]:
     """Brings the store in line with the run directory; returns (and writes to mlflow/imported.json) what was done."""
     started, run_dir = time.perf_counter(), Path(run_dir)
     wanted = _items(run_dir)
-    with _told(uri):
+    with _told(uri), _alone(uri):
         counts = _bring_all_in_line(run_dir, uri, wanted)
-    done = {**counts, "experiments": sorted(wanted), "uri": uri}
+    done = {**counts, "experiments": sorted(wanted), "uri": _shown(uri)}
     report = run_dir / "mlflow" / "imported.json"
     atomic_write_json(report, {"experiments": done["experiments"], "runs": sum(map(len, wanted.values()))})
     report.touch()
@@ -82,8 +114,7 @@ def import_run(run_dir: Path | str, uri: str) -> dict[str, Any]:
 
 def _bring_all_in_line(run_dir: Path, uri: str, wanted: dict[str, list[_Item]]) -> dict[str, int]:
     counts = {"created": 0, "kept": 0, "removed": 0}
-    if _file(uri) is not None:
-        init_store(_file(uri))
+    _make(uri)
     client = _client(uri)
     known = _experiments(client)
     for experiment, items in wanted.items():
@@ -147,7 +178,14 @@ def _told(uri: str) -> Iterator[None]:
         if "disk is full" in said:
             raise UserError(f"{uri}: the disk is full; free some room and run again") from None
         cure = f"delete {_file(uri)} and run again" if _file(uri) else "check that its server runs and can be reached"
-        raise UserError(f"the MLflow store {uri} does not work ({said}); {cure}") from None
+        raise UserError(f"the MLflow store {_shown(uri)} does not work ({said}); {cure}") from None
+    except ModuleNotFoundError as e:
+        raise UserError(f"{_shown(uri)} needs the package {e.name}; `make cluster` installs it") from None
+
+
+def _shown(uri: str) -> str:
+    """Without the password."""
+    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", uri)
 
 
 def _experiments(client) -> dict[str, str]:

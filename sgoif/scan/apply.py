@@ -21,7 +21,7 @@ def apply(folder: Path, decisions: Path | None, out: Path | None, tree: Path | N
     `decisions` is the gallery's export; None removes what the scan flagged. Returns how many of each there were.
     """
     about = finished(folder)
-    rows = read_rows(folder / "ranking.csv", ("path", "given_label", "flagged"))
+    rows = read_rows(folder / "ranking.csv", ("path", "given_label", "flagged"), strip=False)
     given = {path: label for _, path, label, _ in rows}
     if decisions is None:
         made = {path: ("remove", label) for _, path, label, flagged in rows if flagged == "true"}
@@ -59,7 +59,7 @@ def read_decisions(path: Path, given: dict[str, str], classes: list[str]) -> dic
             ) from None
         rows = [(f"entry {n}", *entry) for n, entry in enumerate(entries, 1)]
     else:
-        rows = [(f"line {line}", *rest) for line, *rest in read_rows(path, ("path", "decision", "label"))]
+        rows = [(f"line {line}", *rest) for line, *rest in read_rows(path, ("path", "decision", "label"), strip=False)]
     made: dict[str, tuple[str, str]] = {}
     for where, name, decision, label in rows:
         if name not in given:

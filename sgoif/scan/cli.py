@@ -24,9 +24,13 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
         args.run(args)
+        sys.stdout.flush()
         return 0
     except UserError as e:
         told = str(e)
+    except BrokenPipeError:  # the reader of our output has gone, as in `sgoif explain … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
     except OSError as e:
         full = e.errno in (errno.ENOSPC, errno.EDQUOT)
         where = e.filename or "while writing"
@@ -54,13 +58,17 @@ def _scan_arguments(p: argparse.ArgumentParser) -> None:
         "source", help="FOLDER/<class>/<image>, a CSV of path and label, `digits`, or a torchvision data set"
     )
     p.add_argument("--out", type=Path, help="folder to write (default: <name>-scan); the same again goes on with it")
-    p.add_argument("--gallery", type=_count, default=200, metavar="N", help="examples on the page (default: 200)")
+    p.add_argument(
+        "--gallery", type=_count, metavar="N", help="examples on the page (default: all flagged, 100 to 500)"
+    )
     p.add_argument("--skip-tiny", action="store_true", help="leave classes with very few images out")
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     p.add_argument("--threads", type=_count, help="CPU threads (default: all)")
     training = p.add_argument_group("training (defaults follow from the data; they are printed)")
     training.add_argument("--model", help="any timm model by name (default: compact, a small residual network)")
-    training.add_argument("--pretrained", action="store_true", help="start from timm's weights, fetched if need be")
+    training.add_argument(
+        "--pretrained", action="store_true", help="start from timm's weights (with --download if they are not here yet)"
+    )
     training.add_argument("--size", type=int, help="pixels a side that the network sees")
     training.add_argument("--epochs", type=int)
     training.add_argument("--batch-size", type=int)
@@ -74,7 +82,9 @@ def _scan_arguments(p: argparse.ArgumentParser) -> None:
     reading.add_argument("--encoding", default="utf-8", help="of a CSV (default: utf-8)")
     reading.add_argument("--data-root", default="data", help="where torchvision's data sets are (default: data)")
     reading.add_argument("--split", default="train", help="part of a torchvision data set (default: train)")
-    reading.add_argument("--download", action="store_true", help="let torchvision fetch the data set")
+    reading.add_argument(
+        "--download", action="store_true", help="let torchvision fetch the data set, and timm the weights"
+    )
 
 
 def _apply_arguments(p: argparse.ArgumentParser) -> None:
@@ -107,6 +117,8 @@ def _count(text: str) -> int:
 def _scan(args) -> None:
     if args.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if not args.download:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # pretrained weights come from the cache alone
     from sgoif.scan.scan import scan
 
     reading = {
@@ -135,7 +147,6 @@ def _explain(args) -> None:
     from sgoif.scan.folder import opener
 
     found = explain(args.image, args.scan, args.label)
-    print(lines(found, args.top))
     page, open_named = args.out or args.scan / "explain.html", opener(args.scan)
     write_page(
         page,
@@ -145,4 +156,5 @@ def _explain(args) -> None:
         lambda i: open_named(found.names[i]),
         args.top,
     )
+    print(lines(found, args.top))
     print(f"Page   {page}")

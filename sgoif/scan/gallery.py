@@ -15,12 +15,17 @@ from sgoif.bench.files import atomic_write_text
 from sgoif.scan.listing import Listing
 from sgoif.scan.pictures import Unreadable, thumbnail
 
+USUAL = (100, 500)  # examples on a page where no number is asked for
 SIDE = 160  # pixels of a thumbnail
 TEMPLATE = Path(__file__).with_name("gallery.html")
 
 
-def write_gallery(path: Path, listing: Listing, ranking, anchors: np.ndarray, beliefs: np.ndarray, most: int) -> None:
-    """The `most` most suspicious examples; `anchors` `[N, K]` says which classes' anchors speak against each."""
+def write_gallery(
+    path: Path, listing: Listing, ranking, anchors: np.ndarray, beliefs: np.ndarray, most: int | None
+) -> None:
+    """The `most` most suspicious examples (None: the flagged ones, within `USUAL`); `anchors` `[N, K]` says which
+    classes' anchors speak against each."""
+    most = most or min(max(ranking.estimated, USUAL[0]), USUAL[1])
     items = [item(listing, ranking, anchors, beliefs, rank, int(i)) for rank, i in enumerate(ranking.order[:most])]
     named = repr([(x["path"], x["given"], x["score"]) for x in items])
     page = {

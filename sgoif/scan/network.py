@@ -50,5 +50,9 @@ def build(model: str, n_classes: int, channels: int, size: int, width: int, pret
         raise
     except Exception as e:  # timm and its download raise many kinds
         told = " ".join(str(e).split())[:200] or type(e).__name__
-        hint = "its weights could not be loaded" if pretrained else f"it cannot be built for {size} pixels"
+        hint = (
+            "its weights are not here; --download fetches them"
+            if pretrained
+            else f"it cannot be built for {size} pixels"
+        )
         raise UserError(f"--model {model}: {hint} ({told})") from None

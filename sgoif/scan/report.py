@@ -77,7 +77,7 @@ class Ranking:
         return {name: column.tolist() for name, column in zip(COLUMNS, named, strict=True)}
 
 
-def write_all(out: Path, listing: Listing, settings, watched, images, gallery: int, seconds: dict) -> None:
+def write_all(out: Path, listing: Listing, settings, watched, images, gallery: int | None, seconds: dict) -> None:
     """Every file of a finished scan; report.json last."""
     from sgoif.scan.explain import save_state
     from sgoif.scan.gallery import write_gallery

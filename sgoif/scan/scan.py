@@ -13,7 +13,7 @@ from sgoif.scan.listing import Listing, read
 from sgoif.scan.settings import Settings, choose
 
 
-def scan(source: str, out: Path | None, said: dict, *, gallery: int, skip_tiny: bool, reading: dict) -> Path:
+def scan(source: str, out: Path | None, said: dict, *, gallery: int | None, skip_tiny: bool, reading: dict) -> Path:
     """Scan `source` into the folder `out`, which is returned. `said`: settings given on the command line."""
     listing = read(source, **reading)
     out = Path(out) if out else Path(f"{Path(source).resolve().stem}-scan")
@@ -24,7 +24,7 @@ def scan(source: str, out: Path | None, said: dict, *, gallery: int, skip_tiny: 
     return out
 
 
-def _scan(listing: Listing, out: Path, said: dict, gallery: int, skip_tiny: bool, reading: dict) -> None:
+def _scan(listing: Listing, out: Path, said: dict, gallery: int | None, skip_tiny: bool, reading: dict) -> None:
     import torch
 
     from sgoif.bench.session import Session
@@ -36,7 +36,6 @@ def _scan(listing: Listing, out: Path, said: dict, gallery: int, skip_tiny: bool
     device, digest = pick_device(said.get("device") or "auto"), listing.digest()
     if said.get("threads"):
         torch.set_num_threads(said["threads"])
-    torch.use_deterministic_algorithms(device == "cpu", warn_only=True)
     voice = Session(None, "", 0, label="scan")
     rows, side, grey = survey(listing, teller(voice, "looking at images"))
     if not rows:

@@ -51,8 +51,8 @@ class Settings:
         flips = "with" if self.flip else "without"
         return (
             f"{network} {weights} on {self.device}, {self.size} pixels, {self.epochs} epochs in batches of "
-            f"{self.batch_size}, {self.optimizer} at {self.lr:g}, shifts of {self.shift} pixels {flips} mirror images, "
-            f"seed {self.seed}"
+            f"{self.batch_size}, {self.optimizer} at {self.lr:g} with weight decay {self.weight_decay:g}, "
+            f"shifts of {self.shift} pixels {flips} mirror images, seed {self.seed}"
         )
 
 

@@ -48,8 +48,9 @@ def from_csv(path: Path, columns: tuple[str, str], encoding: str) -> Listing:
     )
 
 
-def read_rows(path: Path, columns: tuple[str, ...], encoding: str = "utf-8") -> list[tuple]:
-    """(line, value of each column) for every row; separated by comma, semicolon or tab."""
+def read_rows(path: Path, columns: tuple[str, ...], encoding: str = "utf-8", strip: bool = True) -> list[tuple]:
+    """(line, value of each column) for every row; separated by comma, semicolon or tab. `strip` off for tables that a
+    scan wrote, where a blank may belong to a name."""
     try:
         text = path.read_bytes().decode("utf-8-sig" if encoding == "utf-8" else encoding)
     except UnicodeDecodeError as e:
@@ -63,7 +64,7 @@ def read_rows(path: Path, columns: tuple[str, ...], encoding: str = "utf-8") -> 
         raise UserError(f"{path} is not a text file; expected a CSV with the columns {', '.join(columns)}")
     header = text.split("\n", 1)[0]
     separator = max(SEPARATORS, key=header.count)
-    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=True)
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=strip)
     found = [name.strip() for name in reader.fieldnames or []]
     reader.fieldnames = found
     lacking = [name for name in columns if name not in found]
@@ -74,9 +75,10 @@ def read_rows(path: Path, columns: tuple[str, ...], encoding: str = "utf-8") -> 
             + (" (--path-column and --label-column choose others)" if columns == ("path", "label") else "")
         )
     try:
-        rows = [(reader.line_num, *((row[c] or "").strip() for c in columns)) for row in reader]
+        cells = [(reader.line_num, *(row[c] or "" for c in columns)) for row in reader]
     except csv.Error as e:
         raise UserError(f"{path}, line {reader.line_num}: {e}") from None
+    rows = [(line, *(cell.strip() for cell in row)) for line, *row in cells] if strip else cells
     if not rows:
         raise UserError(f"{path} has a header and no rows")
     return rows

@@ -85,7 +85,7 @@ class Run:
         result = {
             "cell": cell, "key": key, "status": status, "reason": reason, "arrays_sha256": sha, "peak_memory_mb": 300.0,
             "cpu_seconds": {"train": 4.0}, "seconds": {"train": 2.0}, "extras": {}, "shared": [], "commit": "abc1234",
-            "config": {"params": {}}, "hardware": "two cores", "versions": {"torch": "2.10.0"},
+            "config": {"params": {}}, "hardware": {"cpus": 2}, "versions": {"torch": "2.10.0"},
             "created": "2025-01-02T03:04:05+00:00",
         }  # fmt: skip
         atomic_write_json(folder / "result.json", {**result, **more})

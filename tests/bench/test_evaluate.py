@@ -233,3 +233,12 @@ def test_scores_by_epoch_become_curves_of_precision_and_stability(noisy):
         e: pytest.approx(metrics.detection(stored[e], noisy.wrong)["auc_pr"]) for e in range(3)
     }
     assert curves["epoch:tau_top1"][2] == pytest.approx(metrics.top_tau(stored))
+
+
+def test_a_missing_cell_says_whether_it_was_asked_for(noisy):
+    noisy.cell("noisy", "digits", "n20s0", 0, "aum", scores(noisy))
+    cfg = small()
+    cfg["noisy"]["digits"]["restrict"] = {"aum": {"seeds": [0, 1], "reason": "costly"}}
+    assert "run the workflow again" in value(evaluated(noisy, cfg), "status", 1)["reason"]
+    cfg["noisy"]["digits"]["restrict"] = {"aum": {"seeds": [0], "reason": "costly"}}
+    assert value(evaluated(noisy, cfg), "status", 1)["reason"] == "costly"

@@ -11,7 +11,7 @@ from sgoif.bench.publish import compact, publish
 def test_tables_figures_summary_and_provenance_come_along_and_nothing_else(tmp_path):
     run = tmp_path / "mini"
     files = {"tables/table1.md": "table", "tables/table1.tex": "tex", "figures/a.png": "png", "ledger.md": "l"}
-    for name, text in files.items():
+    for name, text in {**files, "report.html": "page"}.items():
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_text(text)
     (run / "summary.json").write_text(
@@ -29,7 +29,7 @@ def test_tables_figures_summary_and_provenance_come_along_and_nothing_else(tmp_p
     (cell / "arrays.npz").write_bytes(b"scores")
     target = publish(run, tmp_path / "published", {"run": "mini"})
     assert sorted(p.name for p in target.iterdir()) == [
-        "a.png", "ledger.md", "provenance.json", "summary.json", "table1.md"]  # fmt: skip
+        "a.png", "ledger.md", "provenance.json", "report.html", "summary.json", "table1.md"]  # fmt: skip
     origin = json.loads((target / "provenance.json").read_text())
     assert (origin["commit"], origin["date"], origin["cells"]) == (["abc"], ["2026-01-02"], 1)
     assert json.loads((target / "summary.json").read_text()) == [{"metric": "auc_pr", "mean": 0.5}]

@@ -8,6 +8,7 @@ import torch
 
 from sgoif.bench import config as configuration
 from sgoif.bench import jobs, stream
+from sgoif.bench.curves import write_curves
 from sgoif.bench.data import load
 from sgoif.bench.data.holdout import hold_out
 from sgoif.bench.data.prepare import prepare
@@ -129,6 +130,7 @@ def run(root, dataset: str, methods: list[str], recipe: dict | None = None) -> t
     for method in ("plain", *methods):
         jobs.run_batch(plan, run_dir, "noisy", dataset, method, 0, "cpu")
     records = evaluate(run_dir, root / "data", "noisy", dataset, plan.config)
+    write_curves(run_dir, root / "data", dataset, plan.config)
     summarise(run_dir, plan.config)
     write_tables(run_dir, plan.config)
     return plan, records

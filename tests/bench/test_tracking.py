@@ -24,7 +24,8 @@ def imported(tmp_path_factory):
     atomic_write_json(run.root / "config.json", run.config)
     (run.root / "tables").mkdir()
     (run.root / "tables" / "table1.md").write_text("# Table 1\n")
-    run.uri = tracking.init_store(run.root / "mlflow" / "mlflow.db")
+    run.uri = tracking.store_uri(run.root, {"tracking": {"uri": None}})
+    tracking.init_store(run.uri)
     run.first = tracking.import_run(run.root, run.uri)
     return run
 
@@ -92,4 +93,19 @@ def test_a_changed_cell_replaces_its_run_and_an_interrupted_import_is_mended(imp
 def test_a_broken_store_is_told(tmp_path):
     (tmp_path / "m.db").write_bytes(b"not a database at all" * 100)
     with pytest.raises(UserError, match="delete the file and run again"):
-        tracking.init_store(tmp_path / "m.db")
+        tracking.init_store(f"sqlite:///{tmp_path / 'm.db'}")
+
+
+def test_the_store_is_chosen_by_environment_then_configuration(tmp_path, monkeypatch):
+    monkeypatch.delenv("SGOIF_TRACKING", raising=False)
+    here, there = {"tracking": {"uri": None}}, {"tracking": {"uri": "postgresql://db/mlflow"}}
+    assert tracking.store_uri(tmp_path, here) == f"sqlite:///{tmp_path}/mlflow/mlflow.db"
+    assert tracking.store_uri(tmp_path, there) == "postgresql://db/mlflow"
+    monkeypatch.setenv("SGOIF_TRACKING", "https://mlflow.example")
+    assert tracking.store_uri(tmp_path, there) == "https://mlflow.example"
+
+
+def test_a_server_that_is_not_there_is_told_without_its_password(monkeypatch):
+    monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
+    with pytest.raises(UserError, match=r"http://me:\*\*\*@127\.0\.0\.1:9 does not work .*its server runs"):
+        tracking.init_store("http://me:secret@127.0.0.1:9")

@@ -58,10 +58,15 @@ class Chaos:
 
     # --- kills ------------------------------------------------------------------------------------------------------
 
-    def kills(self, names: Iterable[str] = tuple(faults.KILLS)) -> None:
+    def kills(self) -> None:
         """From an empty folder, one run after the other is killed a little further on; the last is left alone."""
         self.project.wipe()
-        self.kills_from_here(names)
+        self.kills_from_here(name for name in faults.KILLS if "MLflow" not in name)
+
+    def kills_in_the_import(self) -> None:
+        self.project.put_back()
+        self.project.forget("mlflow")
+        self.kills_from_here(name for name in faults.KILLS if "MLflow" in name)
 
     def kills_from_here(self, names: Iterable[str]) -> None:
         project, names = self.project, list(names)
@@ -79,7 +84,7 @@ class Chaos:
             victim = "whole run killed" if moment.act == "kill all" else "job killed"
             self.record(victim, f"{name} ({where[name]})", LOST if lost else outcome, missed.get(name, said))
 
-    def random_kills(self, n: int, seed: int = 0) -> None:
+    def random_kills(self, n: int = 6, seed: int = 0) -> None:
         """The whole run is killed after random times, in the same folder, again and again."""
         project, rng, times = self.project, random.Random(seed), []
         project.wipe()
@@ -101,7 +106,7 @@ class Chaos:
         """The run is killed, its job lives on and writes to the same folder as the next run."""
         project = self.project
         project.put_back()
-        project.forget(faults.TRACIN, faults.BATCH["tracin"])
+        project.forget(*faults.AGAIN["tracin"])
         slow = Moment("os.rename", rf"{faults.TRACIN}/work/retrain\.pt", "stall", 1, seconds=12)
         process = project.start(moment=slow)
         _wait_for(project.mark)
@@ -109,7 +114,7 @@ class Chaos:
         for pid in _family(process.pid) - _family(job):
             os.kill(pid, signal.SIGKILL)
         alive = Path(f"/proc/{job}").exists()
-        outcome, said = self.recover()
+        outcome, said = self.recover(f"{RUN}/{faults.TABLE}")
         self.record("run killed, job lives on", "retraining", outcome if alive else LOST, said)
         _end(process)
 
@@ -118,7 +123,7 @@ class Chaos:
     def two_runs(self) -> None:
         project = self.project
         project.put_back()
-        project.forget("summary.json")
+        project.forget(*faults.AFTER["metrics"])
         first = project.start(moment=Moment("os.rename", r"chaos/summary\.json", "stall", seconds=10))
         _wait_for(project.mark)
         second = subprocess.run(first.args, cwd=project.folder, capture_output=True, text=True, timeout=100)
@@ -132,13 +137,13 @@ class Chaos:
         """The same batch computed by two processes at once, past Snakemake's lock."""
         project = self.project
         project.put_back()
-        project.forget(faults.TRACIN, faults.BATCH["tracin"])
+        project.forget(*faults.AGAIN["tracin"])
         config = str(RUN / "config.json")
         words = ["batch", "--config", config, "--task", "noisy", "--dataset", "digits", "--method", "tracin"]
         both = [project.start(step=[*words, "--batch", "0"]) for _ in range(2)]
         said = [p.communicate(timeout=200)[0] for p in both]
         wrong = "" if all(p.returncode == 0 for p in both) else said[0][-500:] + said[1][-500:]
-        outcome, told = self.recover()
+        outcome, told = self.recover(f"{RUN}/{faults.TABLE}")
         self.record("two jobs on one batch", "training", LOST if wrong else outcome, wrong or told)
 
     # --- full disk --------------------------------------------------------------------------------------------------
@@ -156,7 +161,7 @@ class Chaos:
             good = told and outcome == SAME and self.project.struck()
             self.record("disk full", name, TOLD if good else LOST, error if good else f"{error or said[-800:]} {later}")
 
-    def small_disk(self, sizes: Iterable[str] = ("200k", "500k", "800k", "1200k")) -> None:
+    def small_disk(self, sizes: Iterable[str] = ("300k", "900k")) -> None:
         """The results lie on a file system of this size; then on a larger one."""
         project = self.project
         for size in sizes:
@@ -195,13 +200,12 @@ class Chaos:
         for number, fault in enumerate(chosen):
             project = self.project
             project.put_back()
-            project.forget("cells", "batches")
+            project.forget("cells", "batches", *faults.AFTER["cells"])
             killed = Moment("os.rename", rf"{faults.PLAIN}/work/train\.pt", skip=2)
             project.run(f"{RUN}/{faults.BATCH['plain']}", moment=killed)
             faults.damage(project.folder / fault.place(), fault.how, seed=number)
-            outcome, said = self.recover()
-            struck = project.folder / fault.place()
-            self.record(f"damaged state ({fault.how})", str(fault.place()), outcome if struck else LOST, said)
+            outcome, said = self.recover(f"{RUN}/{faults.TABLE}")
+            self.record(f"damaged state ({fault.how})", str(fault.place()), outcome, said)
 
 
 def _family(pid: int) -> set[int]:

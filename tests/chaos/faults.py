@@ -44,10 +44,7 @@ KILLS = {
     "assembling tables: Markdown written, LaTeX not": (_writes(r"tables/table1\.tex"), TABLE),
     "assembling tables: the last of four": (_writes(r"tables/table1\.json", "kill all"), TABLE),
     "drawing figures": (_writes(r"figures/table1_detection\.svg"), SVG),
-    "making the MLflow store: half its tables": (
-        Moment("open", r"db_migrations/versions/\w+\.py", skip=9, reading=True),
-        MADE,
-    ),
+    "making the MLflow store: among its tables": (Moment("sqlite3.connect", r"mlflow\.db", skip=1, seconds=0.8), MADE),
     "making the MLflow store: not yet named": (_writes(r"mlflow/mlflow\.db", "kill all"), MADE),
     "importing to MLflow: the first run": (Moment("open", r"mlflow/artifacts/.*result\.json"), IMPORTED),
     "importing to MLflow: the third run": (Moment("open", r"mlflow/artifacts/.*result\.json", "kill all", 2), IMPORTED),
@@ -55,14 +52,19 @@ KILLS = {
     "importing to MLflow: all in, not yet said": (_writes(r"mlflow/imported\.json", "kill all"), IMPORTED),
 }
 
-STARVED = {  # the disk is full when this file is opened; what is forgotten is made again
-    "saving a training state": (Moment("open", rf"{TRACIN}/work/\.retrain\.pt", "full"), [TRACIN, BATCH["tracin"]]),
-    "writing scores": (Moment("open", rf"{LOSS}/\.arrays\.npz", "full"), [LOSS, BATCH["loss"]]),
-    "writing a batch file": (Moment("open", r"loss/\.0\.json", "full"), [BATCH["loss"]]),
-    "writing metrics": (Moment("open", r"metrics/noisy/\.digits", "full"), ["metrics/noisy/digits.json"]),
-    "writing a table": (Moment("open", r"tables/\.table1\.csv", "full"), ["tables/table1.csv"]),
-    "drawing a figure": (Moment("open", r"figures/\.table1_detection\.svg", "full"), ["figures/table1_detection.svg"]),
-    "importing to MLflow": (Moment("open", r"mlflow/artifacts/", "full"), ["mlflow/mlflow.db", "mlflow/imported.json"]),
+# What to delete so that a job runs again: Snakemake makes what is missing only where something below it is missing too.
+METRICS, SUMMARY = "metrics/noisy/digits.json", "summary.json"
+AFTER = {"summary": (TABLE,), "metrics": (SUMMARY, TABLE), "cells": (METRICS, SUMMARY, TABLE)}
+AGAIN = {m: (BATCH[m], f"cells/noisy/digits/n20_s0/seed0/{m}", *AFTER["cells"]) for m in ("loss", "tracin")}
+
+STARVED = {  # the disk is full when this file is opened; what is deleted before
+    "saving a training state": (Moment("open", rf"{TRACIN}/work/\.retrain\.pt", "full"), AGAIN["tracin"]),
+    "writing scores": (Moment("open", rf"{LOSS}/\.arrays\.npz", "full"), AGAIN["loss"]),
+    "writing a batch file": (Moment("open", r"loss/\.0\.json", "full"), AGAIN["loss"]),
+    "writing metrics": (Moment("open", r"metrics/noisy/\.digits", "full"), AFTER["cells"]),
+    "writing a table": (Moment("open", r"tables/\.table1\.md", "full"), AFTER["summary"]),
+    "drawing a figure": (Moment("open", r"figures/\.table1_detection\.svg", "full"), (SVG,)),
+    "importing to MLflow": (Moment("open", r"mlflow/artifacts/", "full"), ("mlflow/mlflow.db", IMPORTED)),
 }
 
 
@@ -80,28 +82,26 @@ class Damage:
 
 
 def _damages() -> list[Damage]:
-    metrics, summary, table = "metrics/noisy/digits.json", "summary.json", "tables/table1.md"
-    after = {"summary": (table,), "metrics": (summary, table), "cells": (metrics, summary, table)}
-    again = {m: (BATCH[m], f"cells/noisy/digits/n20_s0/seed0/{m}", *after["cells"]) for m in ("loss", "tracin")}
-    found = [Damage(f"{PLAIN}/arrays.npz", how, again["loss"]) for how in ("cut", "bit", "gone")]
-    found += [Damage(f"{PLAIN}/checkpoints/epoch3.pt", how, again["tracin"]) for how in ("cut", "bit", "rubbish")]
-    found += [Damage(f"{PLAIN}/result.json", how, after["cells"]) for how in ("cut", "digit")]
-    found += [Damage(f"{LOSS}/arrays.npz", how, after["cells"]) for how in ("cut", "bit", "gone")]
-    found += [Damage(f"{LOSS}/result.json", how, after["cells"]) for how in ("empty", "digit", "gone")]
-    found += [Damage(BATCH["loss"], how, after["cells"]) for how in ("cut", "digit")]
-    found += [Damage(BATCH["plain"], "digit", again["loss"])]
-    found += [Damage(metrics, how, after["metrics"]) for how in ("cut", "digit")]
-    found += [Damage(summary, how, after["summary"]) for how in ("cut", "digit")]
-    found += [Damage(table, how) for how in ("cut", "digit")]
-    found += [Damage("labels/digits/n20_s0.npz", how, again["loss"]) for how in ("cut", "bit")]
-    found += [Damage("labels/digits/val.npz", "cut", again["tracin"])]
-    found += [Damage("truth/digits/n20_s0.npz", "bit", after["cells"])]
-    found += [Damage("data/digits/train_images.npy", how, again["loss"]) for how in ("cut", "bit", "gone")]
-    found += [Damage("data/digits/test_labels.npy", "bit", after["cells"])]
-    found += [Damage("data/digits/meta.json", how, again["loss"]) for how in ("cut", "gone")]
-    store = "mlflow/imported.json"
-    found += [Damage("mlflow/mlflow.db", how, (store,), store) for how in ("rubbish", "cut", "page", "empty", "gone")]
-    found += [Damage("config.json", "cut", after["cells"]), Damage(".snakemake/metadata", "rubbish", after["cells"])]
+    found = [Damage(f"{PLAIN}/arrays.npz", how, AGAIN["loss"]) for how in ("cut", "bit", "gone")]
+    found += [Damage(f"{PLAIN}/checkpoints/epoch3.pt", how, AGAIN["tracin"]) for how in ("cut", "bit", "rubbish")]
+    found += [Damage(f"{PLAIN}/result.json", how, AFTER["cells"]) for how in ("cut", "digit")]
+    found += [Damage(f"{LOSS}/arrays.npz", how, AFTER["cells"]) for how in ("cut", "bit", "gone")]
+    found += [Damage(f"{LOSS}/result.json", how, AFTER["cells"]) for how in ("empty", "digit", "gone")]
+    found += [Damage(BATCH["loss"], how, AFTER["cells"]) for how in ("cut", "digit")]
+    found += [Damage(BATCH["plain"], "digit", AGAIN["loss"])]
+    found += [Damage(METRICS, how, AFTER["metrics"]) for how in ("cut", "digit")]
+    found += [Damage(SUMMARY, how, AFTER["summary"]) for how in ("cut", "digit")]
+    found += [Damage(TABLE, how) for how in ("cut", "digit")]
+    found += [Damage("labels/digits/n20_s0.npz", how, AGAIN["loss"]) for how in ("cut", "bit")]
+    found += [Damage("labels/digits/val.npz", "cut", AGAIN["tracin"])]
+    found += [Damage("truth/digits/n20_s0.npz", "bit", AFTER["cells"])]
+    found += [Damage("data/digits/train_images.npy", how, AGAIN["loss"]) for how in ("cut", "bit", "gone")]
+    found += [Damage("data/digits/test_labels.npy", "bit", AFTER["cells"])]
+    found += [Damage("data/digits/meta.json", how, AGAIN["loss"]) for how in ("cut", "gone")]
+    found += [
+        Damage("mlflow/mlflow.db", how, (IMPORTED,), IMPORTED) for how in ("rubbish", "cut", "page", "empty", "gone")
+    ]
+    found += [Damage("config.json", "cut", AFTER["cells"]), Damage(".snakemake/metadata", "rubbish", AFTER["cells"])]
     return found
 
 

@@ -17,7 +17,7 @@ from tests.workflow.test_run import copy_project, environment
 HERE = Path(__file__).resolve().parent
 RUN = Path("results/chaos")
 TABLES = f"{RUN}/tables/table1.md"
-TIMEOUT = 300
+TIMEOUT = 900  # seconds; nothing here takes that long unless it hangs
 
 
 @dataclass(frozen=True)
@@ -38,12 +38,14 @@ class Project:
     def __init__(self, folder: Path):
         self.folder = folder / "project"
         self.spare, self.mark = folder / "spare", folder / "struck"
+        folder.mkdir(parents=True, exist_ok=True)
         copy_project(self.folder)
         shutil.copy(HERE / "chaos.yaml", self.folder / "chaos.yaml")
 
     def start(self, *targets: str, moment: Moment | None = None, step: list[str] | None = None) -> subprocess.Popen:
         self.mark.unlink(missing_ok=True)
-        env = {**environment(), "OMP_NUM_THREADS": "1", "PYTHONPATH": str(HERE / "fuse")}
+        paths = os.pathsep.join([str(HERE / "fuse"), *filter(None, [os.environ.get("PYTHONPATH")])])
+        env = {**environment(), "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
         if moment is not None:
             env["SGOIF_FUSE"] = json.dumps({**vars(moment), "mark": str(self.mark)})
         words = step or ["run", "--", *targets, "--configfile", "chaos.yaml"]

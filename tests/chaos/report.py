@@ -8,7 +8,7 @@ import platform
 from collections import Counter
 from pathlib import Path
 
-from sgoif.bench.files import atomic_write_json, atomic_write_text
+from sgoif.bench.files import atomic_write_json, atomic_write_text, read_json
 
 WORDS = {
     "same": "the next run gave the same bits without being told anything",
@@ -17,16 +17,23 @@ WORDS = {
 }
 
 
-def write(records: list[dict[str, str]], seconds: float, folder: Path) -> None:
+def merge(folder: Path, family: str, records: list[dict[str, str]], order: list[str]) -> list[dict[str, str]]:
+    """Puts the records of a family in the place of its old ones and writes both files; returns all records."""
+    path = folder / "chaos.json"
+    old = read_json(path)["records"] if path.is_file() else []
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    new = [{**r, "family": family, "date": today} for r in records]
+    kept = [r for r in old if r["family"] != family and r["family"] in order]
+    everything = sorted(kept + new, key=lambda r: order.index(r["family"]))
     facts = {
-        "date": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "date": max(r["date"] for r in everything),
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
-        "seconds": round(seconds),
-        "faults": len(records),
-        "outcomes": dict(Counter(r["outcome"] for r in records)),
+        "faults": len(everything),
+        "outcomes": dict(Counter(r["outcome"] for r in everything)),
     }
-    atomic_write_json(folder / "chaos.json", {**facts, "records": records})
-    atomic_write_text(folder / "chaos.md", markdown(facts, records))
+    atomic_write_json(path, {**facts, "records": everything})
+    atomic_write_text(folder / "chaos.md", markdown(facts, everything))
+    return everything
 
 
 def markdown(facts: dict, records: list[dict[str, str]]) -> str:
@@ -37,7 +44,7 @@ def markdown(facts: dict, records: list[dict[str, str]]) -> str:
     lines = [
         "# Injected faults",
         "",
-        f"`make chaos`, {facts['date']}, {facts['machine']}, {facts['seconds']} s. A small run is disturbed "
+        f"`make chaos`, {facts['date']}, {facts['machine']}. A small run is disturbed "
         f"{facts['faults']} times, each time differently. Compared, byte by byte, with a run nobody disturbed: tables, "
         "scores, given labels, truth, prepared data. A fault that did not strike would count as lost.",
         "",

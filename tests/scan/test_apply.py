@@ -76,6 +76,16 @@ def test_a_cleaned_tree_and_untouched_originals(scanned, tmp_path, how):
     assert run("scan", tmp_path / "tree", "--out", tmp_path / "again", "--epochs", 2) == 0
 
 
+def test_blanks_quotes_and_commas_in_names_survive(tmp_path):
+    names = {' "a", ': 5, "b ": 5}
+    images = blobs(tmp_path / "images", names)
+    assert run("scan", images, "--out", tmp_path / "out", "--epochs", 2) == 0
+    assert run("apply", tmp_path / "out", "--top-estimated", "--link", tmp_path / "tree") == 0
+    flagged = sum(r["flagged"] == "true" for r in rows(tmp_path / "out" / "ranking.csv"))
+    assert {p.parent.name for p in (tmp_path / "tree").rglob("*.png")} <= set(names)
+    assert len(list((tmp_path / "tree").rglob("*.png"))) == 10 - flagged > 0
+
+
 def test_the_cleaned_list_can_be_scanned(scanned, tmp_path):
     _, out = scanned
     (tmp_path / "d.csv").write_text(as_csv(DECISIONS))

@@ -11,10 +11,10 @@ from tests.scan.folders import digit_folder, run
 
 @pytest.fixture(scope="module")
 def scanned(tmp_path_factory):
-    """(images, scan folder, truth): 400 digits of which a tenth has a wrong label."""
+    """(images, scan folder, truth): 300 digits of which a tenth has a wrong label."""
     root = tmp_path_factory.mktemp("explain")
-    truth = digit_folder(root / "digits", n=400, seed=2)
-    assert run("scan", root / "digits", "--out", root / "out", "--epochs", 12, "--gallery", 2) == 0
+    truth = digit_folder(root / "digits", n=300, seed=2)
+    assert run("scan", root / "digits", "--out", root / "out", "--epochs", 10, "--gallery", 2) == 0
     return root / "digits", root / "out", truth
 
 
@@ -24,7 +24,7 @@ def test_it_is_the_formula(scanned):
     name = sorted(truth)[0]
     found = explain(name, out)
     state = {k: torch.from_numpy(v) for k, v in load_npz(out / "explain.npz").items() if v.dtype.kind in "fi"}
-    z = torch.cat([state["features"].double(), torch.ones(400, 1)], dim=1)
+    z = torch.cat([state["features"].double(), torch.ones(300, 1)], dim=1)
     errors = (state["logits"].double() / state["temperature"]).softmax(1)
     errors -= torch.nn.functional.one_hot(state["labels"], 10)
     inputs, outputs = (state[f"curvature:{side}_mean_0"].double() for side in ("input", "output"))

@@ -16,9 +16,9 @@ from tests.scan.folders import blobs, digit_folder, rows, run
 def finished(tmp_path_factory):
     """(folder of a finished scan, truth, the images' folder)."""
     root = tmp_path_factory.mktemp("scan")
-    truth = digit_folder(root / "digits")
+    truth = digit_folder(root / "digits", n=400)
     (root / "digits" / "3" / "broken.png").write_bytes(b"not an image")
-    assert run("scan", root / "digits", "--out", root / "out", "--epochs", 15, "--gallery", 30) == 0
+    assert run("scan", root / "digits", "--out", root / "out", "--epochs", 10, "--gallery", 30) == 0
     return root / "out", truth, root / "digits"
 
 
@@ -65,7 +65,7 @@ def test_the_report(finished):
     assert report["estimated_wrong"] == sum(r["flagged"] == "true" for r in table)
     assert sum(c["flagged"] for c in report["by_class"].values()) == report["estimated_wrong"]
     assert (
-        report["settings"]["epochs"] == 15 and report["settings"]["size"] == 8 and report["settings"]["channels"] == 1
+        report["settings"]["epochs"] == 10 and report["settings"]["size"] == 8 and report["settings"]["channels"] == 1
     )
     assert torch.__version__.startswith(report["versions"]["torch"]) and report["seconds"]["train"] > 0
     assert rows(out / "left_out.csv") == [{"path": "3/broken.png", "why": "not an image"}]
@@ -75,10 +75,10 @@ def test_the_report(finished):
 def test_again_has_nothing_to_do_and_other_settings_are_refused(finished, capsys):
     out, _, images = finished
     before = (out / "ranking.csv").stat().st_mtime_ns
-    assert run("scan", images, "--out", out, "--epochs", 15, "--gallery", 30) == 0
+    assert run("scan", images, "--out", out, "--epochs", 10, "--gallery", 30) == 0
     assert "nothing to do" in capsys.readouterr().out and (out / "ranking.csv").stat().st_mtime_ns == before
-    assert run("scan", images, "--out", out, "--epochs", 14, "--gallery", 30) == 2
-    assert "other settings (epochs 15 -> 14)" in capsys.readouterr().err
+    assert run("scan", images, "--out", out, "--epochs", 9, "--gallery", 30) == 2
+    assert "other settings (epochs 10 -> 9)" in capsys.readouterr().err
 
 
 def test_an_interrupted_scan_ends_with_the_same_bytes(tmp_path, monkeypatch, capsys):

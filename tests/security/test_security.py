@@ -257,8 +257,8 @@ def test_rules_hand_nothing_unquoted_to_the_shell():
     assert len(shells) >= 8
 
 
-@pytest.mark.parametrize("root", ["d; touch pwned;", "$(touch pwned)", "`touch pwned`", 'it\'s "odd" & sp aced'])
-def test_a_data_root_with_shell_in_it_is_a_folder(root, tmp_path):
+def test_a_data_root_with_shell_in_it_is_a_folder(tmp_path):
+    root = 'd; touch pwned; $(touch pwned) `touch pwned` it\'s "odd" & sp aced'
     folder = copy_project(tmp_path / "project")
     (folder / "mini.yaml").write_text(yaml.safe_dump({**MINI, "data": {"root": root}}))
     command = [sys.executable, "-m", "snakemake", f"{root}/digits/meta.json", "--configfile", "mini.yaml", "-q", "all"]
@@ -267,9 +267,9 @@ def test_a_data_root_with_shell_in_it_is_a_folder(root, tmp_path):
     assert (folder / root / "digits" / "meta.json").is_file(), done.stdout + done.stderr
 
 
-@pytest.mark.parametrize("target", ["data/a; touch pwned/meta.json", "results/mini/labels/digits/$(touch pwned).npz"])
-def test_a_target_with_shell_in_it_is_refused(target, tmp_path):
+def test_targets_with_shell_in_them_are_refused(tmp_path):
     folder = copy_project(tmp_path / "project")
-    command = [sys.executable, "-m", "snakemake", target, "--configfile", "mini.yaml"]
+    targets = ["data/a; touch pwned/meta.json", "results/mini/labels/digits/$(touch pwned).npz"]
+    command = [sys.executable, "-m", "snakemake", *targets, "--configfile", "mini.yaml"]
     done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=120)
     assert done.returncode and not list(tmp_path.rglob("pwned"))

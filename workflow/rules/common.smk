@@ -1,5 +1,6 @@
 # What all rules use: the checked configuration, the plan, and the names of files.
 
+import math
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -22,7 +23,7 @@ DATA = CONFIG["data"]["root"]
 CONFIG_FILE = f"{RUN}/config.json"
 ENVIRONMENT = str(Path(workflow.basedir, "environment.yml"))
 THREADS = CONFIG["execution"]["threads"]
-GPU = 0 if CONFIG["execution"]["device"] == "cpu" else 1
+GPU = 0 if CONFIG["execution"]["device"] == "cpu" else CONFIG["execution"]["processes"]
 STEP = f"python -m sgoif.bench {{step}} --config {CONFIG_FILE}"
 
 # Not an input of any job: a job depends on its own part of the configuration, through its fingerprint.
@@ -91,6 +92,12 @@ def job(method):
             w.task, w.dataset, method + w.variant, int(w.batch)
         ),
     }
+
+
+def minutes(w):
+    """Time limit of a batch's job on a cluster: that of its cells, and some to start."""
+    cells = PLAN.batch(w.task, w.dataset, "plain", int(w.batch))
+    return 10 + math.ceil(len(cells) * CONFIG["execution"]["time_limit_minutes"])
 
 
 def batches(task, dataset, method):

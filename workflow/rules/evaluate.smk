@@ -1,4 +1,4 @@
-# From cells to metrics, summary and tables. Only these rules read the truth.
+# From cells to metrics, curves, summary and tables. Only `evaluate` and `curves` read the truth.
 
 
 rule evaluate:
@@ -19,6 +19,27 @@ rule evaluate:
         cells=lambda w: configuration.digest(PLAN.spec(w.task, w.dataset)),
     shell:
         "{params.step} --task {wildcards.task} --dataset {wildcards.dataset:q} > {log:q} 2>&1"
+        " || {{ tail -n 20 {log:q} >&2; exit 1; }}"
+
+
+rule curves:
+    input:
+        cells=cells_of,
+        truth=truth,
+        labels=lambda w: meta(w.dataset),
+    output:
+        f"{RUN}/curves/{{task,noisy}}/{{dataset}}.json",
+        f"{RUN}/curves/{{task,noisy}}/{{dataset}}_gallery.npz",
+    log:
+        f"{RUN}/logs/curves/{{task}}-{{dataset}}.log",
+    conda:
+        ENVIRONMENT
+    params:
+        step=STEP.format(step="curves"),
+        code=source_hash("sgoif.bench.curves"),
+        cells=lambda w: configuration.digest(PLAN.spec(w.task, w.dataset)),
+    shell:
+        "{params.step} --dataset {wildcards.dataset:q} > {log:q} 2>&1"
         " || {{ tail -n 20 {log:q} >&2; exit 1; }}"
 
 
@@ -52,10 +73,15 @@ rule tables:
             table=CONFIG["tables"],
             kind=["md", "tex", "json"],
         ),
-        report(
-            expand(f"{RUN}/tables/{{table}}.csv", table=CONFIG["tables"]),
-            category="Tables",
-        ),
+        [
+            report(
+                f"{RUN}/tables/{table}.csv",
+                caption="../report/table.rst",
+                category="Tables",
+                labels={"table": table, "kind": spec["kind"].replace("_", " ")},
+            )
+            for table, spec in CONFIG["tables"].items()
+        ],
     log:
         f"{RUN}/logs/tables.log",
     conda:

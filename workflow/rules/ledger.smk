@@ -8,7 +8,12 @@ rule ledger:
         f"{RUN}/summary.json",
     output:
         f"{RUN}/ledger.json",
-        report(f"{RUN}/ledger.md", category="Ledger"),
+        report(
+            f"{RUN}/ledger.md",
+            caption="../report/ledger.rst",
+            category="Ledger",
+            labels={"page": "every number of the paper"},
+        ),
     log:
         f"{RUN}/logs/ledger.log",
     conda:

@@ -15,6 +15,7 @@ rule plain:
     threads: THREADS
     resources:
         gpu=GPU,
+        runtime=minutes,
     params:
         **job("plain"),
     shell:

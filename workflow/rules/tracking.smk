@@ -1,4 +1,10 @@
 # MLflow: the store is made by one job, and one job imports everything, so that no two processes write to it at once.
+# On a cluster both run on the node that submits.
+
+
+localrules:
+    track_init,
+    track,
 
 
 rule track_init:

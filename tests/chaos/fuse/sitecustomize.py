@@ -34,12 +34,18 @@ def light(fuse: dict) -> None:
             return
         os.write(mark, f"{os.getpid()} {event} {os.fsdecode(path)}".encode())
         os.close(mark)
-        if fuse["act"] == "kill":
+        if fuse["act"] == "kill" and fuse.get("seconds"):  # a little after the event
+            import threading
+
+            threading.Timer(fuse["seconds"], os.kill, (os.getpid(), signal.SIGKILL)).start()
+        elif fuse["act"] == "kill":
             os.kill(os.getpid(), signal.SIGKILL)
         elif fuse["act"] == "kill all":
             os.killpg(0, signal.SIGKILL)
         elif fuse["act"] == "stall":
-            signal.pause() if fuse.get("seconds") is None else __import__("time").sleep(fuse["seconds"])
+            import time
+
+            time.sleep(fuse["seconds"])
         elif fuse["act"] == "full":
             raise OSError(28, "No space left on device", os.fsdecode(path))
 

@@ -1,0 +1,72 @@
+"""results/<run>/report.html: everything a run has to say on one page that opens from disk, without network.
+
+Tables, figures, ledger, cost, failures, configuration and origin are put into `page.html` by Jinja, which escapes every
+value; the page's security policy lets nothing run or load but its own script.
+"""
+
+from __future__ import annotations
+
+import base64
+import hashlib
+import json
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+from sgoif.bench import figures
+from sgoif.bench.files import atomic_write_text, read_json
+from sgoif.bench.publish import provenance
+from sgoif.bench.report.sections import cost, failures, ledger, table
+from sgoif.bench.tables import build_tables
+
+TEMPLATES = ("page.html", "page.css", "page.js")
+HERE = Path(__file__).parent
+
+
+def look() -> str:
+    """Hash of the template files: a page has to be written again when they change."""
+    return hashlib.sha256(b"".join((HERE / name).read_bytes() for name in TEMPLATES)).hexdigest()[:16]
+
+
+def write_report(run_dir: Path | str, config: Mapping[str, Any]) -> Path:
+    """Writes and returns the page of a finished run."""
+    from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    run_dir = Path(run_dir)
+    records = read_json(run_dir / "summary.json")
+    css, script = ((HERE / name).read_text() for name in TEMPLATES[1:])
+    page = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    text = page.get_template(TEMPLATES[0]).render(
+        run=config["run"],
+        css=css,
+        script=script,
+        script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
+        stand_ins=_stand_ins(records),
+        tables=[table(t) for t in build_tables(records)],
+        figures=_figures(run_dir, config),
+        ledger=ledger(run_dir / "ledger.json"),
+        cost=cost(run_dir),
+        failures=failures(run_dir, config),
+        configuration=json.dumps(config, indent=2, ensure_ascii=False),
+        origin=provenance(run_dir, dict(config)),
+    )
+    path = run_dir / "report.html"
+    atomic_write_text(path, text, seal=True)
+    path.touch()  # Snakemake compares times, so an unchanged file must look new too
+    return path
+
+
+def _stand_ins(records) -> list[str]:
+    panels = [p for r in records if r["metric"] == "layout" for p in r["layout"]["panels"]]
+    return list(dict.fromkeys(f"{p['title']} in place of {p['stands_for']}" for p in panels if p["stands_for"]))
+
+
+def _figures(run_dir: Path, config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Title, caption and picture (as a data address) of every planned figure; one that was not drawn has no picture."""
+    out = []
+    for one in figures.planned(config):
+        path = run_dir / "figures" / f"{one.name}.svg"
+        picture = base64.b64encode(path.read_bytes()).decode() if path.is_file() else None
+        title = f"{one.module.TITLE}: {one.about(config)}"
+        out.append({"name": one.name, "title": title, "caption": one.module.CAPTION, "picture": picture})
+    return out
