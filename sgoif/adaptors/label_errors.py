@@ -14,6 +14,7 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
+from sgoif import distributed
 from sgoif.errors import InfluenceError
 from sgoif.removal import estimate_wrong
 from sgoif.result import InfluenceResult
@@ -44,8 +45,9 @@ class Beliefs:
     @property
     def probabilities(self) -> Tensor:
         """`[N, C]`; uniform for an example that was never visited."""
-        seen = self.visits.unsqueeze(1) > 0
-        return torch.where(seen, self.total / self.visits.clamp(min=1).unsqueeze(1), 1 / self.total.shape[1])
+        total, visits = self.total.clone(), self.visits.clone().unsqueeze(1)
+        distributed.sum_(total, visits)
+        return torch.where(visits > 0, total / visits.clamp(min=1), 1 / total.shape[1])
 
 
 @dataclass(frozen=True)
@@ -54,6 +56,7 @@ class Triage:
 
     order: Tensor
     flagged: Tensor
+    suspicion: Tensor
     score: Tensor
     low: Tensor
     high: Tensor
@@ -67,7 +70,7 @@ class Triage:
 
     def rows(self, top: int | None = None) -> list[dict[str, float | int | bool]]:
         """The first `top` examples (default: the flagged ones) as records, most suspicious first."""
-        columns = ("score", "low", "high", "given", "suggested", "flagged")
+        columns = ("suspicion", "score", "low", "high", "given", "suggested", "flagged")
         first = self.order[: self.count if top is None else top].tolist()
         return [{"index": i, **{name: getattr(self, name)[i].item() for name in columns}} for i in first]
 
@@ -86,5 +89,6 @@ def triage(result: InfluenceResult, given: Tensor, probabilities: Tensor) -> Tri
     others = probabilities.scatter(1, given.unsqueeze(1), -torch.inf)
     suggested = torch.where(flagged.unsqueeze(1), others, probabilities).argmax(1)
     score, width = result.score, result.half_width
-    order = result.suspicion.argsort(descending=True, stable=True)
-    return Triage(order, flagged, score, score - width, score + width, given, suggested)
+    suspicion = result.suspicion
+    order = suspicion.argsort(descending=True, stable=True)
+    return Triage(order, flagged, suspicion, score, score - width, score + width, given, suggested)

@@ -12,9 +12,9 @@ TAKEN = ("plain", "folds", "template", "val")  # names of shared runs and inputs
 
 NOISY = '''"""{title}: say here what it is, who published it (authors, venue, year) and where.
 
-    s_i = 1 - mean_t p_t(x_i)[y_i]        over the epochs t of the plain run
+    s_i = 1 - p(x_i)[y_i]        at the end of the plain run
 
-The formula above is the template's: the mean disbelief in the given label. Replace both.
+The formula above is the template's: the disbelief in the given label. Replace both.
 """
 
 from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
@@ -27,9 +27,8 @@ class {kind}(NoisyLabelDetector):
 
     def detect(self, task: NoisyTask) -> Detection:
         """Higher score = more suspicious label."""
-        probabilities = task.plain.epoch_logits.float().softmax(-1)  # [E, N, K]
-        labels = task.given.expand(probabilities.shape[:-1]).unsqueeze(-1)
-        believed = probabilities.gather(-1, labels).squeeze(-1).mean(0)  # [N]
+        probabilities = task.plain.logits.softmax(1)  # [N, K]
+        believed = probabilities.gather(1, task.given.unsqueeze(1)).squeeze(1)  # [N]
         return Detection((1 - believed).cpu().numpy())
 '''
 

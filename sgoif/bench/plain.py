@@ -17,7 +17,7 @@ from sgoif.bench.learner import Learner, predict
 from sgoif.bench.models import Network, build
 from sgoif.bench.recipe import Recipe
 from sgoif.bench.session import save_torch
-from sgoif.distributed import size
+from sgoif.distributed import size, sum_
 
 
 class NotRecorded(ValueError):
@@ -126,14 +126,15 @@ def plain_run(task, test: ImageSource, directory: Path) -> tuple[dict[str, np.nd
     keep = set(recipe.checkpoint_epochs())
     for epoch in session.epochs(recipe.epochs, learner, record):
         rates, total = [], torch.zeros((), device=session.device)
-        seen = torch.full((len(task.train),), torch.nan, device=session.device)
+        seen = torch.zeros(2, len(task.train), device=session.device)  # margins, visits
         for batch in batches.epoch(epoch):
             rates.append(learner.lr)
             loss, margin = step(batch)
             total += loss
-            seen.index_copy_(0, batch.index, margin)
+            seen.index_copy_(1, batch.index, torch.stack([margin, torch.ones_like(margin)]))
         with session.timed("record"):
-            record.margins.append(seen.half().cpu())
+            sum_(seen)
+            record.margins.append(torch.where(seen[1] > 0, seen[0], torch.nan).half().cpu())
             record.rates.append(float(np.mean(rates)))
             record.losses.append(processes.total(float(total)) / size() / batches.steps)
             if epoch in keep and processes.first():

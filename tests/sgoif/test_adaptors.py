@@ -19,7 +19,7 @@ def test_triage_finds_counts_and_corrects_wrong_labels(seed):
     rows = found.rows()
     assert len(rows) == found.count and all(r["flagged"] and r["suggested"] != r["given"] for r in rows)
     assert all(r["low"] <= r["score"] <= r["high"] for r in rows)
-    assert [r["score"] for r in rows] == sorted((r["score"] for r in rows), reverse=True)
+    assert [r["suspicion"] for r in rows] == sorted((r["suspicion"] for r in rows), reverse=True)
 
 
 @pytest.mark.parametrize("seed", [0, 3])
@@ -134,7 +134,7 @@ def test_beliefs_average_over_visits_and_skip_nan():
 
 def test_triage_checks_the_probabilities():
     ones = torch.ones(4)
-    result = InfluenceResult(ones, ones, ones, ones, ones.long(), ones, ones[None])
+    result = InfluenceResult(ones, ones, ones, ones, ones.long(), ones, ones, ones, ones[None])
     given = torch.tensor([0, 1, 0, 1])
     with pytest.raises(InfluenceError, match=r"shape \(3, 2\) for 4 labels"):
         triage(result, given, torch.ones(3, 2))
