@@ -42,7 +42,7 @@ def write_curves(run_dir: Path | str, data_root: Path | str, dataset: str, confi
         traces += _trace(cell, arrays)
         if "scores" in arrays and np.isfinite(arrays["scores"]).all():
             known = truth.get("known", slice(None))  # where the truth is known for some alone, those are ranked
-            if truth["wrong"].any():
+            if truth["wrong"].any() and "@" not in method:  # variants have tables and traces of their own
                 detectors[setting, method].append(ranking_curves(arrays["scores"][known], truth["wrong"][known]))
             if method == OURS and setting == shown and not top:
                 top = _gallery(run_dir, Path(data_root), dataset, (setting, seed), arrays["scores"], truth)

@@ -1,6 +1,7 @@
 """`make tables`: Snakemake in this folder, one run at a time, able to start again after any kind of end."""
 
 import fcntl
+import json
 import shutil
 import subprocess
 import sys
@@ -45,6 +46,12 @@ def _forget_damaged(run_dir: Path) -> None:
             if path.is_file() and not is_intact(path):
                 print(f"{path} is damaged and is made again", file=sys.stderr)
                 path.unlink()
+    for path in (p for p in Path(".snakemake/metadata").rglob("*") if p.is_file()):
+        try:
+            json.loads(path.read_bytes())
+        except ValueError:  # Snakemake's record of an output: it would end in a traceback, and can do without
+            print(f"{path} is damaged and is forgotten", file=sys.stderr)
+            path.unlink()
 
 
 def _tell_a_full_disk() -> None:

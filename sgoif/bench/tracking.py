@@ -160,7 +160,8 @@ def _check_store(uri: str) -> None:
     except sqlite3.DatabaseError as e:
         found = str(e)
     if found != "ok":
-        raise UserError(f"{path} is not a usable MLflow store ({found}); delete the file and run again")
+        said = " ".join(found.split())[:200]
+        raise UserError(f"{path} is not a usable MLflow store ({said}); delete the file and run again")
 
 
 @contextlib.contextmanager

@@ -155,10 +155,10 @@ class Chaos:
             self.project.put_back()
             self.project.forget(*redo)
             status, said = self.project.run(moment=moment)
-            error = last_error(said)
+            error, struck = last_error(said), self.project.struck()
             told = status != 0 and ("No space left" in error or "disk is full" in error) and "Traceback" not in said
             outcome, later = self.recover()
-            good = told and outcome == SAME and self.project.struck()
+            good = struck and told and outcome == SAME
             self.record("disk full", name, TOLD if good else LOST, error if good else f"{error or said[-800:]} {later}")
 
     def small_disk(self, sizes: Iterable[str] = ("300k", "900k")) -> None:

@@ -30,6 +30,7 @@ def merge(folder: Path, family: str, records: list[dict[str, str]], order: list[
         "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
         "faults": len(everything),
         "outcomes": dict(Counter(r["outcome"] for r in everything)),
+        "absent": [name for name in order if name not in {r["family"] for r in everything}],
     }
     atomic_write_json(path, {**facts, "records": everything})
     atomic_write_text(folder / "chaos.md", markdown(facts, everything))
@@ -51,6 +52,7 @@ def markdown(facts: dict, records: list[dict[str, str]]) -> str:
         *counts,
         "",
         "By kind: " + ", ".join(f"{kind} {n}" for kind, n in kinds.items()) + ".",
+        *([f"Families not injected for this report: {', '.join(facts['absent'])}."] if facts["absent"] else []),
         "",
         "| # | fault | moment or file | outcome |",
         "|---|---|---|---|",

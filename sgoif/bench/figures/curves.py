@@ -94,8 +94,7 @@ def _names(axes, found, styles) -> None:
         colour, dashes = styles[method]
         weight = "bold" if method == OURS else "normal"
         axes.plot([0, 0.14], [-i, -i], color=colour, linestyle=dashes)
-        name = axes.text(0.18, -i, found[method]["name"], va="center", fontsize=7, weight=weight)
-        name.set_in_layout(False)  # its column is wide enough
+        axes.text(0.18, -i, found[method]["name"], va="center", fontsize=7, weight=weight)
     axes.set_xlim(0, 1)
     axes.set_ylim(-max(12, len(order)), 0.5)
 
