@@ -19,6 +19,7 @@ from torch import Tensor
 from sgoif.errors import InfluenceError
 
 ITERATIONS = 200
+POINTS = 2048  # of the scores' distribution that the mixture is fitted to
 APART = 2.0  # Ashman's D: two normals further apart than this are two humps
 RATIO = 2.0  # one deviation is at most this multiple of the other, so that no hump swallows the other's tail
 
@@ -34,6 +35,8 @@ def per_class_scale(scores: Tensor, given: Tensor) -> Tensor:
 def two_normals(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     """EM for a mixture of two normals, started at the two sides of zero: (means, deviations, weights), each `[2]`,
     lower first."""
+    if len(x) > POINTS:  # evenly spaced quantiles stand for all
+        x = x.sort().values[torch.linspace(0, len(x) - 1, POINTS, dtype=torch.float64).round().long()]
     upper = (x > 0).to(x.dtype) if (x > 0).any() and (x <= 0).any() else (x > x.median()).to(x.dtype)
     floor = 0.05 * x.std().clamp(min=1e-12)
     member = torch.stack([1 - upper, upper])
@@ -88,7 +91,7 @@ def estimate_wrong(scores: Tensor, given: Tensor, probabilities: Tensor | None =
     count = int((scores > 0).sum())
     mean, deviation, weight = two_normals(scaled)
     distance = math.sqrt(2) * (mean[1] - mean[0]) / torch.linalg.vector_norm(deviation)
-    if distance > APART and mean[0] < 0:
+    if distance > APART and mean[0] < 0 < mean[1]:  # a skewed hump of harmless examples is not two
         count = max(count, round(float(weight[1]) * len(scores)))
     if probabilities is not None:
         count = max(count, confident_joint_count(torch.as_tensor(probabilities).double().cpu(), given))

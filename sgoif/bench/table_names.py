@@ -3,7 +3,7 @@
 NOISY_GROUPS = {  # the paper's order
     "Methods of the paper": ("incv", "mixup", "sce", "mentornet", "coteaching", "fastif", "tracin",
                              "confident_learning", "sgoif"),
-    "Free detectors": ("random", "loss", "aum", "oof_self_confidence"),
+    "Free detectors": ("random", "loss", "margin", "aum", "oof_self_confidence"),
 }  # fmt: skip
 OOD_GROUPS = {  # the paper's five groups; two of its names are wrong for most of their methods
     "Anomaly detection": ("cutpaste", "draem", "patchcore", "gram"),
@@ -18,7 +18,7 @@ OTHERS, REFERENCE = "Others", "Reference"
 TITLES = {
     "incv": "INCV", "mixup": "Mixup", "sce": "SCE-loss", "mentornet": "MentorNet", "coteaching": "Co-Teaching",
     "fastif": "FastIF †", "tracin": "TracIn", "confident_learning": "CL", "sgoif": "SG-OIF",
-    "random": "random", "loss": "last-epoch loss", "aum": "mean margin (AUM)",
+    "random": "random", "loss": "last-epoch loss", "margin": "last-epoch margin", "aum": "mean margin (AUM)",
     "oof_self_confidence": "out-of-fold self-confidence", "plain": "plain training",
     "cutpaste": "CutPaste", "draem": "DRAEM", "patchcore": "PatchCore", "gram": "Gram", "ebo": "EBO",
     "gradnorm": "GradNorm", "react": "ReAct", "mls": "MLS", "klm": "KLM", "dice": "DICE", "vim": "ViM", "knn": "KNN",

@@ -127,7 +127,8 @@ def _split(groups: Sequence[list[Field]]) -> list[list[Field]]:
 
 def noise_words(panel: Mapping) -> str:
     if panel["noise"] is None:
-        return {"human": "human labels", "collected": "as collected"}.get(panel["kind"], panel["setting"])
+        words = {"human": f"human labels, {panel['setting']}", "collected": "as collected"}
+        return words.get(panel["kind"], panel["setting"])
     kind = {"class_conditional": "", "superclass": "superclass "}.get(panel["kind"], f"{panel['kind']} ")
     sparsity = f", sparsity {panel['sparsity']:.1f}" if panel["sparsity"] else ""
     return f"{kind}{100 * panel['noise']:.0f}%{sparsity}"
