@@ -60,7 +60,7 @@ def measure(seed: int = 0) -> dict[str, float]:
         "enable_model_summary": False,
     }
     lightning.Trainer(max_epochs=EPOCHS, accelerator="cpu", **quiet).fit(module, data)
-    first = module.influence.scores().score.argsort(descending=True)[: int(wrong.sum())]
+    first = module.influence.scores().suspicion.argsort(descending=True)[: int(wrong.sum())]
     return {"wrong": int(wrong.sum()), "found": wrong[first].float().mean().item()}
 
 

@@ -38,7 +38,7 @@ def measure(seed: int = 0) -> dict[str, float]:
             influence.step(optimizer)
             scheduler.step_update(epoch * updates + number + 1)
         influence.end_epoch()
-    first = influence.scores().score.argsort(descending=True)[: int(wrong.sum())]
+    first = influence.scores().suspicion.argsort(descending=True)[: int(wrong.sum())]
     return {"wrong": int(wrong.sum()), "found": wrong[first].float().mean().item()}
 
 

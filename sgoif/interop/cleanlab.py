@@ -38,7 +38,7 @@ def label_issues(found: Triage) -> pandas.DataFrame:
     return need("pandas").DataFrame(
         {
             "is_label_issue": found.flagged.numpy(),
-            "label_score": label_quality(found.score),
+            "label_score": label_quality(found.suspicion),
             "given_label": found.given.numpy(),
             "predicted_label": found.suggested.numpy(),
         }

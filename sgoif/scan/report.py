@@ -20,6 +20,7 @@ COLUMNS = (
     "given_label",
     "suggested_label",
     "suggested_probability",
+    "suspicion",
     "score",
     "interval_low",
     "interval_high",
@@ -34,6 +35,7 @@ class Ranking:
     """All arrays in the order of the listing; `order` `[N]` sorts them, most suspicious first."""
 
     order: np.ndarray
+    suspicion: np.ndarray  # [N] the influence score beside the network's own margin: what is sorted by
     score: np.ndarray
     half_width: np.ndarray
     confidence: np.ndarray
@@ -49,11 +51,12 @@ class Ranking:
 
         from sgoif import estimate_wrong
 
-        values = watched.result.numpy()
-        estimated, flagged = estimate_wrong(watched.result.suspicion, torch.from_numpy(given))
+        values, suspicion = watched.result.numpy(), watched.result.suspicion
+        estimated, flagged = estimate_wrong(suspicion, torch.from_numpy(given))
         kept = {name: values[name] for name in ("score", "half_width", "confidence", "visits")}
         return cls(
-            order=np.argsort(-watched.result.suspicion.numpy(), kind="stable"),
+            order=np.argsort(-suspicion.numpy(), kind="stable"),
+            suspicion=suspicion.numpy(),
             flagged=flagged.numpy(),
             suggested=watched.beliefs.argmax(1),
             probability=watched.beliefs.max(1),
@@ -70,7 +73,7 @@ class Ranking:
             np.array(listing.names, dtype=object)[order],
             classes[np.array(listing.labels)[order]],
             classes[self.suggested[order]],
-            *(x[order] for x in (self.probability, self.score, low, high, self.confidence)),
+            *(x[order] for x in (self.probability, self.suspicion, self.score, low, high, self.confidence)),
             self.visits[order],
             self.flagged[order],
         )

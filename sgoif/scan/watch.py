@@ -24,7 +24,7 @@ from sgoif.scan.settings import Settings
 class Evidence:
     """Per example, sums over its visits in the score window:
 
-    anchors  [N, K]  -w_v c_v <phi_v, g_i>: the part each anchor (class) has in the score; they add up to it
+    anchors  [N, K]  -w_v t_v <phi_v, g_i>: the part each anchor (class) has in the score; they add up to it
     beliefs  [N, C]  the network's probabilities, before it learns from that visit
     """
 

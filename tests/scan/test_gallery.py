@@ -31,6 +31,7 @@ def page(tmp_path_factory):
     anchors, beliefs = rng.normal(size=(12, 4)), rng.dirichlet([1, 1, 1, 1], 12)
     ranking = SimpleNamespace(
         order=np.arange(12),
+        suspicion=anchors.sum(1),
         score=anchors.sum(1),
         half_width=np.where(np.arange(12) == 3, np.inf, 0.5),
         confidence=np.full(12, 0.9),

@@ -39,8 +39,10 @@ def test_the_ranking_has_every_example_once(finished):
     assert tuple(table[0]) == COLUMNS
     assert sorted(r["path"] for r in table) == sorted(truth)
     assert all(r["given_label"] == r["path"].split("/")[0] for r in table)
-    score = [float(r["score"]) for r in table]
-    assert score == sorted(score, reverse=True) and [int(r["rank"]) for r in table] == list(range(1, len(table) + 1))
+    suspicion = [float(r["suspicion"]) for r in table]
+    assert suspicion == sorted(suspicion, reverse=True) and [int(r["rank"]) for r in table] == list(
+        range(1, len(table) + 1)
+    )
     assert all(float(r["interval_low"]) <= float(r["score"]) <= float(r["interval_high"]) for r in table)
     flags = [r["flagged"] == "true" for r in table]
     assert flags == sorted(flags, reverse=True)

@@ -107,7 +107,13 @@ def test_the_command_as_a_program(tmp_path):
         assert weights.returncode == 2 and "its weights are not here; --download fetches them" in weights.stderr
         assert "Retrying" not in weights.stderr, "nothing is asked of the network"
     words = ["scan", "digits", "--epochs", "200", "--out", str(tmp_path / "out")]
-    process = subprocess.Popen([sys.executable, "-m", "sgoif", *words], cwd=ROOT, stderr=subprocess.PIPE, text=True)
+    process = subprocess.Popen(
+        [sys.executable, "-m", "sgoif", *words],
+        cwd=ROOT,
+        stderr=subprocess.PIPE,
+        text=True,
+        preexec_fn=lambda: signal.signal(signal.SIGINT, signal.SIG_DFL),  # a background job inherits it ignored
+    )
     deadline = time.monotonic() + 120
     while not (tmp_path / "out" / "state" / "decoded.npz").exists():
         assert time.monotonic() < deadline and process.poll() is None
