@@ -144,7 +144,8 @@ class OnlineInfluence:
         self.epoch_steps = epoch_steps
         self.parts.directions.plan(epoch_steps)
 
-    def _temperature(self) -> Tensor | float:
+    def temperature(self) -> Tensor | float:
+        """What softens the softmax inside every gradient now."""
         if self.config.temperature == 0:
             return self.parts.temperature.value
         return self.config.softening(self.n_classes)
@@ -158,7 +159,7 @@ class OnlineInfluence:
         if not passes:
             return
         directions = self.parts.directions
-        batch, wrong = self.intake.build(passes, self._temperature(), self.config.half_life)
+        batch, wrong = self.intake.build(passes, self.temperature(), self.config.half_life)
         sizes = step_sizes(passes)
         steps = spread(list(sizes), list(sizes.values()), batch.index.device, torch.long)
         score = -batch.inner(directions.combined)[:, 0]
@@ -180,7 +181,7 @@ class OnlineInfluence:
         passes, self.intake.queue, self.intake.scored = self.intake.queue, [], 0
         if deep and not due and self.steps % config.update_every:
             return
-        batch, _ = self.intake.build(passes, self._temperature(), config.half_life)
+        batch, _ = self.intake.build(passes, self.temperature(), config.half_life)
         examples = len(batch) * (config.update_every if deep else 1)
         remains = decay(examples, config.half_life, self.n_examples)
         settled = batch.settled(distributed.share(config.deep_examples) if deep else None)
@@ -200,7 +201,7 @@ class OnlineInfluence:
         if self.checks == 0:
             curvature.refresh()
         if self.anchor_data is not None:
-            anchors.replace(list(anchor_batches(self.capture, self.anchor_data, self._temperature())))
+            anchors.replace(list(anchor_batches(self.capture, self.anchor_data, self.temperature())))
         count = probe.count
         mean = probe.weighted((probe.valid / count.clamp(min=1)).unsqueeze(1))
         distributed.sum_(mean, count)
@@ -275,7 +276,7 @@ class OnlineInfluence:
             "restarts": restarts,
             "triggers": triggers,
             **{name: met[name] for name in EVENTS[:3]},
-            "temperature": float(self._temperature()),
+            "temperature": float(self.temperature()),
         }
 
     def anchor_scores(self, batch: FactoredBatch) -> Tensor:

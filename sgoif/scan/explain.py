@@ -36,7 +36,7 @@ def save_state(out: Path, listing: Listing, watched, images) -> None:
         names=np.array(listing.names),
         classes=np.array(listing.classes),
         normalisation=np.array([images.mean, images.std]),
-        temperature=np.array(influence.config.temperature),
+        temperature=np.array(float(influence.temperature())),
         **curvature,
     )
     weights = {name: value.detach().cpu().contiguous() for name, value in watched.network.state_dict().items()}

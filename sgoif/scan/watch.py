@@ -41,7 +41,7 @@ class Evidence:
         if influence.steps < influence.ledger.window_start:
             return
         influence.lane.join()
-        temperature = influence.config.temperature
+        temperature = influence.temperature()
         factored = influence.capture.head_batch(features, logits, batch.index, batch.y, temperature)
         weights = influence.parts.controller.weights()
         parts = -factored.inner(influence.parts.directions.phi.nan_to_num(0.0)) * weights

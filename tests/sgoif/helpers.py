@@ -83,7 +83,7 @@ def watched_batch(influence: OnlineInfluence):
     """What was watched since the last step, as a `FactoredBatch`, taken out of the queue."""
     passes = [p for p in influence.intake.queue if p.step == influence.steps]
     influence.intake.queue = [p for p in influence.intake.queue if p.step != influence.steps]
-    return influence.intake.build(passes, influence._temperature(), influence.config.half_life)[0]
+    return influence.intake.build(passes, influence.temperature(), influence.config.half_life)[0]
 
 
 def train(
