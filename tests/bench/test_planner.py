@@ -147,4 +147,5 @@ def test_the_papers_plan_names_what_is_extrapolated():
     assert "1 GPU: " in text and "8 GPUs: " in text and "64 GPUs: " in text and "Storage: " in text
     for name in ("noisy webvision ", "noisy clothing1m ", "ood imagenet1k ", "noisy cifar10 "):
         assert name in text
-    assert "an extrapolation" in text and "results/published/measured" in text and "every dataset counted as present" in text
+    for words in ("an extrapolation", "results/published/measured", "every dataset counted as present"):
+        assert words in text
