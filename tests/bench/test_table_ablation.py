@@ -225,7 +225,7 @@ def test_a_table_of_variants_needs_an_id_set_that_is_there(finished):
 # ------------------------------------------------------------------------------------------------ what is shipped
 
 
-@pytest.mark.parametrize("name", ["embedded", "cifar", "measured", "paper"])
+@pytest.mark.parametrize("name", ["embedded", "cifar", "paper"])
 def test_shipped_tables_change_one_field_a_row_and_cover_the_papers_ablations(name):
     shipped = configuration.load(CONFIGS / f"{name}.yaml")
     of_variants = {t: spec for t, spec in shipped["tables"].items() if "methods" in spec}
