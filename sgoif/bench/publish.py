@@ -14,7 +14,7 @@ from sgoif.bench.config import digest
 from sgoif.bench.errors import UserError
 from sgoif.bench.files import atomic_write_json, atomic_write_text, read_json
 
-LARGEST_REPORT = 3_000_000  # bytes; a larger one stays with its run
+LARGEST_REPORT = 1_000_000  # bytes; a larger one stays with its run
 
 
 def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
