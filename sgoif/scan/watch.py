@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import time
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 import torch
@@ -11,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif import InfluenceResult, OnlineInfluence
+from sgoif.adaptors.label_errors import Beliefs
 from sgoif.bench.errors import UserError
 from sgoif.bench.images import Batch, Batches, ImageSet
 from sgoif.bench.learner import Diverged, Learner, predict, seeded_weights
@@ -25,14 +27,14 @@ class Evidence:
     """Per example, sums over its visits in the score window:
 
     anchors  [N, K]  -w_v t_v <phi_v, g_i>: the part each anchor (class) has in the score; they add up to it
-    beliefs  [N, C]  the network's probabilities, before it learns from that visit
+    beliefs          the network's probabilities, before it learns from that visit
     """
 
     def __init__(self, influence: OnlineInfluence):
         self.influence = influence
         device = influence.ledger.device
         self.anchors = torch.zeros(influence.n_examples, influence.parts.anchors.count, device=device)
-        self.beliefs = torch.zeros(influence.n_examples, influence.n_classes, device=device)
+        self.beliefs = Beliefs(influence.n_examples, influence.n_classes, device)
         self.visits = torch.zeros(influence.n_examples, 1, device=device)
 
     def add(self, batch: Batch, features: Tensor, logits: Tensor) -> None:
@@ -47,20 +49,21 @@ class Evidence:
         parts = -factored.inner(influence.parts.directions.phi.nan_to_num(0.0)) * weights
         valid = factored.valid.unsqueeze(1).float()
         self.anchors.index_add_(0, batch.index, parts.float() * valid)
-        self.beliefs.index_add_(0, batch.index, logits.softmax(1).nan_to_num(0.0) * valid)
+        self.beliefs.add(batch.index, logits)
         self.visits.index_add_(0, batch.index, valid)
 
     def read(self) -> tuple[np.ndarray, np.ndarray]:
         """Means over the visits: (anchors [N, K], beliefs [N, C])."""
-        visits = self.visits.clamp(min=1)
-        return (self.anchors / visits).cpu().numpy(), (self.beliefs / visits).cpu().numpy()
+        anchors = self.anchors / self.visits.clamp(min=1)
+        return anchors.cpu().numpy(), self.beliefs.probabilities.cpu().numpy()
 
-    def state_dict(self) -> dict[str, Tensor]:
-        return {name: getattr(self, name) for name in ("anchors", "beliefs", "visits")}
+    def state_dict(self) -> dict[str, Any]:
+        return {"anchors": self.anchors, "visits": self.visits, "beliefs": self.beliefs.state_dict()}
 
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        for name, value in state.items():
-            getattr(self, name).copy_(value)
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.anchors.copy_(state["anchors"])
+        self.visits.copy_(state["visits"])
+        self.beliefs.load_state_dict(state["beliefs"])
 
 
 @dataclass
