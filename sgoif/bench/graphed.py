@@ -8,32 +8,35 @@ import torch
 from sgoif.bench.images import Batch
 
 WARM_UP = 3  # ordinary steps first: they allocate optimiser state and let cuDNN choose its algorithms
+SHAPES = 4  # graphs of one function at most: each holds memory of its own
 
 
 class Graphed:
-    """`function(batch)` run as it is a few times, then captured once and replayed.
+    """`function(batch)` run as it is a few times, then captured once for each shape of batch and replayed.
 
-    The function may use device tensors only (no `.item()`, no branch on a value). What it returns is overwritten by the
-    next call. Batches of another shape than the captured one run as they are.
+    The function may use device tensors only (no `.item()`, no branch on a value); what differs from step to step is
+    among `batch.tensors()`. What it returns is overwritten by the next call.
     """
 
     def __init__(self, function: Callable[[Batch], Any]):
         self.function = function
-        self.calls = 0
-        self.graph: torch.cuda.CUDAGraph | None = None
+        self.calls: dict[tuple, int] = {}
+        self.graphs: dict[tuple, tuple[torch.cuda.CUDAGraph, Batch, Any]] = {}
 
     def __call__(self, batch: Batch) -> Any:
-        self.calls += 1
-        if self.calls <= WARM_UP:
+        shape = tuple(t.shape for t in batch.tensors())
+        self.calls[shape] = self.calls.get(shape, 0) + 1
+        if self.calls[shape] <= WARM_UP:
             return self._aside(batch)
-        if self.graph is None:
-            self._capture(batch)
-        if [t.shape for t in batch.tensors()] != self.shapes:
-            return self.function(batch)
-        for static, new in zip(self.inputs.tensors(), batch.tensors(), strict=True):
+        if shape not in self.graphs:
+            if len(self.graphs) == SHAPES:
+                return self.function(batch)
+            self.graphs[shape] = self._capture(batch)
+        graph, inputs, output = self.graphs[shape]
+        for static, new in zip(inputs.tensors(), batch.tensors(), strict=True):
             static.copy_(new, non_blocking=True)
-        self.graph.replay()
-        return self.output
+        graph.replay()
+        return output
 
     def _aside(self, batch: Batch) -> Any:
         """On a stream of its own, as capturing asks of the steps before it."""
@@ -44,9 +47,8 @@ class Graphed:
         torch.cuda.current_stream().wait_stream(stream)
         return output
 
-    def _capture(self, batch: Batch) -> None:
-        self.inputs = batch.clone()
-        self.shapes = [t.shape for t in batch.tensors()]
-        self.graph = torch.cuda.CUDAGraph()
-        with torch.cuda.graph(self.graph):
-            self.output = self.function(self.inputs)
+    def _capture(self, batch: Batch) -> tuple[torch.cuda.CUDAGraph, Batch, Any]:
+        inputs, graph = batch.clone(), torch.cuda.CUDAGraph()
+        with torch.cuda.graph(graph):
+            output = self.function(inputs)
+        return graph, inputs, output

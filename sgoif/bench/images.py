@@ -140,6 +140,7 @@ class Batch:
     flip: Tensor | None = None  # [n]
     pad: int = 0
     fetched: Tensor | None = None  # what a streamed source has brought in for these examples
+    extra: tuple[Tensor, ...] = ()  # what a method drew on the host for this step
 
     @functools.cached_property
     def x(self) -> Tensor:
@@ -149,13 +150,20 @@ class Batch:
         return self.images.batch(self.index, self.shift, self.flip, self.pad)
 
     def tensors(self) -> list[Tensor]:
-        return [t for t in (self.index, self.y, self.shift, self.flip, self.fetched) if t is not None]
+        """Everything that differs from step to step."""
+        own = [t for t in (self.index, self.y, self.shift, self.flip, self.fetched) if t is not None]
+        return [*own, *self.extra]
 
     def clone(self) -> "Batch":
         """The same examples in memory of their own."""
         names = ("index", "y", "shift", "flip", "fetched")
         copies = {name: None if (t := getattr(self, name)) is None else t.clone() for name in names}
-        return Batch(self.images, pad=self.pad, **copies)
+        return Batch(self.images, pad=self.pad, extra=tuple(t.clone() for t in self.extra), **copies)
+
+    def bring(self, *values: Tensor) -> "Batch":
+        """The same batch with `values`, drawn on the host, beside it on the device as `extra`."""
+        self.extra = tuple(v.to(self.y.device, non_blocking=True) for v in values)
+        return self
 
 
 class Batches:

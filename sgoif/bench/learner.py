@@ -129,27 +129,36 @@ class Learner:
         self._apply(loss)
         self.steps_done += 1
 
-    def stepper(self, forward: Callable[[Batch], tuple]) -> Callable[[Batch], tuple]:
+    def stepper(self, forward: Callable[[Batch], tuple], *peers: "Learner") -> Callable[[Batch], tuple]:
         """A function that does one whole step on a batch: `forward` gives (loss, …), then backward and update.
 
-        On a GPU it becomes a CUDA graph after the first steps, so `forward` must not look at values. Returns what
-        `forward` returned, detached.
+        With `peers`, learners that are trained in the same step, the first results of `forward` are one loss for each.
+        On a GPU it becomes a CUDA graph after the first steps, so `forward` must not look at values; numbers that
+        change from step to step are brought along with the batch (`Batch.bring`). Returns what `forward` returned,
+        detached.
         """
+        learners = (self, *peers)
 
         def whole(batch: Batch) -> tuple:
-            loss, *rest = forward(batch)
-            loss.backward()
-            self._apply(loss)
-            return loss.detach(), *(t.detach() for t in rest)
+            results = forward(batch)
+            for learner, loss in zip(learners, results, strict=False):
+                loss.backward()
+                learner._apply(loss)
+            return tuple(t.detach() for t in results)
 
         run = Graphed(whole) if self._graph else whole
+        cost = 0
 
         def step(batch: Batch) -> tuple:
+            nonlocal cost
             before = WORK.passes
-            self._pace()
+            for learner in learners:
+                learner._pace()
             result = run(batch)
-            self.steps_done += 1
-            WORK.passes = before + 3 * len(batch.y)  # a replay does not pass through `forward`
+            for learner in learners:
+                learner.steps_done += 1
+            cost = WORK.passes - before or cost  # a replay does not pass through `forward`
+            WORK.passes = before + cost
             return result
 
         return step
