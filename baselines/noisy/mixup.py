@@ -35,21 +35,24 @@ class Mixup(NoisyLabelDetector):
         self.need(self.params.alpha >= 0, "alpha", "must not be negative")
 
     @staticmethod
-    def mix(x: Tensor, weight: float, partner: Tensor) -> Tensor:
+    def mix(x: Tensor, weight: Tensor | float, partner: Tensor) -> Tensor:
         """λ x + (1 - λ) x[π] for images [n, C, H, W]."""
         return weight * x + (1 - weight) * x[partner]
 
     @staticmethod
-    def loss(logits: Tensor, y: Tensor, weight: float, partner: Tensor) -> Tensor:
+    def loss(logits: Tensor, y: Tensor, weight: Tensor | float, partner: Tensor) -> Tensor:
         """λ CE(f, y) + (1 - λ) CE(f, y[π]), averaged over the batch."""
         return weight * F.cross_entropy(logits, y) + (1 - weight) * F.cross_entropy(logits, y[partner])
 
     def detect(self, task: NoisyTask) -> Detection:
         alpha = self.params.alpha
 
-        def mixed_loss(learner, batch, rng) -> Tensor:
+        def draw(batch, rng) -> tuple[Tensor, Tensor]:
             weight = float(rng.beta(alpha, alpha)) if alpha > 0 else 1.0
-            partner = torch.from_numpy(rng.permutation(len(batch.y))).to(batch.y.device)
+            return torch.tensor(weight), torch.from_numpy(rng.permutation(len(batch.y)))
+
+        def mixed_loss(learner, batch) -> Tensor:
+            weight, partner = batch.extra
             return self.loss(learner(self.mix(batch.x, weight, partner)), batch.y, weight, partner)
 
-        return train_with(task, mixed_loss)
+        return train_with(task, mixed_loss, draw)

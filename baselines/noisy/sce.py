@@ -65,7 +65,7 @@ class SCE(NoisyLabelDetector):
     def detect(self, task: NoisyTask) -> Detection:
         p, alpha = self.params, self.alpha(task.n_classes)
 
-        def symmetric_loss(learner, batch, rng) -> Tensor:
+        def symmetric_loss(learner, batch) -> Tensor:
             return self.loss(learner(batch.x), batch.y, alpha, p.beta, p.log_zero).mean()
 
         detection = train_with(task, symmetric_loss, clip=p.clip)

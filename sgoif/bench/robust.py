@@ -54,27 +54,33 @@ def given_loss(task: NoisyTask, net) -> Tensor:
 
 
 def train_with(
-    task: NoisyTask, loss: Callable[[Learner, Batch, np.random.Generator], Tensor], clip: float | None = None
+    task: NoisyTask,
+    loss: Callable[[Learner, Batch], Tensor],
+    draw: Callable[[Batch, np.random.Generator], tuple[Tensor, ...]] | None = None,
+    clip: float | None = None,
 ) -> Detection:
-    """Trains by the recipe on `loss(learner, batch, rng)`; scores by the cross-entropy after the last epoch.
+    """Trains by the recipe on `loss(learner, batch)`; scores by the cross-entropy after the last epoch.
 
-    Gradients are clipped at norm `clip`. Passes that only fill `epoch_scores` are booked as "record", not as "score".
+    What `draw(batch, rng)` draws on the host for a step is `batch.extra` in `loss`, which must not look at values: on a
+    GPU it is captured. Gradients are clipped at norm `clip`. There are no scores by epoch: nothing but the last pass
+    is used, and one after every epoch would cost a GPU almost half as much as the training itself.
     """
-    batches, session, epochs = task.batches(), task.session, task.recipe.epochs
+    batches, session = task.batches(), task.session
     learner, history = task.learner(batches), History()
     if clip is not None:
         clip_gradients(learner, clip)
-    for epoch in session.epochs(epochs, learner, history):
-        rng = seeded(task.seed, "loss", epoch)
+    step = learner.stepper(lambda batch: (loss(learner, batch),))
+    for epoch in session.epochs(task.recipe.epochs, learner, history):
+        rng, total = seeded(task.seed, "loss", epoch), torch.zeros((), device=task.given.device)
         for batch in batches.epoch(epoch):
-            learner.step(loss(learner, batch, rng))
-        with session.timed("score" if epoch + 1 == epochs else "record"):
-            losses = given_loss(task, learner.net)
-            history.add(loss=losses, given_label_loss=losses.mean())
+            if draw is not None:
+                batch.bring(*draw(batch, rng))
+            total += step(batch)[0]
+        history.add(loss=total / batches.steps)
     with session.timed("score"):
+        scores = given_loss(task, learner.net)
         test_logits, _ = task.predict(learner.net, task.test)
-    scores = history.stack("loss")
-    return Detection(scores[-1], test_logits.cpu().numpy(), epoch_scores=scores, curves=history.curves)
+    return Detection(scores.cpu().numpy(), test_logits.cpu().numpy(), curves=history.curves)
 
 
 def clip_gradients(learner: Learner, norm: float) -> None:
