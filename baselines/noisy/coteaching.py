@@ -33,7 +33,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
-from sgoif.bench.peers import Peers, exchange
+from sgoif.bench.images import Batch
+from sgoif.bench.peers import Peers, among, exchange, mean_loss
 from sgoif.bench.robust import History
 
 MOST = 0.9  # an estimated τ is never above this: something must be left to learn from
@@ -65,7 +66,8 @@ class CoTeaching(NoisyLabelDetector):
 
     @staticmethod
     def kept(batch_size: int, forget_rate: float) -> int:
-        return int((1 - forget_rate) * batch_size)
+        """At least one: something is always learned from."""
+        return max(int((1 - forget_rate) * batch_size), 1)
 
     @staticmethod
     def contradicted(first: Tensor, second: Tensor, y: Tensor) -> float:
@@ -79,16 +81,22 @@ class CoTeaching(NoisyLabelDetector):
         warm_epochs = max(round(p.warmup * epochs), 1) if p.noise_rate is None else 0
         batches = task.batches()
         peers, history = Peers(task, batches), History()
+
+        def forward(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+            (keep,) = batch.extra
+            first, second = peers(batch.x)
+            for_first, for_second = (among(order, keep) for order in exchange(first, second, batch.y))
+            losses = mean_loss(first, batch.y, for_first), mean_loss(second, batch.y, for_second)
+            return *losses, (for_first | for_second).float()
+
+        step = peers.stepper(forward)
         for epoch in session.epochs(epochs, peers, history):
             forget = self._forget(epoch, warm_epochs, ramp_epochs, history)
             picked = torch.zeros(len(task.given), device=task.given.device)
+            keep = torch.tensor(self.kept(batches.batch_size, forget))
             for batch in batches.epoch(epoch):
-                first, second = peers(batch.x)
-                for_first, for_second = exchange(first, second, batch.y, self.kept(len(batch.y), forget))
-                peers.first.step(F.cross_entropy(first[for_first], batch.y[for_first]))
-                peers.second.step(F.cross_entropy(second[for_second], batch.y[for_second]))
-                picked[batch.index[for_first]] = 1
-                picked[batch.index[for_second]] = 1
+                *_, chosen = step(batch.bring(keep))
+                picked.index_copy_(0, batch.index, chosen)
             with session.timed("score"):
                 logits = peers.predict(task)
                 losses = torch.stack([F.cross_entropy(f, task.given, reduction="none") for f in logits]).mean(0)

@@ -139,9 +139,10 @@ class INCV(NoisyLabelDetector):
             batches = task.batches(train, seed=mix_seed(task.seed, phase))
             epochs = _epochs(task, batches, self.params.fit, self.params.least_steps)
             learner, kept = task.learner(batches, epochs=epochs), _Best()
+            step = learner.plain_stepper()
             for epoch in task.session.epochs(epochs, learner, kept, phase=phase):
                 for batch in batches.epoch(epoch):
-                    learner.step(F.cross_entropy(learner(batch.x), batch.y))
+                    step(batch)
                 if best or epoch + 1 == epochs:
                     with task.session.timed("score"):
                         logits, _ = task.predict(learner.net, indices=held)
@@ -160,18 +161,26 @@ class INCV(NoisyLabelDetector):
         hard = p.pattern == "asymmetric" or rate > 0.6
         alone = (0.4 if hard else 0.2) * epochs  # e_warm: 80 or 40 of 200
         noise = self.noise_of_selected(rate, task.n_classes - 1 if p.pattern == "symmetric" else 1)
-        peers = Peers(task, batches, epochs)
+        # batch norm sees the chosen alone, so there are several shapes; to compile each would take longer than to train
+        peers = Peers(task, batches, epochs, compile=False)
+
+        def forward(batch: Batch) -> tuple[Tensor, Tensor]:
+            (places,) = batch.extra
+            orders = exchange(*peers.judge(batch.x), batch.y)
+            chosen = [(batch.x[order[places]], batch.y[order[places]]) for order in orders]
+            return tuple(
+                F.cross_entropy(f(x), y) for f, (x, y) in zip((peers.first, peers.second), chosen, strict=True)
+            )
+
+        step = peers.stepper(forward)
         for epoch in task.session.epochs(epochs, peers, phase="second-stage"):
             more = _forever(joining, epoch) if joining is not None and epoch > alone else None
+            keep = round(batches.batch_size * (1 - noise * min(1.0, epoch / max(p.ramp * epochs, 1))))
+            places = torch.arange(
+                max(keep, 1), device=task.given.device
+            )  # a captured step has a number kept of its own
             for batch in batches.epoch(epoch):
-                x, y = batch.x, batch.y
-                keep = round(len(y) * (1 - noise * min(1.0, epoch / max(p.ramp * epochs, 1))))
-                if more is not None:
-                    other = next(more)
-                    x, y = torch.cat([x, other.x]), torch.cat([y, other.y])
-                for_first, for_second = exchange(*peers.judge(x), y, keep)
-                peers.first.step(F.cross_entropy(peers.first(x[for_first]), y[for_first]))
-                peers.second.step(F.cross_entropy(peers.second(x[for_second]), y[for_second]))
+                step((batch if more is None else batch.join(next(more))).bring(places))
         return peers
 
 

@@ -8,7 +8,7 @@ import torch
 from sgoif.bench.images import Batch
 
 WARM_UP = 3  # ordinary steps first: they allocate optimiser state and let cuDNN choose its algorithms
-SHAPES = 4  # graphs of one function at most: each holds memory of its own
+SHAPES = 4  # graphs of one function at most, each holds memory of its own: the oldest makes room
 
 
 class Graphed:
@@ -30,7 +30,7 @@ class Graphed:
             return self._aside(batch)
         if shape not in self.graphs:
             if len(self.graphs) == SHAPES:
-                return self.function(batch)
+                del self.graphs[next(iter(self.graphs))]
             self.graphs[shape] = self._capture(batch)
         graph, inputs, output = self.graphs[shape]
         for static, new in zip(inputs.tensors(), batch.tensors(), strict=True):

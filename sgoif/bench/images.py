@@ -129,6 +129,9 @@ class ImageSet(ImageSource):
         return self._padded[pad]
 
 
+PARTS = ("index", "y", "shift", "flip", "fetched")  # of a batch: one row per example
+
+
 @dataclass
 class Batch:
     """Examples of one step. The images are gathered, augmented and normalised when `x` is first asked for."""
@@ -151,14 +154,19 @@ class Batch:
 
     def tensors(self) -> list[Tensor]:
         """Everything that differs from step to step."""
-        own = [t for t in (self.index, self.y, self.shift, self.flip, self.fetched) if t is not None]
+        own = [t for name in PARTS if (t := getattr(self, name)) is not None]
         return [*own, *self.extra]
 
     def clone(self) -> "Batch":
         """The same examples in memory of their own."""
-        names = ("index", "y", "shift", "flip", "fetched")
-        copies = {name: None if (t := getattr(self, name)) is None else t.clone() for name in names}
+        copies = {name: None if (t := getattr(self, name)) is None else t.clone() for name in PARTS}
         return Batch(self.images, pad=self.pad, extra=tuple(t.clone() for t in self.extra), **copies)
+
+    def join(self, other: "Batch") -> "Batch":
+        """These examples followed by those of another batch of the same images."""
+        pairs = {name: (getattr(self, name), getattr(other, name)) for name in PARTS}
+        both = {name: None if pair[0] is None else torch.cat(pair) for name, pair in pairs.items()}
+        return Batch(self.images, pad=self.pad, **both)
 
     def bring(self, *values: Tensor) -> "Batch":
         """The same batch with `values`, drawn on the host, beside it on the device as `extra`."""

@@ -4,31 +4,47 @@ Each network names the examples of a minibatch that it finds easy (small loss), 
 Errors of one network are thus filtered by the other instead of being fed back into itself.
 """
 
+from collections.abc import Callable
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.bench.contracts import NoisyTask
-from sgoif.bench.images import Batches, mix_seed
+from sgoif.bench.images import Batch, Batches, mix_seed
+from sgoif.bench.learner import WORK
+
+IGNORED = -100  # a label that cross-entropy leaves out
 
 
-def smallest(losses: Tensor, keep: int) -> Tensor:
-    """[keep] positions of the smallest losses, ascending; at least one."""
-    return losses.argsort(stable=True)[: max(keep, 1)]
-
-
-def exchange(first: Tensor, second: Tensor, y: Tensor, keep: int) -> tuple[Tensor, Tensor]:
-    """From both networks' logits [n, K]: (what the first is trained on = the second's choice, and the reverse)."""
+def exchange(first: Tensor, second: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """From both networks' logits [n, K]: all positions [n] in the order in which the first is to be trained on them
+    (smallest loss of the *second* first), and the reverse."""
     losses = [F.cross_entropy(logits.detach(), y, reduction="none") for logits in (first, second)]
-    return smallest(losses[1], keep), smallest(losses[0], keep)
+    return losses[1].argsort(stable=True), losses[0].argsort(stable=True)
+
+
+def among(order: Tensor, keep: Tensor) -> Tensor:
+    """[n] bool: whether each position is among the first `keep` of `order`."""
+    places = torch.arange(len(order), device=order.device)
+    return torch.zeros_like(order, dtype=torch.bool).scatter(0, order, places < keep)
+
+
+def mean_loss(logits: Tensor, y: Tensor, chosen: Tensor) -> Tensor:
+    """Mean cross-entropy over the `chosen` [n] bool: as of logits[chosen], but without a shape that depends on it."""
+    return F.cross_entropy(logits, y.masked_fill(~chosen, IGNORED), ignore_index=IGNORED)
 
 
 class Peers:
-    """Two learners of one recipe that differ in their initial weights and see the same minibatches."""
+    """Two learners of one recipe (with `changes` to it) that differ in initial weights and see the same minibatches."""
 
-    def __init__(self, task: NoisyTask, batches: Batches, epochs: int | None = None):
-        self.first = task.learner(batches, epochs=epochs)
-        self.second = task.learner(batches, seed=mix_seed(task.seed, "peer"), epochs=epochs)
+    def __init__(self, task: NoisyTask, batches: Batches, epochs: int | None = None, **changes):
+        self.first = task.learner(batches, epochs=epochs, **changes)
+        self.second = task.learner(batches, seed=mix_seed(task.seed, "peer"), epochs=epochs, **changes)
+
+    def stepper(self, forward: Callable[[Batch], tuple]) -> Callable[[Batch], tuple]:
+        """`Learner.stepper` for both: `forward` gives (loss of the first, loss of the second, …)."""
+        return self.first.stepper(forward, self.second)
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Both networks' logits in training mode."""
@@ -39,6 +55,7 @@ class Peers:
         """Both networks' logits in eval mode, without a graph."""
         logits = []
         for learner in (self.first, self.second):
+            WORK.passes += len(x)
             learner.net.eval()
             with learner.autocast():
                 logits.append(learner.net(x).float())

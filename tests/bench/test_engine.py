@@ -54,6 +54,15 @@ def test_an_epoch_is_a_function_of_seed_and_number():
     assert len(seen) == 32 == len(seen.unique())
 
 
+def test_joined_batches_show_both():
+    images, labels = colour(40), torch.arange(40) % 10
+    first, second = (next(Batches(images, labels, n, seed=n, shift=1, flip=True).epoch(0)) for n in (16, 8))
+    both = first.join(second)
+    assert torch.equal(both.x, torch.cat([first.x, second.x]))
+    assert torch.equal(both.y, torch.cat([first.y, second.y]))
+    assert torch.equal(labels[both.index], both.y)
+
+
 def test_two_trainings_of_one_seed_are_bit_identical():
     runs = []
     for _ in range(2):

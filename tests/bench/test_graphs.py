@@ -16,7 +16,8 @@ from tests.support import RECIPE, noisy_task
 
 # the learning rate is a device tensor on a GPU alone, so here it is one number
 SMALL = replace(RECIPE, epochs=6, schedule="constant", lr=0.05)
-TRAINERS = [("sce", {}), ("mixup", {})]
+# method, hyper-parameters, epochs after which it is killed
+TRAINERS = [("sce", {}, 4), ("mixup", {}, 4), ("coteaching", {}, 4), ("incv", {"iterations": 1, "least_steps": 1}, 10)]
 
 
 @pytest.fixture
@@ -51,15 +52,15 @@ def run(name: str, params: dict, session=None):
     return found, WORK.passes
 
 
-@pytest.mark.parametrize(("name", "params"), TRAINERS)
-def test_a_captured_step_gives_the_same_bits(name, params, frozen, tmp_path):
+@pytest.mark.parametrize(("name", "params", "epochs"), TRAINERS)
+def test_a_captured_step_gives_the_same_bits(name, params, epochs, frozen, tmp_path):
     """Also where a job is killed and resumed; and its passes are counted as if it were not captured."""
     eager, passes = run(name, params)
     made = frozen()
     captured, counted = run(name, params)
     assert made and all(f.graphs for f in made), "no step was captured"
     with pytest.raises(Killed):
-        run(name, params, killing_session(tmp_path, after=4))
+        run(name, params, killing_session(tmp_path, after=epochs))
     resumed, _ = run(name, params, quiet_session(tmp_path))
     for found in (captured, resumed):
         np.testing.assert_array_equal(found.scores, eager.scores)
