@@ -1,219 +1,181 @@
-"""What watching costs: watched against plain training of a ResNet-9 in one process, memory against K, time against
-post-hoc scores.
+"""What watching costs: time against plain training, memory against K, and scoring against post-hoc packages.
 
-    python benchmarks/influence_overhead.py [--out overhead.json]
+    python -m benchmarks.influence_overhead [--rounds 3] [--out influence_overhead.json]
 
-Synthetic images (50,000 x 3 x 32 x 32) on the device, batch 512, bf16 autocast, channels last. Plain and watched
-epochs alternate, so that clocks and caches treat them alike; the ratio is of medians. Post-hoc references
-(kronfluence self-influence with EK-FAC, captum's TracInCPFast) score the same training images with one checkpoint
-where those packages import; else they are left out.
+ResNet-9 on CIFAR-10 by the recipe of configs/cifar.yaml (compiled and captured on a GPU); watched is the detector that
+the benchmark runs, `baselines/noisy/sgoif.py`, with the accounts it books: training, reading the scores, estimating
+how many labels are wrong. Plain and watched runs take turns in one process. Scope `all` is measured beside the
+ordinary step, which it needs. The packages score the training images with the network of the last plain run; SG-OIF's
+time for the same is everything its run takes beyond the plain one, but the estimate.
 """
 
-from __future__ import annotations
-
-import argparse
-import json
+import functools
+import importlib
 import statistics
-import tempfile
-import time
-from contextlib import nullcontext
-from pathlib import Path
+import traceback
+from collections.abc import Callable
 
 import torch
-import torch.nn.functional as F
 from torch import nn
 
+from benchmarks import posthoc
+from benchmarks.common import Bench, TimeUp, at_most, parser, plain, turns, watched
 from sgoif import InfluenceConfig, OnlineInfluence
+from sgoif.bench.memory import PeakMemory
 
-CLASSES, BATCH = 10, 512
-
-
-def block(inputs: int, outputs: int, pool: bool = False) -> nn.Sequential:
-    layers = [nn.Conv2d(inputs, outputs, 3, padding=1, bias=False), nn.BatchNorm2d(outputs), nn.ReLU(inplace=True)]
-    return nn.Sequential(*layers, *([nn.MaxPool2d(2)] if pool else []))
+PARTS = ("head", "packages", "memory", "all")
 
 
-class Residual(nn.Module):
-    def __init__(self, width: int) -> None:
-        super().__init__()
-        self.inner = nn.Sequential(block(width, width), block(width, width))
-
-    def forward(self, x):
-        return x + self.inner(x)
-
-
-def resnet9(classes: int = CLASSES) -> nn.Sequential:
-    return nn.Sequential(
-        block(3, 64), block(64, 128, pool=True), Residual(128), block(128, 256, pool=True), block(256, 512,
-        pool=True), Residual(512), nn.AdaptiveMaxPool2d(1), nn.Flatten(), nn.Linear(512, classes),
-    )  # fmt: skip
-
-
-class Bench:
-    """One model, one optimiser, synthetic data on the device."""
-
-    def __init__(self, device: torch.device, n_examples: int, classes: int = CLASSES) -> None:
-        torch.manual_seed(0)
-        self.device, self.n = device, n_examples
-        self.images = torch.randn(n_examples, 3, 32, 32, device=device).to(memory_format=torch.channels_last)
-        self.labels = torch.randint(classes, (n_examples,), device=device)
-        self.model = resnet9(classes).to(device, memory_format=torch.channels_last)
-        self.optimizer = torch.optim.SGD(self.model.parameters(), lr=0.01, momentum=0.9, weight_decay=5e-4)
-
-    def wait(self) -> None:
-        if self.device.type == "cuda":
-            torch.cuda.synchronize()
-
-    def epoch(self, influence: OnlineInfluence | None, steps: int) -> float:
-        """Seconds of `steps` training steps."""
-        order = torch.randperm(self.n, device=self.device)[: steps * BATCH]
-        self.wait()
-        start = time.perf_counter()
-        for index in order.split(BATCH):
-            labels = self.labels[index]
-            self.optimizer.zero_grad(set_to_none=True)
-            with influence.watch(index, labels) if influence else nullcontext():
-                with torch.autocast(self.device.type, torch.bfloat16):
-                    loss = F.cross_entropy(self.model(self.images[index]), labels)
-                loss.backward()
-            self.optimizer.step()
-            if influence:
-                influence.step(self.optimizer)
-        self.wait()
-        return time.perf_counter() - start
+def main(arguments: list[str] | None = None) -> None:
+    options = parser(__doc__, limit=150)
+    options.add_argument("--parts", nargs="+", choices=PARTS, default=PARTS)
+    options.add_argument("--rounds", type=int, default=3, help="pairs of a plain and a watched run")
+    options.add_argument("--epochs", type=int, help="left out: the recipe's 16")
+    options.add_argument("--anchors", type=int, nargs="+", default=[10, 50, 100], help="K of the memory figures")
+    options.add_argument("--subset", type=int, default=2048, help="images for kronfluence on all layers")
+    options.add_argument(
+        "--part-limit", type=float, default=30, help="seconds that scope all and each package get at most"
+    )
+    bench = Bench("influence_overhead", options.parse_args(arguments))
+    chosen, net = bench.options.parts, None
+    if min(bench.options.subset, bench.options.examples) < 2 * bench.options.batch:
+        raise SystemExit("error: --subset must hold at least two batches, to tell what one more costs")
+    if {"head", "packages"} & set(chosen):
+        net = head(bench)
+    if "packages" in chosen:
+        packages(bench, net)
+    if "memory" in chosen and bench.left() > 0:
+        memory(bench)
+    if "all" in chosen:
+        bench.tell("all", guarded(bench, functools.partial(deep, bench)))
 
 
-def overhead(
-    device: torch.device, n: int, steps: int, rounds: int, config: InfluenceConfig, classes: int = CLASSES
-) -> dict:
-    """Median seconds of plain and watched epochs in turns, their ratio, and the extra peak memory of watching."""
-    bench = Bench(device, n, classes)
-    plain, watched, peaks = [], [], []
-    for turn in range(rounds + 1):
-        for kind in ("plain", "watched"):
-            influence = None
-            if kind == "watched":
-                influence = OnlineInfluence(bench.model, n, classes, config)
-                bench.epoch(influence, min(steps, 45))  # past the first checks
-            if device.type == "cuda":
-                torch.cuda.reset_peak_memory_stats()
-            seconds = bench.epoch(influence, steps)
-            if device.type == "cuda":
-                peaks.append((kind, torch.cuda.max_memory_allocated() / 2**20))
-            if influence:
-                influence.close()
-            if turn:  # the first turn warms up
-                (watched if kind == "watched" else plain).append(seconds)
-    megabytes = {kind: max((m for k, m in peaks if k == kind), default=0.0) for kind in ("plain", "watched")}
-    one, two = statistics.median(plain), statistics.median(watched)
+def head(bench: Bench) -> nn.Module:
+    """Scope head over the whole recipe: medians by account, and watched over plain training with what comes after.
+    Returns a plainly trained network."""
+    for run in (plain, watched):  # compiles, chooses algorithms
+        run(bench.task(epochs=2))
+    found, net = turns(bench, bench.options.rounds, {}, epochs=bench.options.epochs or bench.recipe.epochs)
+    runs = {kind: [session.seconds for session in sessions] for kind, sessions in found.items()}
+    base, mine = (
+        {name: statistics.median(run[name] for run in some) for name in some[0]}
+        for some in (runs["plain"], runs["watched"])
+    )
+    training, upto = base["train"], mine["train"]
+    figures = {
+        "plain_seconds": base,
+        "watched_seconds": mine,
+        "watching": upto / training,
+        "with_reading": (upto + mine["read"]) / training,
+        "with_estimate": (upto + mine["read"] + mine["estimate"]) / training,
+        "all_of_it": sum(mine.values()) / sum(base.values()),
+        "runs": runs,
+    }
+    bench.tell("head", figures)
+    return net
+
+
+def deep(bench: Bench) -> dict:
+    """Scope all over two epochs, the first of which warms up."""
+    found, _ = turns(bench, 1, {"scope": "all"}, epochs=2, graph=False, compile=False)
+    plainly, watching = (found[kind][0].laps["train"][-1] for kind in ("plain", "watched"))
     return {
-        "plain_ms_per_step": 1000 * one / steps,
-        "watched_ms_per_step": 1000 * two / steps,
-        "ratio": two / one,
-        "plain_spread": (max(plain) - min(plain)) / one,
-        "extra_peak_mb": megabytes["watched"] - megabytes["plain"],
-        "added_seconds_per_50000": (two - one) * 50_000 / (steps * BATCH),
+        "plain_epoch_seconds": plainly,
+        "watched_epoch_seconds": watching,
+        "watching": watching / plainly,
     }
 
 
-def captum_seconds(bench: Bench, count: int) -> float:
-    """Self-influence of `count` images by TracInCPFast with one checkpoint."""
-    from captum.influence import TracInCPFast
-
-    with tempfile.TemporaryDirectory() as folder:
-        path = Path(folder) / "checkpoint.pt"
-        torch.save(bench.model.state_dict(), path)
-
-        def load(model, file):
-            model.load_state_dict(torch.load(file, weights_only=True))
-            return 1.0
-
-        data = torch.utils.data.TensorDataset(bench.images[:count], bench.labels[:count])
-        scorer = TracInCPFast(
-            bench.model.eval(),
-            bench.model[-1],
-            data,
-            [str(path)],
-            load,
-            nn.CrossEntropyLoss(reduction="sum"),
-            batch_size=BATCH,
-        )
-        bench.wait()
-        start = time.perf_counter()
-        scorer.self_influence(torch.utils.data.DataLoader(data, BATCH), outer_loop_by_checkpoints=True)
-        bench.wait()
-    return time.perf_counter() - start
+def guarded(bench: Bench, measure: Callable[[], dict]) -> dict:
+    """What `measure` finds, or why it found nothing: neither a slow part nor a failing one takes the others along."""
+    limit = min(bench.options.part_limit, bench.left())
+    try:
+        with at_most(limit):
+            return measure()
+    except TimeUp:
+        return {"stopped_after_seconds": max(limit, 0.0)}
+    except Exception as error:
+        traceback.print_exc()
+        return {"failed": f"{type(error).__name__}: {error}"}
 
 
-def kronfluence_seconds(bench: Bench, count: int) -> float:
-    """EK-FAC factors and self-influence of `count` images, last layer only."""
-    from kronfluence.analyzer import Analyzer, prepare_model
-    from kronfluence.task import Task
-    from kronfluence.utils.dataset import DataLoaderKwargs
-
-    class Classification(Task):
-        def compute_train_loss(self, batch, model, sample=False):
-            logits = model(batch[0])
-            labels = torch.distributions.Categorical(logits=logits.detach()).sample() if sample else batch[1]
-            return F.cross_entropy(logits, labels, reduction="sum")
-
-        def compute_measurement(self, batch, model):
-            return self.compute_train_loss(batch, model)
-
-        def get_influence_tracked_modules(self):
-            return [f"{len(bench.model) - 1}"]
-
-    task = Classification()
-    data = torch.utils.data.TensorDataset(bench.images[:count].cpu(), bench.labels[:count].cpu())
-    with tempfile.TemporaryDirectory() as folder:
-        analyzer = Analyzer(
-            "bench", prepare_model(bench.model.eval(), task), task, output_dir=folder, disable_tqdm=True
-        )
-        analyzer.set_dataloader_kwargs(DataLoaderKwargs())
-        start = time.perf_counter()
-        analyzer.fit_all_factors("factors", data, per_device_batch_size=BATCH)
-        analyzer.compute_self_scores("scores", "factors", data, per_device_train_batch_size=BATCH)
-        bench.wait()
-    return time.perf_counter() - start
+def memory(bench: Bench) -> None:
+    """What SG-OIF holds, and how much higher the peaks of two watched epochs are than of two plain ones, against K."""
+    base = peaks(bench, plain)
+    bench.tell("plain", base, "memory_mb")
+    for k in bench.options.anchors:
+        mine = peaks(bench, watched, anchors=k)
+        more = {f"more_{name}": mine[name] - base[name] for name in mine}
+        bench.tell(f"K={k}", {**held(bench, k), **mine, **more}, "memory_mb")
 
 
-def main() -> None:
-    parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    parser.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
-    parser.add_argument("--examples", type=int, default=50_000)
-    parser.add_argument("--steps", type=int, default=97)
-    parser.add_argument("--rounds", type=int, default=5)
-    parser.add_argument("--only", nargs="*", help="names of the settings to run, e.g. head all; left out = every one")
-    parser.add_argument("--out", type=Path)
-    options = parser.parse_args()
-    device = torch.device(options.device)
-    torch.backends.cudnn.benchmark = True
-    report: dict = {
-        "torch": torch.__version__,
-        "device": torch.cuda.get_device_name() if device.type == "cuda" else "cpu",
+def peaks(bench: Bench, run: Callable, **params) -> dict[str, float]:
+    task = bench.task(epochs=2)
+    if bench.device.type == "cuda":
+        torch.cuda.empty_cache()
+    with PeakMemory(bench.device) as used:
+        run(task, **params)
+    found = {"allocated": used.mb}
+    if bench.device.type == "cuda":  # the memory of a captured step is kept for it, which `allocated` does not show
+        found["reserved"] = torch.cuda.max_memory_reserved() / 2**20
+    return found
+
+
+def held(bench: Bench, k: int) -> dict[str, float]:
+    """Megabytes of directions, anchors and curvature. `per_dKr`: numbers held beside the curvature, over d (K + r)."""
+    task = bench.task()
+    learner, config = task.learner(task.batches()), InfluenceConfig(anchors=k)
+    influence = OnlineInfluence(learner.net, len(task.train), 10, config, total_steps=learner.total_steps)
+    parts = [(name, t) for name, t in influence.state_dict()["parts"].items() if isinstance(t, torch.Tensor)]
+    bank = [t.numel() for name, t in parts if not name.startswith("curvature")]
+    influence.close()
+    return {
+        "state": sum(t.nbytes for _, t in parts) / 2**20,
+        "per_dKr": sum(bank) / (influence.capture.space.dim * (k + config.rank)),
     }
-    settings = {
-        "head": (InfluenceConfig(), CLASSES),
-        "all": (InfluenceConfig(scope="all"), CLASSES),
-        "head, 100 classes": (InfluenceConfig(), 100),
-        **{f"head, K={k}": (InfluenceConfig(anchors=k), CLASSES) for k in (10, 50, 100)},
+
+
+def packages(bench: Bench, net: nn.Module) -> None:
+    """Seconds to score every training image, and how many times SG-OIF's own that is."""
+    base, mine = bench.figures["head"]["plain_seconds"], bench.figures["head"]["watched_seconds"]
+    added = {"watching": mine["train"] - base["train"], "reading": mine["read"], "rest": mine["rest"] - base["rest"]}
+    own = sum(added.values())
+    bench.tell("SG-OIF, added to training", {"seconds": own, **added}, "score_all")
+    n, step = len(bench.train), bench.recipe.batch_size
+    feed, few, first = (posthoc.Feed(bench.train, bench.given, c) for c in (n, bench.options.subset, step))
+
+    def tracin(checkpoints: int, repeats: int) -> dict:
+        posthoc.tracin(net, first, 1, step)
+        runs = [posthoc.tracin(net, feed, checkpoints, 8 * step) for _ in range(repeats)]
+        return {"seconds": statistics.median(runs), "runs": runs}
+
+    def ekfac_last_layer() -> dict:
+        posthoc.ekfac(net, first, True, step)
+        stages = posthoc.ekfac(net, feed, True, 8 * step).seconds
+        return {"seconds": sum(stages.values()), "stages": stages}
+
+    def ekfac_all_layers() -> dict:
+        stages = posthoc.ekfac(net, few, False, step)
+        seconds = posthoc.extrapolated(stages, len(few), n, step)
+        return {"seconds": seconds, "extrapolated_from": len(few), "stages": stages.seconds, "batch": stages.per_batch}
+
+    several = bench.recipe.checkpoints
+    rivals = {
+        "captum TracInCPFast, last layer, 1 checkpoint": lambda: tracin(1, 3),
+        f"captum TracInCPFast, last layer, {several} checkpoints": lambda: tracin(several, 1),
+        "kronfluence EK-FAC, last layer": ekfac_last_layer,
+        "kronfluence EK-FAC, all layers": ekfac_all_layers,
     }
-    for name, (config, classes) in settings.items():
-        if options.only and name not in options.only:
-            continue
-        report[name] = overhead(device, options.examples, options.steps, options.rounds, config, classes)
-        print(name, json.dumps(report[name]), flush=True)
-    bench = Bench(device, options.examples)
-    for name, measure in (("captum TracInCPFast", captum_seconds), ("kronfluence self-influence", kronfluence_seconds)):
-        if options.only and name not in options.only:
-            continue
+    for name, measure in rivals.items():
         try:
-            report[name] = {"seconds": measure(bench, options.examples), "examples": options.examples}
+            importlib.import_module(name.split()[0])  # not against the clock, and not to be broken off half-way
         except ImportError as error:
-            report[name] = {"left_out": str(error)}
-        print(name, json.dumps(report[name]), flush=True)
-    if options.out:
-        options.out.write_text(json.dumps(report, indent=1))
+            bench.tell(name, {"left_out": str(error)}, "score_all")
+            continue
+        found = guarded(bench, measure)
+        if "seconds" in found and own > 0:
+            found["times_sgoif"] = found["seconds"] / own
+        bench.tell(name, found, "score_all")
 
 
 if __name__ == "__main__":

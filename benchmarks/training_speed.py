@@ -1,96 +1,176 @@
-"""How fast the training engine is, and what SG-OIF adds: ResNet-9 on CIFAR-10 by the recipe of configs/cifar.yaml.
+"""How fast the training engine is beside two usual loops: seconds of an epoch of ResNet-9 on CIFAR-10.
 
-    python -m benchmarks.training_speed [--repeats 3] [--out speed.json]
+    python -m benchmarks.training_speed [--rounds 2] [--epochs 3] [--out training_speed.json]
 
-Needs a GPU and the prepared CIFAR-10 (data/cifar10: any job of configs/cifar.yaml makes it). Variants alternate in one
-process, so that clocks and caches treat them alike: the ordinary step, the step as a CUDA graph, with a compiled
-backbone, and the graph with SG-OIF watching. Prints seconds (median), test accuracy and the ratios.
+The engine (compiled and captured, captured, ordinary) against a DataLoader of PIL images with torchvision's transforms
+and against timm's loader, optimiser and schedule. All train the same network with batch 512, bf16 autocast,
+channels-last memory, SGD with Nesterov momentum, random crops and flips; the loops use as many workers as there are
+cores. They take turns in one process; the first epoch of each run warms up and does not count.
 """
 
-import argparse
-import json
+import contextlib
+import os
 import statistics
 import time
-from dataclasses import replace
-from pathlib import Path
+from collections.abc import Callable, Iterable
 
 import torch
+import torch.nn.functional as F
+from torch import nn
 
-from baselines.noisy.sgoif import SGOIF
-from sgoif import InfluenceConfig, OnlineInfluence
-from sgoif.bench import config as configuration
-from sgoif.bench.contracts import NoisyTask
-from sgoif.bench.data import load, registry
-from sgoif.bench.errors import UserError
-from sgoif.bench.images import ImageSet
-from sgoif.bench.recipe import Recipe
-from sgoif.bench.session import Session
+from benchmarks.common import Bench, parser, plain
+from sgoif.bench.learner import seeded_weights
+from sgoif.bench.models import build
 
-VARIANTS = {  # name -> (changes to the recipe, watched by SG-OIF)
-    "ordinary": ({"graph": False}, False),
-    "ordinary, watched": ({"graph": False}, True),
-    "graph": ({"graph": True}, False),
-    "graph, watched": ({"graph": True}, True),
-    "graph, compiled": ({"graph": True, "compile": True}, False),
+
+def torchvision_loop(bench: Bench) -> tuple[nn.Module, list[float]]:
+    """A map-style dataset of PIL images, torchvision's transforms in worker processes, pinned memory, OneCycleLR."""
+    from torchvision import transforms
+
+    change = [transforms.ToTensor(), transforms.Normalize(bench.train.mean, bench.train.std)]
+    data = pictures(bench, transforms.Compose([*augmentation(), *change]))
+    loader = torch.utils.data.DataLoader(
+        data,
+        bench.recipe.batch_size,
+        shuffle=True,
+        drop_last=True,
+        num_workers=bench.options.workers,
+        pin_memory=bench.device.type == "cuda",
+        persistent_workers=bench.options.workers > 0,
+    )
+    r, net = bench.recipe, network(bench)
+    optimizer = torch.optim.SGD(net.parameters(), r.lr, r.momentum, weight_decay=r.weight_decay, nesterov=True)
+    total = bench.options.epochs * len(loader)
+    schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, r.lr, total, pct_start=r.warmup)
+    return net, run(bench, net, loader, optimizer, lambda _: schedule.step())
+
+
+def timm_loop(bench: Bench) -> tuple[nn.Module, list[float]]:
+    """timm's loader with its prefetcher (bytes are collated; a side stream copies and normalises), its SGD and cosine
+    schedule. Its augmentation is replaced by the crops and flips of the others, which are cheaper."""
+    from timm.data import create_loader
+    from timm.optim import create_optimizer_v2
+    from timm.scheduler import create_scheduler_v2
+    from torchvision import transforms
+
+    loader = create_loader(
+        pictures(bench, None),
+        input_size=(3, 32, 32),
+        batch_size=bench.recipe.batch_size,
+        is_training=True,
+        mean=bench.train.mean,
+        std=bench.train.std,
+        num_workers=bench.options.workers,
+        pin_memory=bench.device.type == "cuda",
+        device=bench.device,
+    )
+    loader.dataset.transform = transforms.Compose([*augmentation(), transforms.PILToTensor()])
+    r, net, epochs = bench.recipe, network(bench), bench.options.epochs
+    optimizer = create_optimizer_v2(net, opt="sgd", lr=r.lr, weight_decay=r.weight_decay, momentum=r.momentum)
+    schedule, _ = create_scheduler_v2(
+        optimizer, "cosine", num_epochs=epochs, step_on_epochs=False, updates_per_epoch=len(loader)
+    )
+    return net, run(bench, net, loader, optimizer, schedule.step_update)
+
+
+def run(
+    bench: Bench, net: nn.Module, loader: Iterable, optimizer: torch.optim.Optimizer, pace: Callable[[int], object]
+) -> list[float]:
+    """Seconds of each epoch of an ordinary training loop; `pace(updates so far)` moves the learning rate."""
+    cuda = bench.device.type == "cuda"
+    laps, updates = [], 0
+    for _ in range(bench.options.epochs):
+        wait(cuda)
+        start = time.perf_counter()
+        for x, y in loader:
+            x = x.to(bench.device, memory_format=torch.channels_last, non_blocking=True)
+            y = y.to(bench.device, non_blocking=True)
+            with torch.autocast("cuda", torch.bfloat16) if cuda else contextlib.nullcontext():
+                loss = F.cross_entropy(net(x), y)
+            optimizer.zero_grad(set_to_none=True)
+            loss.backward()
+            optimizer.step()
+            updates += 1
+            pace(updates)
+        wait(cuda)
+        laps.append(time.perf_counter() - start)
+    return laps
+
+
+def wait(cuda: bool) -> None:
+    if cuda:
+        torch.cuda.synchronize()
+
+
+def network(bench: Bench) -> nn.Module:
+    with seeded_weights(0):
+        net = build(bench.recipe.model, 10, 3, 32)
+    return net.to(bench.device, memory_format=torch.channels_last)
+
+
+def augmentation() -> list:
+    from torchvision import transforms
+
+    return [transforms.RandomCrop(32, padding=4), transforms.RandomHorizontalFlip()]
+
+
+def pictures(bench: Bench, transform: Callable | None):
+    """The training images as torchvision's own CIFAR10 hands them out: one PIL image at a time."""
+    from PIL import Image
+    from torchvision.datasets import VisionDataset
+
+    class Pictures(VisionDataset):
+        def __init__(self):
+            super().__init__(root=None, transform=transform)
+            self.data, self.targets = bench.train.pixels.cpu().numpy(), bench.given.tolist()
+
+        def __len__(self):
+            return len(self.data)
+
+        def __getitem__(self, index):
+            image = Image.fromarray(self.data[index])
+            return self.transform(image), self.targets[index]
+
+    return Pictures()
+
+
+RUNS = {  # name -> changes to the recipe of the engine, or a loop; in the order of importance
+    "engine, compiled graph": {"graph": True, "compile": True},
+    "torchvision loop": torchvision_loop,
+    "timm loop": timm_loop,
+    "engine, graph": {"graph": True, "compile": False},
+    "engine, ordinary": {"graph": False, "compile": False},
 }
 
 
-def train(task: NoisyTask, watched: bool) -> tuple[float, torch.nn.Module]:
-    """Seconds of training alone, and the network."""
-    batches = task.batches()
-    learner = task.learner(batches)
-    influence = None
-    if watched:
-        total = learner.total_steps
-        influence = OnlineInfluence(learner.net, len(task.train), task.n_classes, InfluenceConfig(), total_steps=total)
-    step = SGOIF._head_step(learner, influence) if watched else learner.plain_stepper()
-    torch.cuda.synchronize()
-    start = time.perf_counter()
-    for epoch in range(task.recipe.epochs):
-        for batch in batches.epoch(epoch):
-            step(batch)
-            if watched:
-                influence.step(learner.optimizer)
-        if watched:
-            influence.end_epoch()
-    torch.cuda.synchronize()
-    return time.perf_counter() - start, learner.net
-
-
-def main() -> None:
-    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
-    arguments.add_argument("--repeats", type=int, default=3)
-    arguments.add_argument("--out", type=Path)
-    arguments = arguments.parse_args()
-    if not torch.cuda.is_available():
-        raise SystemExit("error: this measures a GPU, and torch sees none here")
-    config = configuration.load("configs/cifar.yaml")
-    root, facts = Path(config["data"]["root"]), registry.get("cifar10")
-    recipe = Recipe.from_dict(config["noisy"]["cifar10"]["recipe"])
-    try:
-        train_set, test_set = (
-            ImageSet(load.images(root, "cifar10", part), facts.mean, facts.std, "cuda") for part in ("train", "test")
-        )
-    except UserError as e:
-        raise SystemExit(f"error: {e}") from None
-    labels = {part: torch.from_numpy(load.labels(root, "cifar10", part)).cuda() for part in ("train", "test")}
-    torch.backends.cudnn.benchmark = True
-    found: dict[str, list[tuple[float, float]]] = {name: [] for name in VARIANTS}
-    for repeat in range(arguments.repeats + 1):  # the first round warms up: algorithms, compilation
-        for name, (changes, watched) in VARIANTS.items():
-            session = Session(None, name, repeat, "cuda")
-            task = NoisyTask(train_set, labels["train"], test_set, 10, repeat, replace(recipe, **changes), session)
-            seconds, net = train(task, watched)
-            accuracy = (task.predict(net, test_set)[0].argmax(1) == labels["test"]).float().mean().item()
-            if repeat:
-                found[name].append((seconds, accuracy))
-                print(f"{name:20s} {seconds:7.2f} s   {100 * accuracy:.2f}%", flush=True)
-    medians = {name: statistics.median(s for s, _ in runs) for name, runs in found.items()}
-    for kind in ("ordinary", "graph"):
-        print(f"SG-OIF, {kind} step: {medians[kind + ', watched'] / medians[kind]:.3f}x plain training")
-    if arguments.out:
-        facts = {"gpu": torch.cuda.get_device_name(), "torch": torch.__version__, "runs": found, "median": medians}
-        arguments.out.write_text(json.dumps(facts, indent=1))
+def main(arguments: list[str] | None = None) -> None:
+    options = parser(__doc__, limit=60)
+    options.add_argument("--rounds", type=int, default=2)
+    options.add_argument("--epochs", type=int, default=3, help="epochs of a run; the first one does not count")
+    options.add_argument("--workers", type=int, default=len(os.sched_getaffinity(0)))
+    bench = Bench("training_speed", options.parse_args(arguments))
+    found: dict[str, list[dict]] = {name: [] for name in RUNS}
+    for _ in range(bench.options.rounds):
+        for name, how in RUNS.items():
+            runs = found[name]
+            needed = bench.options.epochs * max(runs[-1]["epochs"]) if runs else 0.0
+            if bench.left() < needed:
+                continue
+            if callable(how):
+                net, laps = how(bench)
+            else:
+                task = bench.task(epochs=bench.options.epochs, **how)
+                net, laps = plain(task).net, task.session.laps["train"]
+            runs.append({"first_epoch": laps[0], "epochs": laps[1:], "accuracy": bench.accuracy(net)})
+            bench.tell(f"{name}, {len(runs)}", runs[-1], "runs")
+    if not found["engine, compiled graph"]:
+        raise SystemExit(f"error: --limit {bench.options.limit:g} leaves no time for a single run")
+    seconds = {
+        name: statistics.median(s for run in runs for s in run["epochs"]) for name, runs in found.items() if runs
+    }
+    bench.tell("epoch_seconds", seconds)
+    best = seconds["engine, compiled graph"]
+    bench.tell("times_the_compiled_engine", {name: s / best for name, s in seconds.items()})
 
 
 if __name__ == "__main__":

@@ -1,0 +1,200 @@
+"""What the benchmarks share: CIFAR-10 as prepared, the recipe of configs/cifar.yaml, a clock, and the report.
+
+Every script prints its figures as they come and writes them, with machine, versions, date and parameters, to `--out`
+after each: what was measured before a run is stopped is kept.
+"""
+
+import argparse
+import contextlib
+import datetime
+import gc
+import json
+import signal
+import time
+from collections import defaultdict
+from collections.abc import Iterator
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+from unittest import mock
+
+import torch
+from torch import nn
+
+from baselines.noisy import sgoif as production
+from sgoif import OnlineInfluence
+from sgoif.bench import config as configuration
+from sgoif.bench.cells import environment
+from sgoif.bench.contracts import NoisyTask, train_plainly
+from sgoif.bench.data import load, registry
+from sgoif.bench.errors import UserError
+from sgoif.bench.images import ImageSet
+from sgoif.bench.learner import Learner, predict
+from sgoif.bench.recipe import Recipe
+from sgoif.bench.session import Session
+
+ROOT = Path(__file__).resolve().parents[1]
+
+
+def parser(doc: str, limit: float) -> argparse.ArgumentParser:
+    arguments = argparse.ArgumentParser(description=doc.splitlines()[0])
+    arguments.add_argument("--data", type=Path, default=Path("data"), help="folder of prepared datasets, with cifar10/")
+    arguments.add_argument("--examples", type=int, default=50_000, help="training images: the first so many")
+    arguments.add_argument("--model", default="resnet9")
+    arguments.add_argument("--batch", type=int, default=512)
+    arguments.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
+    arguments.add_argument("--limit", type=float, default=limit, help="seconds after which nothing new is begun")
+    arguments.add_argument("--out", type=Path, help="JSON file for the figures")
+    return arguments
+
+
+class Laps(Session):
+    """A session in memory that keeps the seconds of every stretch (an epoch, a reading), not only their sums."""
+
+    def __init__(self, device: torch.device):
+        super().__init__(None, "benchmark", 0, device)
+        self.laps: dict[str, list[float]] = defaultdict(list)
+
+    @contextlib.contextmanager
+    def timed(self, name: str) -> Iterator[None]:
+        before = self.seconds.get(name, 0.0)
+        with super().timed(name):
+            yield
+        self.laps[name].append(self.seconds[name] - before)
+
+    def say(self, *_, **__) -> None:
+        pass
+
+
+class Bench:
+    """The data on the device, the recipe, the time that is left, and the figures so far."""
+
+    def __init__(self, name: str, options: argparse.Namespace):
+        self.name, self.options, self.start = name, options, time.perf_counter()
+        self.device, self.figures = torch.device(options.device), {}
+        config = configuration.load(ROOT / "configs" / "cifar.yaml")
+        recipe = Recipe.from_dict(config["noisy"]["cifar10"]["recipe"])
+        self.recipe = replace(recipe, model=options.model, batch_size=options.batch)
+        if self.device.type == "cuda":  # as jobs of the workflow have it
+            torch.set_num_threads(config["execution"]["threads"])
+            torch.backends.cuda.matmul.allow_tf32 = True
+            torch.backends.cudnn.allow_tf32 = True
+            torch.backends.cudnn.benchmark = True
+        facts = registry.get("cifar10")
+        try:
+            pixels = {part: load.images(options.data, "cifar10", part) for part in ("train", "test")}
+            labels = {part: load.labels(options.data, "cifar10", part) for part in ("train", "test")}
+        except UserError as e:
+            raise SystemExit(f"error: {e}") from None
+        n = options.examples
+        self.train = ImageSet(pixels["train"][:n], facts.mean, facts.std, self.device)
+        self.test = ImageSet(pixels["test"][:n], facts.mean, facts.std, self.device)
+        self.given = torch.from_numpy(labels["train"][:n]).to(self.device)
+        self.truth = torch.from_numpy(labels["test"][:n]).to(self.device)
+
+    def left(self) -> float:
+        return self.options.limit - (time.perf_counter() - self.start)
+
+    def task(self, n: int | None = None, **changes) -> NoisyTask:
+        """A fresh job on the first `n` images, by the recipe with `changes`; its session keeps laps."""
+        gc.collect()  # graphs of earlier networks
+        train = self.train if n is None else self.train.subset(torch.arange(min(n, len(self.train))))
+        recipe = replace(self.recipe, **changes)
+        return NoisyTask(train, self.given[: len(train)], self.test, 10, 0, recipe, Laps(self.device))
+
+    def accuracy(self, net) -> float:
+        return (predict(net, self.test)[0].argmax(1) == self.truth).float().mean().item()
+
+    def tell(self, name: str, figures: Any, group: str | None = None) -> None:
+        """Prints figures and writes the report with them."""
+        (self.figures if group is None else self.figures.setdefault(group, {}))[name] = figures
+        where = name if group is None else f"{group}, {name}"
+        print(f"[{time.perf_counter() - self.start:6.1f} s] {where}: {json.dumps(rounded(figures))}", flush=True)
+        if self.options.out:
+            given = {k: str(v) if isinstance(v, Path) else v for k, v in vars(self.options).items() if k != "out"}
+            report = {
+                "name": self.name,
+                "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                **environment(),
+                "parameters": {**given, "recipe": asdict(self.recipe)},
+                "figures": rounded(self.figures),
+            }
+            self.options.out.write_text(json.dumps(report, indent=1) + "\n")
+
+
+def rounded(value: Any) -> Any:
+    """Numbers to four figures behind the point: microseconds are noise here."""
+    if isinstance(value, dict):
+        return {k: rounded(v) for k, v in value.items()}
+    if isinstance(value, list):
+        return [rounded(v) for v in value]
+    return round(value, 4) if isinstance(value, float) else value
+
+
+def plain(task: NoisyTask) -> Learner:
+    """Ordinary training. Accounts of the task's session: `train`, a lap an epoch, and `rest`, building the network."""
+    with task.session.timed("rest"):
+        return train_plainly(task)
+
+
+def watched(task: NoisyTask, **params) -> None:
+    """The detector that the benchmark runs, watching the same training. Further accounts: `read`, the scores, and
+    `estimate`, how many labels are wrong; whatever else it does is `rest`."""
+    session = task.session
+    with (
+        _booked(session, "read", OnlineInfluence, "scores"),
+        _booked(session, "estimate", production, "estimate_wrong"),
+        session.timed("rest"),
+    ):
+        production.SGOIF(**params).detect(task)
+
+
+def _booked(session: Laps, account: str, owner: Any, name: str):
+    """`owner.name` books its time on an account of its own."""
+    function = getattr(owner, name)
+
+    def timed(*args, **kw):
+        with session.timed(account):
+            return function(*args, **kw)
+
+    return mock.patch.object(owner, name, timed)
+
+
+def turns(bench: Bench, rounds: int, params: dict, n: int | None = None, **changes) -> tuple[dict, nn.Module]:
+    """Plain and watched runs in turns: the sessions of each kind, and the last plain network.
+
+    `params` are SG-OIF's, `changes` the recipe's. After the first pair none is begun that would overrun the limit.
+    """
+    found, net = {"plain": [], "watched": []}, None
+    for number in range(rounds):
+        start = time.perf_counter()
+        for kind in ("plain", "watched") if number % 2 == 0 else ("watched", "plain"):
+            task = bench.task(n, **changes)
+            if kind == "plain":
+                net = plain(task).net
+            else:
+                watched(task, **params)
+            found[kind].append(task.session)
+        if bench.left() < time.perf_counter() - start:
+            break
+    return found, net
+
+
+class TimeUp(BaseException):
+    """Not an Exception: a package that tries again after errors must not swallow it."""
+
+
+@contextlib.contextmanager
+def at_most(seconds: float) -> Iterator[None]:
+    """Raises `TimeUp` inside after so many seconds."""
+
+    def ring(*_):
+        raise TimeUp
+
+    before = signal.signal(signal.SIGALRM, ring)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+    try:
+        yield
+    finally:
+        signal.setitimer(signal.ITIMER_REAL, 0)
+        signal.signal(signal.SIGALRM, before)

@@ -1,0 +1,121 @@
+"""Every script in benchmarks/ runs through at tiny size and writes its report; what it measures there means nothing."""
+
+import json
+import sys
+import time
+
+import numpy as np
+import pytest
+
+from benchmarks import decoding, influence_overhead, posthoc, scaling, training_speed
+from benchmarks.common import TimeUp, at_most
+from sgoif.bench.files import sha256_array
+
+
+@pytest.fixture(scope="module")
+def prepared(tmp_path_factory):
+    """A folder of prepared data with a CIFAR-10 of 48 random images."""
+    root, rng = tmp_path_factory.mktemp("data"), np.random.default_rng(0)
+    (root / "cifar10").mkdir()
+    arrays = {}
+    for part in ("train", "test"):
+        arrays[f"{part}_images"] = rng.integers(0, 256, (48, 32, 32, 3), dtype=np.uint8)
+        arrays[f"{part}_labels"] = np.arange(48) % 10
+    for name, array in arrays.items():
+        np.save(root / "cifar10" / f"{name}.npy", array)
+    known = {k: {"shape": a.shape, "dtype": a.dtype.str, "sha256": sha256_array(a)} for k, a in arrays.items()}
+    (root / "cifar10" / "meta.json").write_text(json.dumps({"arrays": known}))
+    return root
+
+
+@pytest.fixture
+def measure(prepared, tmp_path):
+    def run(script, *options: str) -> dict:
+        out = tmp_path / "report.json"
+        tiny = ["--data", str(prepared), "--model", "lenet5", "--batch", "16", "--device", "cpu", "--out", str(out)]
+        script.main([*tiny, *options])
+        report = json.loads(out.read_text())
+        assert report["name"] == script.__name__.removeprefix("benchmarks.")
+        assert {"date", "hardware", "versions", "commit"} <= set(report)
+        assert report["parameters"]["recipe"]["batch_size"] == 16
+        return report["figures"]
+
+    return run
+
+
+def test_training_speed(measure):
+    figures = measure(training_speed, "--rounds", "1", "--epochs", "2", "--workers", "0")
+    assert set(figures["epoch_seconds"]) == set(training_speed.RUNS)
+    assert all(len(run["epochs"]) == 1 and run["epochs"][0] > 0 for run in figures["runs"].values())
+    assert figures["times_the_compiled_engine"]["engine, compiled graph"] == 1
+
+
+def test_training_speed_begins_nothing_after_its_limit(measure):
+    with pytest.raises(SystemExit, match="limit"):
+        measure(training_speed, "--limit", "0")
+
+
+def test_influence_overhead(measure):
+    figures = measure(influence_overhead, "--rounds", "2", "--epochs", "2", "--anchors", "10", "20", "--subset", "32")
+    head = figures["head"]
+    assert set(head["watched_seconds"]) == {"train", "read", "estimate", "rest"}
+    assert set(head["plain_seconds"]) == {"train", "rest"}
+    assert 0 < head["watching"] <= head["with_reading"] <= head["with_estimate"]
+    assert all(len(runs) == 2 for runs in head["runs"].values())
+    held = figures["memory_mb"]
+    assert held["K=20"]["state"] > held["K=10"]["state"] > 0
+    scored = figures["score_all"]
+    assert len(scored) == 5
+    for name, found in scored.items():
+        if not name.startswith("SG-OIF"):
+            assert found["seconds"] > 0 or "left_out" in found, name
+    assert figures["all"]["watching"] > 0
+
+
+def test_a_package_that_is_too_slow_is_stopped(measure):
+    options = ("--rounds", "1", "--epochs", "2", "--parts", "packages", "--part-limit", "0.01")
+    figures = measure(influence_overhead, *options)["score_all"]
+    stopped = [found for name, found in figures.items() if not name.startswith("SG-OIF")]
+    assert stopped == 4 * [{"stopped_after_seconds": 0.01}]
+
+
+def test_a_package_that_fails_is_told(measure, monkeypatch, capsys):
+    def broken(*_):
+        raise RuntimeError("out of luck")
+
+    monkeypatch.setattr(posthoc, "tracin", broken)
+    monkeypatch.setattr(posthoc, "ekfac", broken)
+    figures = measure(influence_overhead, "--rounds", "1", "--epochs", "2", "--parts", "packages")["score_all"]
+    assert list(figures.values())[1:] == 4 * [{"failed": "RuntimeError: out of luck"}]
+    assert "Traceback" in capsys.readouterr().err
+
+
+def test_scaling(measure):
+    options = ("--rounds", "1", "--n", "32", "48", "--anchors", "10", "20", "--models", "small_cnn", "lenet5")
+    figures = measure(scaling, *options)
+    assert {kind: set(found) for kind, found in figures.items()} == {
+        "n": {"32", "48"}, "K": {"10", "20"}, "model": {"small_cnn", "lenet5"},
+    }  # fmt: skip
+    assert figures["K"]["10"] == figures["n"]["48"]  # one point, measured once
+    assert [figures["n"][n]["n"] for n in ("32", "48")] == [32, 48] and figures["K"]["20"]["K"] == 20
+    assert figures["model"]["small_cnn"]["head_width"] == 64
+
+
+def test_decoding(monkeypatch, tmp_path):
+    monkeypatch.setattr(sys, "argv", ["decoding", "--images", "2", "--out", str(tmp_path / "report.json")])
+    decoding.main()
+    assert json.loads((tmp_path / "report.json").read_text())["images_per_core_second"] > 0
+
+
+def test_what_more_images_cost_is_their_batches():
+    stages = posthoc.Stages("cpu")
+    stages.seconds, stages.per_batch = {"covariance": 5.0, "eigendecomposition": 7.0}, {"covariance": 1.0}
+    assert posthoc.extrapolated(stages, done=20, wanted=100, batch=10) == 5 + 7 + 8
+
+
+def test_time_is_up():
+    with pytest.raises(TimeUp), at_most(0.05):
+        time.sleep(5)
+    with at_most(0.05):
+        pass
+    time.sleep(0.1)  # nothing rings afterwards
