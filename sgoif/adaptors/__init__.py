@@ -2,8 +2,9 @@
 
 from sgoif.adaptors.curriculum import Curriculum
 from sgoif.adaptors.label_errors import Beliefs, Triage, triage
+from sgoif.adaptors.moments import Moments, pooled
 from sgoif.adaptors.poisoning import Poisoning, localise
-from sgoif.adaptors.shift import Moments, ShiftConfig, ShiftSentinel, Trace, pooled
+from sgoif.adaptors.shift import ShiftConfig, ShiftSentinel, Trace
 from sgoif.adaptors.towards import support
 from sgoif.adaptors.unlearning import Priority, prioritise
 
