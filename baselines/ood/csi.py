@@ -17,6 +17,7 @@ Views: resized crop, flip if the recipe flips, colour jitter and grey; of the ji
 on grey images.
 """
 
+import functools
 from dataclasses import dataclass, replace
 
 import torch
@@ -53,15 +54,26 @@ def supcon(u: Tensor, labels: Tensor, temperature: float) -> Tensor:
     return each.sum() / (count > 0).sum().clamp_min(1)
 
 
-def view(x: Tensor, smallest: float, flip: bool) -> Tensor:
-    """One SimCLR view of images [n, C, H, W] in 0 … 1. What is drawn is drawn on the CPU."""
-    n, channels, device = len(x), x.shape[1], x.device
+def numbers(channels: int, flip: bool) -> int:
+    """How many random numbers one view of one image takes."""
+    return 7 + flip + (3 if channels == 3 else 0)
+
+
+@functools.cache
+def colour_axes(device: torch.device) -> tuple[Tensor, Tensor]:
+    """YIQ and back; kept on the device, since a captured step cannot fetch them."""
+    return YIQ.to(device), torch.linalg.inv(YIQ).to(device)
+
+
+def view(x: Tensor, u: Tensor, smallest: float, flip: bool) -> Tensor:
+    """One SimCLR view of images [n, C, H, W] in 0 … 1, made with uniform numbers u [numbers, n]."""
+    n, channels, drawn = len(x), x.shape[1], iter(u)
 
     def uniform(low: float, high: float) -> Tensor:
-        return (low + (high - low) * torch.rand(n)).to(device)
+        return low + (high - low) * next(drawn)
 
     def chance(p: float) -> Tensor:
-        return (torch.rand(n) < p).to(device)
+        return next(drawn) < p
 
     area, ratio = uniform(smallest, 1.0), torch.exp(uniform(-0.2877, 0.2877))  # aspect 3/4 … 4/3
     width, height = (area * ratio).sqrt().clamp_max(1), (area / ratio).sqrt().clamp_max(1)
@@ -79,15 +91,15 @@ def view(x: Tensor, smallest: float, flip: bool) -> Tensor:
     mean = out.mean((1, 2, 3), keepdim=True)
     out = (mean + (out - mean) * contrast).clamp(0, 1)
     if channels == 3:
-        to = YIQ.to(device)
+        to, back = colour_axes(x.device)
         saturation, hue = uniform(0.6, 1.4), uniform(-0.1, 0.1) * 2 * torch.pi
         luma, i, q = torch.einsum("ij,njhw->nihw", to, out).unbind(1)
         c, s = (t.view(n, 1, 1) for t in (saturation * hue.cos(), saturation * hue.sin()))
         turned = torch.stack([luma, c * i - s * q, s * i + c * q], 1)
-        out = torch.einsum("ij,njhw->nihw", torch.linalg.inv(YIQ).to(device), turned).clamp(0, 1)
+        out = torch.einsum("ij,njhw->nihw", back, turned).clamp(0, 1)
     x = torch.where(jitter, out, x)
     if channels == 3:
-        luma = torch.einsum("j,njhw->nhw", YIQ[0].to(device), x)[:, None].expand_as(x)
+        luma = torch.einsum("j,njhw->nhw", to[0], x)[:, None].expand_as(x)
         x = torch.where(chance(0.2).view(n, 1, 1, 1), luma, x)
     return x
 
@@ -101,7 +113,7 @@ class Heads(nn.Module):
 
     def loss(self, z: Tensor, y: Tensor, n_classes: int) -> Tensor:
         """z [4 n, d] in the order of `rotations`, y [n]."""
-        turn = torch.arange(4, device=y.device).repeat_interleave(len(y))
+        turn = torch.arange(4 * len(y), device=y.device) // len(y)
         return (
             F.cross_entropy(self.linear(z[: len(y)]), y)
             + F.cross_entropy(self.rotation(z), turn)
@@ -137,12 +149,12 @@ class CSI(OODDetector):
 
     def fit(self, task: OODTask) -> None:
         p, images = self.params, task.train
-        self.task = task
+        self.task, rows = task, numbers(images.channels, task.recipe.flip)
         mean, std = (torch.tensor(v, device=images.device).view(1, -1, 1, 1) for v in (images.mean, images.std))
 
-        def turned_view(x: Tensor) -> Tensor:
+        def turned_view(x: Tensor, u: Tensor) -> Tensor:
             """One view of the images x [n, …] in every rotation, normalised, [4 n, …]."""
-            return rotations((view(images.denormalise(x).clamp(0, 1), p.crop, task.recipe.flip) - mean) / std)
+            return rotations((view(images.denormalise(x).clamp(0, 1), u, p.crop, task.recipe.flip) - mean) / std)
 
         with seeded_weights(task.seed):
             net = build(task.recipe.model, task.n_classes, images.channels, images.size)
@@ -153,22 +165,33 @@ class CSI(OODDetector):
         batches = task.batches(batch_size=size, shift=0, flip=False)  # the views shift and flip
         recipe = replace(task.recipe, weight_decay=p.weight_decay)
         learner = Learner.for_batches(recipe, task.n_classes, batches, task.seed, network=net)
+
+        def contrast(batch) -> tuple[Tensor]:
+            x = torch.cat([turned_view(batch.x, u) for u in batch.extra[0]])
+            u = F.normalize(net.projection(learner.features(x)), dim=1)
+            return (supcon(u, shifted_labels(batch.y, task.n_classes).repeat(2), p.temperature),)
+
+        step = learner.stepper(contrast)
         for epoch in task.session.epochs(recipe.epochs, learner, phase="contrast"):
             for batch in batches.epoch(epoch):
-                x = torch.cat([turned_view(batch.x), turned_view(batch.x)])
-                u = F.normalize(net.projection(learner.features(x)), dim=1)
-                learner.step(supcon(u, shifted_labels(batch.y, task.n_classes).repeat(2), p.temperature))
+                step(batch.bring(torch.rand(2, rows, len(batch.y))))
         self.net, self.heads = net.eval(), heads
 
         batches = task.batches(shift=0, flip=False)
-        recipe = replace(task.recipe, schedule="step", milestones=(0.6, 0.75, 0.9), gamma=0.1)
-        learner = Learner.for_batches(recipe, task.n_classes, batches, task.seed, network=heads)
-        for epoch in task.session.epochs(recipe.epochs, learner, phase="heads"):
+        steps = {"schedule": "step", "milestones": (0.6, 0.75, 0.9), "gamma": 0.1}
+        recipe = replace(task.recipe, compile=False, **steps)  # the heads have no backbone
+        head_learner = Learner.for_batches(recipe, task.n_classes, batches, task.seed, network=heads)
+
+        def on_frozen(batch) -> tuple[Tensor]:
+            with torch.no_grad(), head_learner.autocast():
+                z = net.features(turned_view(batch.x, *batch.extra)).float()
+            WORK.passes += len(z)
+            return (heads.loss(z, batch.y, task.n_classes),)
+
+        step = head_learner.stepper(on_frozen)
+        for epoch in task.session.epochs(recipe.epochs, head_learner, phase="heads"):
             for batch in batches.epoch(epoch):
-                with torch.no_grad(), learner.autocast():
-                    z = net.features(turned_view(batch.x)).float()
-                WORK.passes += len(z)
-                learner.step(heads.loss(z, batch.y, task.n_classes))
+                step(batch.bring(torch.rand(rows, len(batch.y))))
 
     @torch.no_grad()
     def logits(self, images: ImageSet) -> Tensor:

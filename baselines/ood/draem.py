@@ -16,6 +16,7 @@ images best within `steps`); x0.2 at 80 % and 90 % as in the paper.
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise
+from typing import NamedTuple
 
 import torch
 import torch.nn.functional as F
@@ -69,24 +70,32 @@ class TwoNets(nn.Module):
         return torch.cat([clean, self.discriminate(torch.cat([clean, x.to(clean.dtype)], 1))], 1)
 
 
-class Draw:
-    """Random numbers from the CPU (the same on every device), handed over to `device`."""
+class Drawn(NamedTuple):
+    """What the defects of n images of `size` pixels are made of; u are uniform numbers, o octaves of a texture."""
 
-    def __init__(self, seed: int, device: torch.device | str = "cpu"):
-        self.generator, self.device = torch.Generator().manual_seed(seed), device
+    cells: Tensor  # [(1 + o) n, 2] lattice cells per side, of the masks and then of every octave
+    angles: Tensor  # u [(1 + o) n, m, m] of the lattice, m the most cells there can be
+    turn: Tensor  # u [(1 + o) n, 1, 1]
+    frequency: Tensor  # u [n, 1, 1, 1]
+    phase: Tensor  # u [n, C, 1, 1]
+    spoiled: Tensor  # u [n, 1, 1, 1]
+    opacity: Tensor  # u [n, 1, 1, 1]
 
-    def uniform(self, *shape: int) -> Tensor:
-        return torch.rand(*shape, generator=self.generator).to(self.device, non_blocking=True)
 
-    def whole(self, below: int, *shape: int) -> Tensor:
-        return torch.randint(0, below, shape, generator=self.generator).to(self.device, non_blocking=True)
+def draw(n: int, channels: int, size: int, g: torch.Generator, octaves: int = 3) -> Drawn:
+    """On the CPU: the same on every device."""
+    top = max_exponent(size)
+    mask, coarse = torch.randint(0, top + 1, (2, n, 2), generator=g)
+    exponents = [mask] + [(coarse + o).clamp_max(top) for o in range(octaves)]
+    layers = (1 + octaves) * n
+    shapes = (layers, 2**top, 2**top), (layers, 1, 1), (n, 1, 1, 1), (n, channels, 1, 1), (n, 1, 1, 1), (n, 1, 1, 1)
+    return Drawn(2 ** torch.cat(exponents), *(torch.rand(shape, generator=g) for shape in shapes))
 
 
-def perlin(draw: Draw, size: int, cells: Tensor, max_cells: int) -> Tensor:
-    """[n, size, size] gradient noise in [-1, 1], turned by a random angle; `cells` [n, 2] lattice cells per side."""
-    n = len(cells)
-    angles = draw.uniform(n, max_cells, max_cells) * 2 * math.pi
-    turn = (draw.uniform(n, 1, 1) - 0.5) * math.pi
+def perlin(size: int, cells: Tensor, angles: Tensor, turn: Tensor) -> Tensor:
+    """[n, size, size] gradient noise in [-1, 1], turned by an angle; for numbers as in `Drawn`."""
+    max_cells = angles.shape[1]
+    angles, turn = angles * 2 * math.pi, (turn - 0.5) * math.pi
     axis = (torch.arange(size, device=cells.device) + 0.5) / size - 0.5
     y, x = axis[:, None].expand(size, size), axis.expand(size, size)
     v = (turn.cos() * y - turn.sin() * x + 0.5) * cells[:, 0, None, None]
@@ -112,18 +121,15 @@ def max_exponent(size: int) -> int:
     return max(min(5, int(math.log2(size)) - 1), 0)
 
 
-def defects(draw: Draw, n: int, channels: int, size: int, octaves: int = 3) -> tuple[Tensor, Tensor]:
-    """Masks [n, 1, size, size] of 0 and 1, and textures [n, channels, size, size] in [0, 1].
+def defects(size: int, d: Drawn) -> tuple[Tensor, Tensor]:
+    """Masks [n, 1, size, size] of 0 and 1, and textures [n, C, size, size] in [0, 1].
 
     A texture is fractal noise through a random wave per colour: veins, stripes, clouds.
     """
-    top = max_exponent(size)
-    mask_scale, coarse = draw.whole(top + 1, 2, n, 2)
-    exponents = [mask_scale] + [(coarse + o).clamp_max(top) for o in range(octaves)]
-    mask, *noise = perlin(draw, size, 2 ** torch.cat(exponents), 2**top).split(n)
+    mask, *noise = perlin(size, d.cells, d.angles, d.turn).split(len(d.phase))
     fractal = sum(0.5**o * layer for o, layer in enumerate(noise))[:, None]
-    frequency, phase = 0.5 + 2.5 * draw.uniform(n, 1, 1, 1), draw.uniform(n, channels, 1, 1)
-    return (mask > 0.5)[:, None].float(), 0.5 + 0.5 * (2 * math.pi * (frequency * fractal + phase)).sin()
+    wave = (0.5 + 2.5 * d.frequency) * fractal + d.phase
+    return (mask > 0.5)[:, None].float(), 0.5 + 0.5 * (2 * math.pi * wave).sin()
 
 
 def ssim(a: Tensor, b: Tensor, window: int = 11, sigma: float = 1.5) -> Tensor:
@@ -178,11 +184,10 @@ class DRAEM(OODDetector):
         return F.avg_pool2d(defect[:, None], window, stride=1, padding=window // 2).amax((1, 2, 3))
 
     @staticmethod
-    def spoil(x: Tensor, opacity: float, draw: Draw) -> tuple[Tensor, Tensor]:
+    def spoil(x: Tensor, opacity: float, d: Drawn) -> tuple[Tensor, Tensor]:
         """Images in [0, 1] with a defect in at most half of them, and where it is [n, 1, H, W]."""
-        n, channels, size, _ = x.shape
-        mask, texture = defects(draw, n, channels, size)
-        mask, beta = mask * (draw.uniform(n, 1, 1, 1) < 0.5), opacity * draw.uniform(n, 1, 1, 1)
+        mask, texture = defects(x.shape[2], d)
+        mask, beta = mask * (d.spoiled < 0.5), opacity * d.opacity
         return (1 - mask) * x + mask * ((1 - beta) * texture + beta * x), mask
 
     def fit(self, task: OODTask) -> None:
@@ -192,19 +197,25 @@ class DRAEM(OODDetector):
         with seeded_weights(mix_seed(task.seed, self.name)):
             network = TwoNets(images.channels, width, self.depth(images.size))
         schedule = {"schedule": "step", "milestones": (0.8, 0.9), "gamma": 0.2}
-        recipe = replace(task.recipe, optimizer="adam", lr=p.lr, weight_decay=0.0, **schedule)
+        own = {"optimizer": "adam", "lr": p.lr, "weight_decay": 0.0, "compile": False}  # two networks, no backbone
+        recipe = replace(task.recipe, **own, **schedule)
         epochs = max(round(p.epochs * recipe.epochs), 1)
         batch_size = min(recipe.batch_size, max(len(images) * epochs // p.steps, 8))
         batches = task.batches(batch_size=batch_size)
         learner = Learner.for_batches(recipe, 2, batches, task.seed, epochs, network=network)
+
+        def undone_and_found(batch) -> tuple[Tensor]:
+            clean = images.denormalise(batch.x)
+            spoiled, mask = self.spoil(clean, p.opacity, Drawn(*batch.extra))
+            out = learner(spoiled)
+            back, logits = out[:, :-2], out[:, -2:]
+            return (F.mse_loss(back, clean) + 1 - ssim(back, clean) + focal(logits, mask),)
+
+        step = learner.stepper(undone_and_found)
         for epoch in task.session.epochs(epochs, learner, phase=self.name):
-            draw = Draw(mix_seed(task.seed, self.name, epoch), images.device)
+            g = torch.Generator().manual_seed(mix_seed(task.seed, self.name, epoch))
             for batch in batches.epoch(epoch):
-                clean = images.denormalise(batch.x)
-                spoiled, mask = self.spoil(clean, p.opacity, draw)
-                out = learner(spoiled)
-                back, logits = out[:, :-2], out[:, -2:]
-                learner.step(F.mse_loss(back, clean) + 1 - ssim(back, clean) + focal(logits, mask))
+                step(batch.bring(*draw(len(batch.y), images.channels, images.size, g)))
         self.detector = learner.net.eval()
 
     @torch.no_grad()

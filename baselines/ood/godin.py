@@ -59,9 +59,10 @@ class GODIN(OODDetector):
         learner = Learner.for_batches(
             task.recipe, task.n_classes, batches, task.seed, network=net, undecayed=("head.h",)
         )
+        step = learner.stepper(lambda batch: (F.cross_entropy(net.classify(learner.features(batch.x)), batch.y),))
         for epoch in task.session.epochs(task.recipe.epochs, learner):
             for batch in batches.epoch(epoch):
-                learner.step(F.cross_entropy(net.classify(learner.features(batch.x)), batch.y))
+                step(batch)
         self.task, self.net = task, net
 
     @staticmethod

@@ -11,12 +11,12 @@ cannot.
 
 from dataclasses import dataclass
 
-import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.bench.contracts import OODDetector, OODTask
 from sgoif.bench.images import ImageSet
+from sgoif.bench.robust import clip_gradients
 
 
 class LogitNorm(OODDetector):
@@ -46,12 +46,11 @@ class LogitNorm(OODDetector):
     def fit(self, task: OODTask) -> None:
         batches = task.batches()
         learner = task.learner(batches)
-        learner.optimizer.register_step_pre_hook(
-            lambda *_: torch.nn.utils.clip_grad_norm_(learner.net.parameters(), self.params.clip) and None
-        )
+        clip_gradients(learner, self.params.clip)
+        step = learner.stepper(lambda batch: (self.loss(learner(batch.x), batch.y, self.params.tau),))
         for epoch in task.session.epochs(task.recipe.epochs, learner):
             for batch in batches.epoch(epoch):
-                learner.step(self.loss(learner(batch.x), batch.y, self.params.tau))
+                step(batch)
         self.task, self.net = task, learner.net
 
     def score(self, images: ImageSet) -> Tensor:

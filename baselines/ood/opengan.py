@@ -16,7 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sgoif.bench.contracts import OODDetector, OODTask
-from sgoif.bench.images import ImageSet
+from sgoif.bench.graphed import Graphed, captures
+from sgoif.bench.images import Batch, ImageSet
 from sgoif.bench.learner import seeded_weights
 
 
@@ -35,12 +36,8 @@ def stack(widths: list[int], slope: float) -> nn.Sequential:
 class FeatureGAN(nn.Module):
     def __init__(self, width: int, noise: int):
         super().__init__()
-        self.noise = noise
         self.generator = stack([noise, 512, 256, 128, 256, width], 0.0)  # slope 0 is plain ReLU
         self.discriminator = stack([width, 512, 256, 128, 64, 1], 0.2)
-
-    def generate(self, n: int, device) -> Tensor:
-        return self.generator(torch.randn(n, self.noise).to(device))
 
     def logit(self, z: Tensor) -> Tensor:
         """log D / (1 - D), [n]."""
@@ -76,18 +73,26 @@ class OpenGAN(OODDetector):
         p, z = self.params, task.plain.features
         with seeded_weights(task.seed):
             self.gan = FeatureGAN(z.shape[1], p.noise).to(z.device)
-        generator = torch.optim.Adam(self.gan.generator.parameters(), lr=p.lr, betas=(0.5, 0.999))
-        discriminator = torch.optim.Adam(self.gan.discriminator.parameters(), lr=p.lr / 1.5, betas=(0.5, 0.999))
+        graph = captures(task.recipe, z.device)
+        adam = {"betas": (0.5, 0.999), "capturable": graph}
+        generator = torch.optim.Adam(self.gan.generator.parameters(), lr=p.lr, **adam)
+        discriminator = torch.optim.Adam(self.gan.discriminator.parameters(), lr=p.lr / 1.5, **adam)
         size = min(p.batch_size, len(z))
         steps = len(z) // size
         epochs = max(round(p.share * task.recipe.epochs), -(-p.min_steps // steps))
         self.gan.train()
+
+        def turn(batch: Batch) -> None:
+            """The discriminator first: the generator then plays against the new one."""
+            fake = self.gan.generator(*batch.extra)
+            self._step(discriminator, self.gan.discriminator_loss(z[batch.index], fake))
+            self._step(generator, self.gan.generator_loss(fake))
+
+        step = Graphed(turn) if graph else turn
         for _ in task.session.epochs(epochs, self.gan, generator, discriminator, phase="gan"):
             order = torch.randperm(len(z)).to(z.device)
             for index in order[: steps * size].split(size):
-                fake = self.gan.generate(size, z.device)
-                self._step(discriminator, self.gan.discriminator_loss(z[index], fake))
-                self._step(generator, self.gan.generator_loss(fake))
+                step(Batch(task.train, index, task.labels[index]).bring(torch.randn(size, p.noise)))
         self.gan.eval()
 
     @staticmethod

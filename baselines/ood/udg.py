@@ -16,7 +16,7 @@ of clusters is scaled to the data, one per 50 images up to the paper's 1,000. Th
 any test set.
 """
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 import torch.nn.functional as F
@@ -99,7 +99,16 @@ class UDG(OODDetector):
         with seeded_weights(task.seed):
             net = build(r.model, task.n_classes, task.train.channels, task.train.size)
             net.auxiliary = nn.Linear(net.head.in_features, k)
-        learner = Learner.for_batches(r, task.n_classes, batches, task.seed, network=net)
+        # not compiled: batches are larger than those of other methods, and would have to be compiled for
+        learner = Learner.for_batches(replace(r, compile=False), task.n_classes, batches, task.seed, network=net)
+
+        def grouped(batch) -> tuple[Tensor]:
+            more, cluster, pseudo, weight, rarity = batch.extra
+            z = learner.features(torch.cat([batch.x, more]))
+            groups = F.cross_entropy(net.auxiliary(z), cluster, weight=rarity)
+            return (self.loss(net.classify(z), pseudo, weight, p.outlier) + p.auxiliary * groups,)
+
+        step = learner.stepper(grouped)
         for epoch in task.session.epochs(r.epochs, learner):
             z = [predict(net, images, precision=r.precision, features=True)[1] for images in (task.train, other)]
             cluster = kmeans(whiten(torch.cat(z)), k)
@@ -108,9 +117,7 @@ class UDG(OODDetector):
             self._renew(net.auxiliary, learner.optimizer)
             for batch, more in zip(batches.epoch(epoch), self._endless(unlabelled, epoch), strict=False):
                 at = torch.cat([batch.index, n + more.index])
-                z = learner.features(torch.cat([batch.x, more.x]))
-                groups = F.cross_entropy(net.auxiliary(z), cluster[at], weight=rarity)
-                learner.step(self.loss(net.classify(z), pseudo[at], weight[at], p.outlier) + p.auxiliary * groups)
+                step(batch.bring(more.x, cluster[at], pseudo[at], weight[at], rarity))
         taken = (pseudo[n:] != UNLABELLED).float().mean()
         self.task, self.net, self.filtered = task, net, float(taken)
 

@@ -6,9 +6,16 @@ from typing import Any
 import torch
 
 from sgoif.bench.images import Batch
+from sgoif.bench.recipe import Recipe
+from sgoif.distributed import active
 
 WARM_UP = 3  # ordinary steps first: they allocate optimiser state and let cuDNN choose its algorithms
 SHAPES = 4  # graphs of one function at most, each holds memory of its own: the oldest makes room
+
+
+def captures(recipe: Recipe, device: torch.device) -> bool:
+    """Whether steps are captured here: on a GPU, unless the recipe says no or other processes share the step."""
+    return recipe.graph and device.type == "cuda" and not active()
 
 
 class Graphed:

@@ -8,11 +8,11 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.bench import processes
-from sgoif.bench.graphed import Graphed
+from sgoif.bench.graphed import Graphed, captures
 from sgoif.bench.images import Batch, Batches, ImageSource, mix_seed
 from sgoif.bench.models import Network, build
 from sgoif.bench.recipe import Recipe
-from sgoif.distributed import active, sum_
+from sgoif.distributed import sum_
 
 
 class Work:
@@ -65,7 +65,7 @@ class Learner:
         network = processes.synced(network, self.device)
         self.net = network.to(self.device, memory_format=torch.channels_last)
         # a captured step reads its learning rate from the device
-        self._graph = recipe.graph and self.device.type == "cuda" and not active()
+        self._graph = captures(recipe, self.device)
         self._rate = torch.tensor(recipe.lr, device=self.device) if self._graph else None
         self.optimizer = self._make_optimizer(undecayed)
         compiled = recipe.compile and self.device.type == "cuda"

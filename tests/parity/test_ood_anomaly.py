@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from baselines.ood.cutpaste import CutPaste
-from baselines.ood.draem import DRAEM, Draw, TwoNets, defects, focal, perlin, ssim
+from baselines.ood.draem import DRAEM, TwoNets, defects, draw, focal, perlin, ssim
 from baselines.ood.gram import Gram
 from baselines.ood.patchcore import PatchCore
 from sgoif.bench.errors import UserError
@@ -220,26 +220,31 @@ def test_focal_loss_by_hand():
     assert focal(logits, target).item() == pytest.approx(np.mean([-((1 - q) ** 2) * math.log(q) for q in p]), rel=1e-5)
 
 
+def lattice(n: int):
+    g = gen()
+    return torch.rand(n, 8, 8, generator=g), torch.rand(n, 1, 1, generator=g)
+
+
 def test_perlin_range_and_lattice():
     for cells in (1, 2, 8):
-        noise = perlin(Draw(0), 64, torch.full((200, 2), cells), 8)
+        noise = perlin(64, torch.full((200, 2), cells), *lattice(200))
         assert noise.abs().max() <= 1.0 and noise.std() > 0.1
         assert abs(noise.mean()) < 0.05
         steps = (noise[:, 1:] - noise[:, :-1]).abs().amax()
         assert steps < 8 * cells / 64  # continuous: a jump at a cell's border would be larger
-    fine = perlin(Draw(0), 64, torch.full((50, 2), 8), 8)
-    coarse = perlin(Draw(0), 64, torch.full((50, 2), 1), 8)
+    fine = perlin(64, torch.full((50, 2), 8), *lattice(50))
+    coarse = perlin(64, torch.full((50, 2), 1), *lattice(50))
     assert (fine[:, 1:] - fine[:, :-1]).abs().mean() > 3 * (coarse[:, 1:] - coarse[:, :-1]).abs().mean()
 
 
 @pytest.mark.parametrize("size", [8, 28, 32])
 def test_defects(size):
-    mask, texture = defects(Draw(1), 500, 3, size)
+    mask, texture = defects(size, draw(500, 3, size, gen(1)))
     assert set(mask.unique().tolist()) == {0.0, 1.0} and 0.02 < mask.mean() < 0.15
     assert texture.min() >= 0 and texture.max() <= 1 and texture.std((2, 3)).mean() > 0.1
     assert (texture[:, 0] - texture[:, 1]).abs().mean() > 0.1  # coloured
     clean = torch.rand(500, 3, size, size, generator=gen(3))
-    spoiled, where = DRAEM.spoil(clean, 0.8, Draw(4))
+    spoiled, where = DRAEM.spoil(clean, 0.8, draw(500, 3, size, gen(4)))
     changed = (spoiled != clean).any(1, keepdim=True)
     assert not (changed & (where == 0)).any() and (changed | (where == 0)).float().mean() > 0.99
     assert 0.25 < where.amax((1, 2, 3)).mean() < 0.55  # half of the images, less the empty masks
