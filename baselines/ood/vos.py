@@ -9,8 +9,9 @@ tells the weighted energies of images and outliers apart, and its loss shapes th
     L = CE(f(x), y) + weight CE(phi(E), image or outlier)        s(x) = E(f(x))
 
 A candidate is mu + C e with C C' = S, e standard normal, and its log density is -|e|^2 / 2 + const: the least likely
-has the longest e. Length and direction of e are independent, so it is enough to draw `candidates` lengths (chi-square
-with d degrees) and a direction for those kept: the same distribution, d times cheaper. Differences from OpenOOD, on
+has the longest e. Length and direction of e are independent, and |e|^2 is chi-square with d degrees, so it is enough to
+draw the `keep` largest of `candidates` chi-squares (the largest of n uniform numbers is u^(1/n), mapped by the quantile
+function) and a direction for each: the same distribution without the candidates. Differences from OpenOOD, on
 purpose: w is trained and the energies stay in the graph (theirs draws new random weights at every call and cuts the
 gradient, which leaves plain training). Queues hold as many as the smallest class, at most `queue`, so that they fill
 on small data.
@@ -35,6 +36,17 @@ def weighted_energy(logits: Tensor, weights: Tensor) -> Tensor:
     return -(top.squeeze(1) + total.clamp_min(1e-30).log())
 
 
+def longest(k: int, candidates: int, keep: int, width: int) -> Tensor:
+    """The `keep` largest of `candidates` norms of standard normal vectors [width], k times: [k, keep], descending."""
+    from scipy.special import gammainccinv
+
+    # the next largest of n uniform numbers is the largest of n - 1 below the one before
+    log_u = torch.rand(k, keep, dtype=torch.float64).clamp_min(1e-300).log()
+    log_u = (log_u / torch.arange(candidates, candidates - keep, -1)).cumsum(1)
+    squares = 2 * gammainccinv(width / 2, -torch.expm1(log_u).numpy())
+    return torch.from_numpy(squares).sqrt().float()
+
+
 class VirtualOutliers(nn.Module):
     """Class queues of features (ring buffers) and the energy head."""
 
@@ -49,12 +61,13 @@ class VirtualOutliers(nn.Module):
     def push(self, z: Tensor, y: Tensor) -> None:
         """The newest features of each class replace its oldest."""
         k, size, _ = self.features.shape
-        member = F.one_hot(y, k)
-        rank = (member.cumsum(0) * member).sum(1) - 1  # position among the batch's images of the class
-        counts = member.sum(0)
-        fresh = rank >= counts[y] - size  # a class with more images than places: its last ones
-        slot = (self.seen[y] + rank) % size
-        self.features[y[fresh], slot[fresh]] = z[fresh].detach()
+        counts = (y[:, None] == torch.arange(k, device=y.device)).sum(0)
+        order = y.argsort(stable=True)  # class after class
+        y, first = y[order], counts.cumsum(0) - counts
+        rank = torch.arange(len(y), device=y.device) - first[y]  # position among the batch's images of the class
+        # a class with more images than places: all that share a place write what the last of them has
+        last = rank + (counts[y] - 1 - rank) // size * size
+        self.features[y, (self.seen[y] + rank) % size] = z[order[first[y] + last]].to(self.features.dtype)
         self.seen += counts
 
     @property
@@ -65,19 +78,19 @@ class VirtualOutliers(nn.Module):
     def sample(self, candidates: int, keep: int) -> Tensor:
         """Virtual outliers [K * keep, d]."""
         k, _, width = self.features.shape
+        e = F.normalize(torch.randn(k, keep, width), dim=2) * longest(k, candidates, keep, width)[:, :, None]
         means = self.features.mean(1)
-        centred = (self.features - means[:, None]).flatten(0, 1)
-        eye = torch.eye(width, device=means.device)
-        factor = torch.linalg.cholesky(centred.T @ centred / len(centred) + 1e-4 * eye)
-        squares = torch.distributions.Chi2(float(width)).sample((k, candidates))  # drawn on the CPU
-        lengths = squares.topk(keep, dim=1).values.sqrt().to(means.device)
-        e = F.normalize(torch.randn(k, keep, width), dim=2).to(means.device) * lengths[:, :, None]
-        return (means[:, None] + e @ factor.T).flatten(0, 1)
+        # in float64: rounding must not make the covariance indefinite
+        centred = (self.features - means[:, None]).flatten(0, 1).double()
+        covariance = centred.T @ centred / len(centred) + 1e-4 * torch.eye(width, device=means.device)
+        # its error flag is not waited for: features that are not finite end as a loss that is not
+        factor = torch.linalg.cholesky_ex(covariance).L.float()
+        return (means[:, None] + e.to(means.device, non_blocking=True) @ factor.T).flatten(0, 1)
 
     def loss(self, inside: Tensor, outside: Tensor) -> Tensor:
         """Logistic loss on the energies of image logits and outlier logits."""
         energy = torch.cat([weighted_energy(inside, self.weights), weighted_energy(outside, self.weights)])
-        is_image = torch.cat([torch.ones(len(inside)), torch.zeros(len(outside))]).long().to(energy.device)
+        is_image = (torch.arange(len(energy), device=energy.device) < len(inside)).long()
         return F.cross_entropy(self.phi(energy[:, None]), is_image)
 
 
@@ -110,19 +123,23 @@ class VOS(OODDetector):
             net.outliers = VirtualOutliers(task.n_classes, max(min(p.queue, smallest), 2), net.head.in_features)
         learner = Learner.for_batches(task.recipe, task.n_classes, batches, task.seed, network=net)
         start = round(p.start * task.recipe.epochs)
+
+        def with_outliers(batch) -> tuple[Tensor]:
+            z = learner.features(batch.x)
+            f = net.classify(z)
+            loss = F.cross_entropy(f, batch.y)
+            if batch.extra:
+                loss = loss + p.weight * net.outliers.loss(f, net.classify(*batch.extra))
+            else:  # fused optimisers want every weight to have a gradient from the first step on
+                loss = loss + 0 * sum(w.sum() for w in net.outliers.parameters())
+            net.outliers.push(z, batch.y)
+            return (loss,)
+
+        step = learner.stepper(with_outliers)
         for epoch in task.session.epochs(task.recipe.epochs, learner):
             ready = epoch >= start and net.outliers.full
             for batch in batches.epoch(epoch):
-                z = learner.features(batch.x)
-                f = net.classify(z)
-                loss = F.cross_entropy(f, batch.y)
-                if ready:
-                    virtual = net.outliers.sample(p.candidates, p.keep)
-                    loss = loss + p.weight * net.outliers.loss(f, net.classify(virtual))
-                else:  # fused optimisers want every weight to have a gradient from the first step on
-                    loss = loss + 0 * sum(w.sum() for w in net.outliers.parameters())
-                net.outliers.push(z, batch.y)
-                learner.step(loss)
+                step(batch.bring(net.outliers.sample(p.candidates, p.keep)) if ready else batch)
         self.task, self.net = task, net
 
     def score(self, images: ImageSet) -> Tensor:
