@@ -33,8 +33,9 @@ OPERATIONS = TONE + GEOMETRY + BLEND
 
 def grey(x: Tensor) -> Tensor:
     """Luma [n, 1, H, W]."""
-    weights = torch.tensor([0.299, 0.587, 0.114], device=x.device).view(1, 3, 1, 1)
-    return (x * weights).sum(1, keepdim=True) if x.shape[1] == 3 else x.mean(1, keepdim=True)
+    if x.shape[1] != 3:
+        return x.mean(1, keepdim=True)
+    return 0.299 * x[:, :1] + 0.587 * x[:, 1:2] + 0.114 * x[:, 2:]
 
 
 def tone(name: str, x: Tensor, level: Tensor) -> Tensor:
@@ -52,9 +53,11 @@ def tone(name: str, x: Tensor, level: Tensor) -> Tensor:
     return torch.where(x * 255 < 256 - (level * 25.6).floor(), x, 1 - x)  # solarize
 
 
-def geometry(names: list[str], x: Tensor, level: Tensor, sign: Tensor) -> Tensor:
-    """One affine resampling per image; the grid maps output to input, in units of half an image."""
-    kind = torch.tensor([GEOMETRY.index(n) for n in names], device=x.device)
+def geometry(kind: Tensor, x: Tensor, level: Tensor, sign: Tensor) -> Tensor:
+    """One affine resampling per image; the grid maps output to input, in units of half an image.
+
+    kind [n] are positions in GEOMETRY.
+    """
     angle = torch.deg2rad((level * 3).floor()) * sign * (kind == 0)
     shear, move = level * 0.03 * sign, (level * x.shape[2] / 30).floor() * 2 / x.shape[2] * sign
     cos, sin = angle.cos(), angle.sin()
@@ -75,31 +78,41 @@ def blend(name: str, x: Tensor, level: Tensor) -> Tensor:
     elif name == "brightness":
         poor = torch.zeros_like(x)
     else:
-        kernel = torch.ones(x.shape[1], 1, 3, 3, device=x.device) / 13
-        kernel[:, :, 1, 1] = 5 / 13
         poor = x.clone()  # the border stays as it is
-        poor[:, :, 1:-1, 1:-1] = F.conv2d(x, kernel, groups=x.shape[1])
+        inner = poor[:, :, 1:-1, 1:-1]
+        inner.mul_(4 / 13).add_(F.avg_pool2d(x, 3, stride=1), alpha=9 / 13)
     return factor * x + (1 - factor) * poor
 
 
-def augmented(x: Tensor, severity: float) -> Tensor:
-    """Each image [n, C, H, W] in 0 … 1 after one random operation. What is drawn is drawn on the CPU."""
-    n, device = len(x), x.device
+def augmented(x: Tensor, times: int, severity: float) -> Tensor:
+    """[times, n, C, H, W]: each image [n, C, H, W] in 0 … 1 after one random operation, anew each time.
+
+    What is drawn is drawn on the CPU, so it is known there how many images an operation gets: they are laid side by
+    side, and nothing waits for the device.
+    """
+    n = times * len(x)
     chosen = torch.randint(len(OPERATIONS), (n,))
-    level = (0.1 + (severity - 0.1) * torch.rand(n)).to(device)
-    sign = torch.where(torch.rand(n) < 0.5, -1.0, 1.0).to(device)
-    out = torch.empty_like(x)
+    level = 0.1 + (severity - 0.1) * torch.rand(n)
+    sign = torch.where(torch.rand(n) < 0.5, -1.0, 1.0)
+    order = chosen.argsort(stable=True)
+    ends = [0, *chosen.bincount(minlength=len(OPERATIONS)).cumsum(0).tolist()]
+    kind, level, sign = torch.stack([chosen - len(TONE), level, sign])[:, order].to(x.device, non_blocking=True)
+    order = order.to(x.device, non_blocking=True)
+    source, done = x[order % len(x)], torch.empty(n, *x.shape[1:], device=x.device)
+
+    def lot(first: int, last: int) -> slice:
+        return slice(ends[first], ends[last])
+
     for i, name in enumerate(OPERATIONS):
-        at = (chosen == i).nonzero().flatten().to(device)
-        if len(at) and name not in GEOMETRY:
-            out[at] = (tone if name in TONE else blend)(name, x[at], level[at])
-    first = len(TONE)
-    at = ((chosen >= first) & (chosen < first + len(GEOMETRY))).nonzero().flatten()
-    if len(at):
-        names = [OPERATIONS[i] for i in chosen[at]]
-        at = at.to(device)
-        out[at] = geometry(names, x[at], level[at], sign[at])
-    return out
+        at = lot(i, i + 1)
+        if name not in GEOMETRY and at.start < at.stop:
+            done[at] = (tone if name in TONE else blend)(name, source[at], level[at])
+    at = lot(len(TONE), len(TONE + GEOMETRY))
+    if at.start < at.stop:
+        done[at] = geometry(kind[at], source[at], level[at], sign[at])
+    out = torch.empty_like(done)
+    out[order] = done
+    return out.view(times, *x.shape)
 
 
 def coefficients(n: int, beta: float) -> tuple[Tensor, Tensor]:
@@ -117,31 +130,43 @@ def multiply(x: Tensor, m: Tensor, a: Tensor, b: Tensor) -> Tensor:
     return (2 * x) ** a * (2 * m).clamp_min(1e-37) ** b / 2
 
 
-def pixmix(x: Tensor, pictures: Tensor, rounds: int, beta: float, severity: float) -> Tensor:
-    """Mixed images; x and pictures [n, C, H, W] in 0 … 1."""
-    n, device = len(x), x.device
-    copies = augmented(x.repeat(rounds + 1, 1, 1, 1), severity).view(rounds + 1, *x.shape)
+def choices(n: int, rounds: int, beta: float) -> Tensor:
+    """What is drawn to mix n images, on the CPU, [2 + 4 rounds, n]: a coin (0 or 1) whether to start from a copy, how
+    many rounds; and for each round a coin for a copy or the picture, a and b, a coin for adding or multiplying."""
 
     def coin() -> Tensor:
-        return (torch.rand(n) < 0.5).view(n, 1, 1, 1).to(device)
+        return (torch.rand(n) < 0.5).float()
 
-    mixed = torch.where(coin(), copies[0], x)
-    times = torch.randint(rounds + 1, (n,)).view(n, 1, 1, 1).to(device)
-    for r in range(rounds):
-        other = torch.where(coin(), copies[r + 1], pictures)
-        a, b = (c.view(n, 1, 1, 1).to(device) for c in coefficients(n, beta))
-        new = torch.where(coin(), add(mixed, other, a, b), multiply(mixed, other, a, b)).clamp(0, 1)
-        mixed = torch.where(times > r, new, mixed)
-    return mixed
+    rows = [coin(), torch.randint(rounds + 1, (n,)).float()]
+    for _ in range(rounds):
+        rows += [coin(), *coefficients(n, beta), coin()]
+    return torch.stack(rows)
 
 
-def crops(pictures: Tensor, n: int, size: int) -> Tensor:
-    """n random pictures, cut to a random place: uint8 [N, S, S, C] -> [n, C, size, size] in 0 … 1."""
-    pick = torch.randint(len(pictures), (n, 1, 1))
-    corner = torch.randint(pictures.shape[1] - size + 1, (2, n, 1))
-    rows, cols = corner + torch.arange(size)
-    index = (i.to(pictures.device) for i in (pick, rows[:, :, None], cols[:, None, :]))
-    return pictures[tuple(index)].permute(0, 3, 1, 2).float() / 255
+def mixed(x: Tensor, copies: Tensor, pictures: Tensor, drawn: Tensor) -> Tensor:
+    """Mixed images [n, C, H, W]; x and pictures [n, C, H, W], copies [1 + rounds, n, C, H, W], all in 0 … 1."""
+    start, times, *rest = drawn[:, :, None, None, None]
+    x = torch.where(start > 0, copies[0], x)
+    for r, copy in enumerate(copies[1:]):
+        take, a, b, plus = rest[4 * r : 4 * r + 4]
+        other = torch.where(take > 0, copy, pictures)
+        new = torch.where(plus > 0, add(x, other, a, b), multiply(x, other, a, b)).clamp(0, 1)
+        x = torch.where(times > r, new, x)
+    return x
+
+
+def places(n: int, pictures: Tensor, size: int) -> Tensor:
+    """Which picture, and the row and column to cut `size` pixels from, n times, on the CPU, [3, n]."""
+    corner = pictures.shape[1] - size + 1
+    return torch.cat([torch.randint(len(pictures), (1, n)), torch.randint(corner, (2, n))])
+
+
+def crops(pictures: Tensor, where: Tensor, size: int) -> Tensor:
+    """Cut at `places`: uint8 [N, S, S, C] -> [n, C, size, size] in 0 … 1."""
+    pick, row, col = where[:, :, None]
+    span = torch.arange(size, device=where.device)
+    cut = pictures[pick[:, :, None], (row + span)[:, :, None], (col + span)[:, None, :]]
+    return cut.permute(0, 3, 1, 2).float() / 255
 
 
 class PixMix(OODDetector):
@@ -167,14 +192,22 @@ class PixMix(OODDetector):
         p, images, batches = self.params, task.train, task.batches()
         border = max(images.size // 8, 1)  # 32 pixels are cut out of 36
         n = min(p.pictures, len(images))
-        drawn = fractals(n, images.size + border, images.channels, mix_seed(task.seed, "fractals")).to(images.device)
+        pictures = fractals(n, images.size + border, images.channels, mix_seed(task.seed, "fractals")).to(images.device)
         mean, std = (torch.tensor(v, device=images.device).view(1, -1, 1, 1) for v in (images.mean, images.std))
         learner = task.learner(batches)
+
+        def on_mixed(batch) -> tuple[Tensor]:
+            x, copies, where, drawn = batch.extra
+            x = mixed(x, copies, crops(pictures, where, images.size), drawn)
+            return (F.cross_entropy(learner((x - mean) / std), batch.y),)
+
+        step = learner.stepper(on_mixed)
         for epoch in task.session.epochs(task.recipe.epochs, learner):
             for batch in batches.epoch(epoch):
-                m = crops(drawn, len(batch.x), images.size)
-                x = pixmix(images.denormalise(batch.x).clamp(0, 1), m, p.k, p.beta, p.severity)
-                learner.step(F.cross_entropy(learner((x - mean) / std), batch.y))
+                where = places(len(batch.y), pictures, images.size)
+                x = images.denormalise(batch.x).clamp(0, 1)
+                copies = augmented(x, 1 + p.k, p.severity)
+                step(batch.bring(x, copies, where, choices(len(x), p.k, p.beta)))
         self.task, self.net = task, learner.net
 
     def score(self, images: ImageSet) -> Tensor:

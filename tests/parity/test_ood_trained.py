@@ -322,17 +322,25 @@ def test_pixmix_coefficients_have_the_beta_moments():
     assert a[plus].var().item() == pytest.approx(3 / 80, abs=0.002)
 
 
+def pixmixed(x, m):
+    return pixmix.mixed(x, pixmix.augmented(x, 5, 3.0), m, pixmix.choices(len(x), 4, 3.0))
+
+
 @pytest.mark.parametrize("channels", [1, 3])
 def test_pixmix_stays_in_range_and_mixes(channels):
     x, m = torch.rand(64, channels, 8, 8), torch.rand(64, channels, 8, 8)
     x[:, :, 0] = m[:, :, 1] = 0
     torch.manual_seed(0)
-    out = pixmix.pixmix(x, m, 4, 3.0, 3.0)
+    out = pixmixed(x, m)
     assert torch.isfinite(out).all() and out.min() >= 0 and out.max() <= 1
     same = (out == x).flatten(1).all(1).float().mean()
     assert 0 < same < 0.3  # one in ten is neither augmented nor mixed; a few operations change nothing
     torch.manual_seed(0)
-    assert torch.equal(out, pixmix.pixmix(x, m, 4, 3.0, 3.0))
+    assert torch.equal(out, pixmixed(x, m))
+
+
+def kind(name):
+    return torch.tensor([pixmix.GEOMETRY.index(name)])
 
 
 def test_pixmix_operations_are_pils():
@@ -362,7 +370,7 @@ def test_pixmix_operations_are_pils():
     }
     for name, expected in cases.items():
         if name in pixmix.GEOMETRY:
-            ours = pixmix.geometry([name], x, level, rows(1.0))
+            ours = pixmix.geometry(kind(name), x, level, rows(1.0))
         else:
             ours = (pixmix.tone if name in pixmix.TONE else pixmix.blend)(name, x, level)
         difference = (ours[0].permute(1, 2, 0) * 255 - torch.from_numpy(np.array(expected)).float()).abs()
@@ -373,9 +381,9 @@ def test_pixmix_operations_are_pils():
 
 def test_pixmix_translation_moves_whole_pixels():
     x = torch.rand(1, 1, 20, 20)
-    right = pixmix.geometry(["translate_x"], x, rows(3.0), rows(1.0))  # 3 * 20 / 30 = 2 pixels
+    right = pixmix.geometry(kind("translate_x"), x, rows(3.0), rows(1.0))  # 3 * 20 / 30 = 2 pixels
     assert torch.allclose(right[..., :-2], x[..., 2:], atol=1e-4) and (right[..., -2:] == 0).all()
-    down = pixmix.geometry(["translate_y"], x, rows(3.0), rows(-1.0))
+    down = pixmix.geometry(kind("translate_y"), x, rows(3.0), rows(-1.0))
     assert torch.allclose(down[:, :, 2:], x[:, :, :-2], atol=1e-4) and (down[:, :, :2] == 0).all()
 
 
@@ -386,5 +394,8 @@ def test_fractals_are_pictures_of_their_seed_alone():
     assert (a.float().std((1, 2)).mean(1) > 3).all()  # none is empty
     assert len({picture.numpy().tobytes() for picture in a}) == 20
     assert fractals(3, 9, 1).shape == (3, 9, 9, 1)
-    cut = pixmix.crops(a, 50, 12)
+    where = pixmix.places(50, a, 12)
+    cut = pixmix.crops(a, where, 12)
+    pick, row, col = where[:, 7]
+    assert torch.equal(cut[7].permute(1, 2, 0) * 255, a[pick, row : row + 12, col : col + 12].float())
     assert cut.shape == (50, 3, 12, 12) and 0 <= cut.min() and cut.max() <= 1
