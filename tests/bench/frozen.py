@@ -17,6 +17,7 @@ from sgoif.bench.images import Batch
 
 LOOKS = ("_local_scalar_dense", "item", "is_nonzero", "equal", "nonzero", "masked_select", "unique", "_unique2")
 DRAWS = ("randperm", "rand", "randn", "randint", "bernoulli", "bernoulli_", "normal_", "uniform_", "multinomial")
+FETCHES = ("lift_fresh",)  # torch.tensor(…): a copy from the host
 
 
 class NotCapturable(RuntimeError):
@@ -32,8 +33,8 @@ class Recording(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         name = function.overloadpacket.__name__
-        if name in (*LOOKS, *DRAWS):
-            raise NotCapturable(f"{function}: a value is looked at, or drawn, inside a step")
+        if name in (*LOOKS, *DRAWS, *FETCHES):
+            raise NotCapturable(f"{function}: a value is looked at, drawn, or fetched from the host inside a step")
         if name.startswith("index"):
             places = [t for t in tree_leaves(args[1:]) if isinstance(t, torch.Tensor)]
             if any(t.dtype in (torch.bool, torch.uint8) for t in places[:1]):
