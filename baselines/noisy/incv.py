@@ -167,18 +167,18 @@ class INCV(NoisyLabelDetector):
         def forward(batch: Batch) -> tuple[Tensor, Tensor]:
             (places,) = batch.extra
             orders = exchange(*peers.judge(batch.x), batch.y)
-            chosen = [(batch.x[order[places]], batch.y[order[places]]) for order in orders]
-            return tuple(
-                F.cross_entropy(f(x), y) for f, (x, y) in zip((peers.first, peers.second), chosen, strict=True)
+            first, second = (order[places] for order in orders)
+            return (
+                F.cross_entropy(peers.first(batch.x[first]), batch.y[first]),
+                F.cross_entropy(peers.second(batch.x[second]), batch.y[second]),
             )
 
         step = peers.stepper(forward)
         for epoch in task.session.epochs(epochs, peers, phase="second-stage"):
             more = _forever(joining, epoch) if joining is not None and epoch > alone else None
             keep = round(batches.batch_size * (1 - noise * min(1.0, epoch / max(p.ramp * epochs, 1))))
-            places = torch.arange(
-                max(keep, 1), device=task.given.device
-            )  # a captured step has a number kept of its own
+            # its length is part of the shapes by which steps are captured, so each number kept has a graph of its own
+            places = torch.arange(max(keep, 1), device=task.given.device)
             for batch in batches.epoch(epoch):
                 step((batch if more is None else batch.join(next(more))).bring(places))
         return peers

@@ -25,13 +25,14 @@ trusted examples instead of 30,000 on 100,000 rows.
 
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
 from sgoif.bench.errors import UserError
-from sgoif.bench.images import Batches, mix_seed
+from sgoif.bench.images import Batch, Batches, mix_seed
 from sgoif.bench.robust import History
 
 BURN_IN, LATE = 18, 90  # percent of training between which PD is self-paced
@@ -68,23 +69,23 @@ class MentorNet(NoisyLabelDetector):
 
     @staticmethod
     def moving_percentile(average: Tensor, losses: Tensor, percentile: float, decay: float) -> Tensor:
-        return decay * average + (1 - decay) * losses.quantile(percentile, interpolation="nearest")
+        """The percentile is the nearest loss: `torch.quantile` by "nearest", with its place known before its value."""
+        place = int(np.rint(np.float32(percentile) * np.float32(len(losses) - 1)))
+        return decay * average + (1 - decay) * losses.sort().values[place]
 
     @staticmethod
-    def predefined(difference: Tensor, percent: int, gamma: float = 1.0) -> Tensor:
+    def predefined(difference: Tensor, percent: Tensor | int, gamma: float = 1.0) -> Tensor:
         """PD's weights [n] from d [n]."""
-        if percent <= BURN_IN:
-            return torch.ones_like(difference)
-        if percent < LATE:
-            return (difference <= 0).float()
-        return (1 - difference / gamma).clamp(0, 1)
+        percent = torch.as_tensor(percent, device=difference.device)
+        late = torch.where(percent < LATE, (difference <= 0).float(), (1 - difference / gamma).clamp(0, 1))
+        return torch.where(percent <= BURN_IN, torch.ones_like(late), late)
 
     @staticmethod
-    def drop(weights: Tensor, percent: int) -> Tensor:
-        """Example dropout: all but ⌊(1 - rate) n⌋ random weights become 0."""
+    def dropped(n: int, percent: int) -> Tensor:
+        """Example dropout: [n] bool, all but ⌊(1 - rate) n⌋ at random."""
         rate = DROPOUT[0] if percent < DROPOUT[1] else DROPOUT[2]
-        kept = torch.randperm(len(weights))[: int(len(weights) * (1 - rate))].to(weights.device)
-        return torch.zeros_like(weights).index_copy(0, kept, weights[kept])
+        kept = torch.randperm(n)[: int(n * (1 - rate))]
+        return torch.ones(n, dtype=torch.bool).index_fill(0, kept, False)
 
     # --- training -----------------------------------------------------------------------------------------------------
 
@@ -94,16 +95,22 @@ class MentorNet(NoisyLabelDetector):
         batches, trusted_is_right = self._with_trusted(task) if learned else (task.batches(), None)
         student, history = task.learner(batches), History()
         mentor = Mentor(p, task.seed, task.given.device)
+
+        def forward(batch: Batch) -> tuple[Tensor, Tensor]:
+            percent, dropped = batch.extra
+            losses = F.cross_entropy(student(batch.x), batch.y, reduction="none")
+            weights = mentor.weigh(losses.detach(), percent, learning=True)
+            return (weights.masked_fill(dropped, 0.0) * losses).mean(), losses
+
+        step = student.stepper(forward)
         for epoch in session.epochs(task.recipe.epochs, student, mentor, history):
             for batch in batches.epoch(epoch):
                 percent = min(100 * student.steps_done // student.total_steps, 99)
                 if learned:
                     mentor.learn_if_due(percent)
-                losses = F.cross_entropy(student(batch.x), batch.y, reduction="none")
-                weights = mentor.weigh(losses.detach(), percent, learning=True)
-                student.step((self.drop(weights, percent) * losses).mean())
+                _, losses = step(batch.bring(torch.tensor(percent), self.dropped(len(batch.y), percent)))
                 if learned:
-                    mentor.watch(batch.index - len(task.given), losses.detach(), percent, trusted_is_right)
+                    mentor.watch(batch.index - len(task.given), losses, percent, trusted_is_right)
             with session.timed("score"):
                 percent = min(100 * (epoch + 1) // task.recipe.epochs, 99)
                 logits, _ = task.predict(student.net)
@@ -140,25 +147,30 @@ class MentorNet(NoisyLabelDetector):
 
 
 class Mentor:
-    """The moving percentile, the learned mentor if there is one, and the table it learns from. Resumable state."""
+    """The moving percentile, the learned mentor if there is one, and the table it learns from. Resumable state.
+
+    What a captured step reads (`average`, `clock`, the weights of `net`) changes in place.
+    """
 
     def __init__(self, params: MentorNet.Params, seed: int, device):
         self.params, self.seed, self.device = params, seed, device
         self.average = torch.zeros((), device=device)
-        self.net, self.learned_at, self.clock = MentorModel(seed).to(device), -1, 0
+        self.net, self.learned_at = MentorModel(seed).to(device), -1
+        self.clock = torch.tensor(-1, device=device)  # the last percent of which the mentor has learned; -1: none
         self.table = torch.empty(0, 4, device=device)  # loss, difference, percent, label is right
 
-    def weigh(self, losses: Tensor, percent: int, learning: bool = False) -> Tensor:
+    @torch.no_grad()
+    def weigh(self, losses: Tensor, percent: Tensor | int, learning: bool = False) -> Tensor:
         """v [n]; `learning` moves the percentile."""
+        p = self.params
         if learning:
-            self.average = MentorNet.moving_percentile(self.average, losses, self.params.percentile, self.params.decay)
+            self.average.copy_(MentorNet.moving_percentile(self.average, losses, p.percentile, p.decay))
         difference = losses - self.average
-        if self.params.mentor == "predefined":
-            return MentorNet.predefined(difference, percent, self.params.gamma)
-        if self.learned_at < 0:
-            return torch.ones_like(losses)
-        with torch.no_grad():
-            return self.net(losses, difference, losses.new_full(losses.shape, min(percent, self.clock))).sigmoid()
+        if p.mentor == "predefined":
+            return MentorNet.predefined(difference, percent, p.gamma)
+        percent = torch.as_tensor(percent, device=losses.device).minimum(self.clock)
+        weights = self.net(losses, difference, percent.expand(losses.shape)).sigmoid()
+        return torch.where(self.clock < 0, torch.ones_like(weights), weights)
 
     def watch(self, position: Tensor, losses: Tensor, percent: int, is_right: Tensor) -> None:
         """Writes down the trusted examples of a minibatch (those with `position` >= 0)."""
@@ -172,17 +184,20 @@ class Mentor:
         due = max((u for u in UPDATES if u <= percent), default=None)
         if due is None or self.learned_at >= due or len(self.table) == 0:
             return
-        self.net = MentorModel(self.seed).to(self.device)
-        self.net.learn(self.table, self.params.mentor_steps, self.seed)
-        self.learned_at, self.clock, self.table = due, int(self.table[-1, 2]), self.table[:0]
+        net = MentorModel(self.seed).to(self.device)
+        net.learn(self.table, self.params.mentor_steps, self.seed)
+        self.net.load_state_dict(net.state_dict())
+        self.clock.copy_(self.table[-1, 2])
+        self.learned_at, self.table = due, self.table[:0]
 
     def state_dict(self) -> dict:
         state = {name: getattr(self, name) for name in ("average", "learned_at", "clock", "table")}
         return {**state, "net": self.net.state_dict()}
 
     def load_state_dict(self, state: dict) -> None:
-        self.average, self.table = state["average"].to(self.device), state["table"].to(self.device)
-        self.learned_at, self.clock = state["learned_at"], state["clock"]
+        self.average.copy_(state["average"])
+        self.clock.copy_(state["clock"])
+        self.learned_at, self.table = state["learned_at"], state["table"].to(self.device)
         self.net.load_state_dict(state["net"])
 
 

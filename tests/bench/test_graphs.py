@@ -17,7 +17,14 @@ from tests.support import RECIPE, noisy_task
 # the learning rate is a device tensor on a GPU alone, so here it is one number
 SMALL = replace(RECIPE, epochs=6, schedule="constant", lr=0.05)
 # method, hyper-parameters, epochs after which it is killed
-TRAINERS = [("sce", {}, 4), ("mixup", {}, 4), ("coteaching", {}, 4), ("incv", {"iterations": 1, "least_steps": 1}, 10)]
+TRAINERS = [
+    ("sce", {}, 4),
+    ("mixup", {}, 4),
+    ("mentornet", {}, 4),
+    ("mentornet", {"mentor": "data_driven", "mentor_steps": 50}, 4),
+    ("coteaching", {"noise_rate": 0.3, "ramp": 0.5}, 4),
+    ("incv", {"iterations": 1, "least_steps": 1}, 10),
+]
 
 
 @pytest.fixture
