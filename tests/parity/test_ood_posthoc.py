@@ -148,7 +148,9 @@ def test_finite_names_what_is_not():
         finite(torch.tensor([1.0, torch.nan, torch.inf]), "vim: training features")
 
 
-@pytest.mark.parametrize("name", ["ebo", "gradnorm", "react", "mls", "klm", "dice", "vim", "knn", "gram", "patchcore"])
+@pytest.mark.parametrize(
+    "name", ["ebo", "gradnorm", "react", "mls", "klm", "dice", "vim", "knn", "gram", "patchcore", "sgoif"]
+)
 def test_a_network_with_nan_features_is_an_error(name):
     from sgoif.bench.methods import load
 
