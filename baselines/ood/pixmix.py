@@ -98,7 +98,9 @@ def augmented(x: Tensor, times: int, severity: float) -> Tensor:
     ends = [0, *chosen.bincount(minlength=len(OPERATIONS)).cumsum(0).tolist()]
     kind, level, sign = torch.stack([chosen - len(TONE), level, sign])[:, order].to(x.device, non_blocking=True)
     order = order.to(x.device, non_blocking=True)
-    source, done = x[order % len(x)], torch.empty(n, *x.shape[1:], device=x.device)
+    # channels last, as batches are: a network that was compiled for them is not compiled again
+    done = torch.empty(n, *x.shape[1:], device=x.device).contiguous(memory_format=torch.channels_last)
+    source = x[order % len(x)]
 
     def lot(first: int, last: int) -> slice:
         return slice(ends[first], ends[last])
@@ -192,7 +194,8 @@ class PixMix(OODDetector):
         p, images, batches = self.params, task.train, task.batches()
         border = max(images.size // 8, 1)  # 32 pixels are cut out of 36
         n = min(p.pictures, len(images))
-        pictures = fractals(n, images.size + border, images.channels, mix_seed(task.seed, "fractals")).to(images.device)
+        seed = mix_seed(task.seed, "fractals")
+        pictures = fractals(n, images.size + border, images.channels, seed, images.device)
         mean, std = (torch.tensor(v, device=images.device).view(1, -1, 1, 1) for v in (images.mean, images.std))
         learner = task.learner(batches)
 

@@ -3,7 +3,7 @@
 A system is 2-4 random affine maps of the plane, each a contraction, and a colour per map. The chaos game applies
 randomly chosen maps to many points at once; a point's colour drifts to the colour of each map it meets. A pixel shows
 the mean colour of the points in it, brighter where more of them fall (log scale), over a random background. A
-function of `seed` alone.
+function of `seed` alone: random numbers come from the CPU wherever the rest is computed.
 """
 
 import math
@@ -33,20 +33,22 @@ def rotation(angle: Tensor) -> Tensor:
     return torch.stack([torch.stack([c, -s], -1), torch.stack([s, c], -1)], -2)
 
 
-def fractals(n: int, size: int, channels: int = 3, seed: int = 0) -> Tensor:
-    """uint8 pictures [n, size, size, channels], on the CPU; grey ones are the mean of the colours."""
+def fractals(n: int, size: int, channels: int = 3, seed: int = 0, device: torch.device | str = "cpu") -> Tensor:
+    """uint8 pictures [n, size, size, channels] on `device`; grey ones are the mean of the colours."""
     g = torch.Generator().manual_seed(seed)
-    return torch.cat([_render(min(256, n - lo), size, channels, g) for lo in range(0, n, 256)])
+    return torch.cat([_render(min(256, n - lo), size, channels, g, device) for lo in range(0, n, 256)])
 
 
-def _render(n: int, size: int, channels: int, g: torch.Generator) -> Tensor:
+def _render(n: int, size: int, channels: int, g: torch.Generator, device: torch.device | str) -> Tensor:
     points, rounds = max(size * size // 4, 16), 32  # eight points a pixel
-    maps, shifts, colours, chance = random_systems(n, g)
-    rows = torch.arange(n)[:, None]
+    *system, chance = random_systems(n, g)
+    maps, shifts, colours = (t.to(device) for t in system)
+    rows = torch.arange(n, device=device)[:, None]
     at, colour = 2 * torch.rand(n, points, 2, generator=g) - 1, torch.rand(n, points, 3, generator=g)
+    at, colour = at.to(device), colour.to(device)
     orbit, tints = [], []
     for step in range(8 + rounds):
-        pick = torch.multinomial(chance, points, replacement=True, generator=g)  # [n, points]
+        pick = torch.multinomial(chance, points, replacement=True, generator=g).to(device)  # [n, points]
         at = (maps[rows, pick] @ at[..., None]).squeeze(-1) + shifts[rows, pick]
         colour = (colour + colours[rows, pick]) / 2
         if step >= 8:  # by then the points lie on the attractor
@@ -61,7 +63,7 @@ def _render(n: int, size: int, channels: int, g: torch.Generator) -> Tensor:
     mean = (total / hits.clamp_min(1)[:, None]).view(n, size, size, 3)
     density = hits.log1p().view(n, size, size, 1)
     alpha = density / density.amax((1, 2), keepdim=True)
-    background = torch.rand(n, 1, 1, 3, generator=g) * torch.rand(n, 1, 1, 1, generator=g)
+    background = (torch.rand(n, 1, 1, 3, generator=g) * torch.rand(n, 1, 1, 1, generator=g)).to(device)
     picture = alpha.sqrt() * mean + (1 - alpha.sqrt()) * background
     picture = picture.mean(-1, keepdim=True).expand(-1, -1, -1, channels) if channels != 3 else picture
     return (picture * 255).round().clamp(0, 255).to(torch.uint8).contiguous()

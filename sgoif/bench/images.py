@@ -170,7 +170,10 @@ class Batch:
 
     def bring(self, *values: Tensor) -> "Batch":
         """The same batch with `values`, drawn on the host, beside it on the device as `extra`."""
-        self.extra = tuple(v.to(self.y.device, non_blocking=True) for v in values)
+        device = self.y.device
+        if device.type == "cuda":  # a copy out of ordinary memory would wait for the steps before it
+            values = tuple(v if v.is_cuda else v.pin_memory() for v in values)
+        self.extra = tuple(v.to(device, non_blocking=True) for v in values)
         return self
 
 
