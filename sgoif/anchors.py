@@ -55,8 +55,7 @@ class AnchorBank(nn.Module):
     def fold(self, batch: FactoredBatch, decay: float) -> None:
         """Let a settled batch enter the bank, old sums times `decay`."""
         members = self.membership(batch)
-        support = max(32, 3 * len(batch) // self.count)
-        self.total.mul_(decay).add_(batch.weighted(members, support))
+        self.total.mul_(decay).add_(batch.weighted(members))
         self.weight.mul_(decay).add_(members.sum(0))
 
     def replace(self, batches: list[FactoredBatch]) -> None:

@@ -73,22 +73,17 @@ class FactoredBatch:
             total = part if total is None else total + part
         return total if self.closed_form else torch.where(torch.isfinite(total), total, 0)
 
-    def settled(self, limit: int | None = None) -> FactoredBatch:
-        """The first `limit` examples with scales multiplied in and non-finite examples zeroed: safe to accumulate."""
-        if self.closed_form and limit is None:
+    def settled(self) -> FactoredBatch:
+        """With scales multiplied in and non-finite examples zeroed: safe to accumulate. Outside head scope the
+        gradients are multiplied out, so it is for few examples."""
+        if self.closed_form:
             return self
-        rows = slice(0, limit)
-        layers = tuple(
-            layer.scaled(self.valid.to(self.probs.dtype) if scale is None else scale, rows)
-            for layer, scale in zip(self.layers, self.scales, strict=True)
-        )
-        picked = {name: getattr(self, name)[rows] for name in PER_EXAMPLE}
-        sizes = (len(picked["index"]),) if limit else self.step_sizes
-        return replace(self, layers=layers, scales=(None,) * len(layers), step_sizes=sizes, **picked)
+        layers = tuple(layer.scaled(scale) for layer, scale in zip(self.layers, self.scales, strict=True))
+        return replace(self, layers=layers, scales=(None,) * len(layers))
 
-    def weighted(self, weights: Tensor, support: int | None = None) -> Tensor:
-        """sum_i W_ik g_i for W `[n, K]`: `[K, d]`. Call on a settled batch. `support`: see `layers`."""
-        return self.space.join([layer.weighted(weights, support) for layer in self.layers])
+    def weighted(self, weights: Tensor) -> Tensor:
+        """sum_i W_ik g_i for W `[n, K]`: `[K, d]`. Call on a settled batch."""
+        return self.space.join([layer.weighted(weights) for layer in self.layers])
 
     def matvec(self, rows: Tensor, kind: str) -> Tensor:
         """Undamped curvature of these examples times V `[K, d]`, averaged over examples.

@@ -2,9 +2,10 @@
 
 Head scope needs the input of the classifying Linear layer and the model's logits, both seen by forward hooks; the
 output gradient p - onehot(y) has a closed form. Other scopes also catch the output gradient of each layer in the same
-backward pass. That pass carries the user's own loss, so each example's output gradients are multiplied by ||p_T -
-onehot(y)|| / ||gradient that reached the head's output||: mean or sum reduction, loss scaling and accumulation
-cancel, and for T = 1 and plain cross-entropy the result is exactly the per-example gradient.
+backward pass, and take the score along at once (`aim.py`). That pass carries the user's own loss, so each example's
+output gradients are multiplied by ||p_T - onehot(y)|| / ||gradient that reached the head's output||: mean or sum
+reduction, loss scaling and accumulation cancel, and for T = 1 and plain cross-entropy the result is exactly the
+per-example gradient.
 """
 
 from __future__ import annotations
@@ -15,10 +16,11 @@ from dataclasses import dataclass, field, replace
 import torch
 from torch import Tensor, nn
 
+from sgoif.aim import Aim
 from sgoif.batch import FactoredBatch
 from sgoif.config import InfluenceConfig
 from sgoif.errors import BatchError, CaptureError, ScopeError
-from sgoif.layers import ConvBatch, LayerBatch, PatchBatch, RowBatch, with_bias
+from sgoif.layers import ConvBatch, LayerBatch, RowBatch, TokenBatch, in_precision, with_bias
 from sgoif.space import Space
 
 
@@ -68,14 +70,28 @@ def layers_in_scope(model: nn.Module, head: str, scope: str) -> tuple[dict[str, 
 
 @dataclass
 class Record:
-    """What the hooks saw during one forward and backward pass."""
+    """What the hooks saw during one forward and backward pass: what stays of it until it is scored, and outside head
+    scope the factors of every layer's gradients, which only the step itself may learn from."""
 
     features: Tensor | None = None
     head_output: Tensor | None = None
     logits: Tensor | None = None
     head_gradient: Tensor | None = None
+    along: Tensor | None = None  # [n] <phibar, g_i> over the layers below the head, as scaled as the user's loss
     inputs: dict[str, Tensor] = field(default_factory=dict)
     gradients: dict[str, Tensor] = field(default_factory=dict)
+
+    def copied(self) -> Record:
+        """What stays until it is scored, in memory of its own; the layers' factors where they are."""
+        kept = {name: getattr(self, name) for name in SMALL}
+        clones = {name: t.detach().clone() for name, t in kept.items() if t is not None}
+        return Record(**clones, inputs=dict(self.inputs), gradients=dict(self.gradients))
+
+    def forget_layers(self) -> None:
+        self.inputs, self.gradients = {}, {}
+
+
+SMALL = ("features", "logits", "head_gradient", "along")
 
 
 class Capture:
@@ -91,7 +107,8 @@ class Capture:
             [(w.shape[0], w[0].numel() + (m.bias is not None)) for m in self.layers.values() for w in [m.weight]]
         )
         self.dtype = torch.promote_types(self.head.weight.dtype, torch.float32)
-        self.recording = False
+        self.aim = Aim(self.layers, self.space, self.dtype)
+        self.recording = self.scoring = False
         self.record = Record()
         self._handles = [
             self.head.register_forward_hook(self._see_head),
@@ -99,7 +116,9 @@ class Capture:
         ]
         if self.deep:
             self._handles += [
-                module.register_forward_hook(self._see_layer(name)) for name, module in self.layers.items()
+                module.register_forward_hook(self._see_layer(name))
+                for name, module in self.layers.items()
+                if name != self.head_name
             ]
 
     def remove(self) -> None:
@@ -120,16 +139,24 @@ class Capture:
 
     def _see_layer(self, name: str):
         def hook(module: nn.Module, inputs: tuple, output: Tensor) -> None:
-            if self.recording:
-                record = self.record
-                record.inputs[name] = inputs[0].detach()
-                if output.requires_grad:
-                    output.register_hook(lambda gradient: record.gradients.__setitem__(name, gradient.detach()))
+            if self.recording and output.requires_grad:
+                record, given, scoring = self.record, inputs[0].detach(), self.scoring
+
+                def arrived(gradient: Tensor) -> None:
+                    a, e = in_precision(given, gradient.detach(), self.dtype)
+                    record.inputs[name], record.gradients[name] = a, e
+                    if scoring:
+                        along = self.aim.along(name, a, e)
+                        record.along = along if record.along is None else record.along + along
+
+                output.register_hook(arrived)
 
         return hook
 
-    def start(self) -> None:
-        self.record, self.recording = Record(), True
+    def start(self, scoring: bool = True) -> Record:
+        """Record the forward pass that follows until `stop`, and the backward pass of what it computed."""
+        self.record, self.recording, self.scoring = Record(), True, scoring
+        return self.record
 
     def stop(self) -> Record:
         self.recording = False
@@ -192,34 +219,55 @@ class Capture:
             closed_form=not self.deep,
         )
 
-    def pass_batch(self, record: Record, index: Tensor, labels: Tensor, temperature: Tensor | float) -> FactoredBatch:
-        """Gradients of all layers in scope from one validated pass."""
-        batch = self.head_batch(record.features, record.logits, index, labels, temperature)
+    def pass_batch(
+        self, record: Record, index: Tensor, labels: Tensor, temperature: Tensor | float, rows: slice = slice(None)
+    ) -> FactoredBatch:
+        """Gradients of all layers in scope of the chosen examples of one validated pass."""
+        batch = self.head_batch(record.features[rows], record.logits[rows], index[rows], labels[rows], temperature)
         if not self.deep:
             return batch
-        layers, scales, valid = self._deep_layers(record, batch.layers[0], batch.valid)
-        return replace(batch, layers=tuple(layers), scales=tuple(scales), valid=valid)
-
-    def _deep_layers(
-        self, record: Record, head: RowBatch, valid: Tensor
-    ) -> tuple[list[LayerBatch], list[Tensor | None], Tensor]:
-        arrived = torch.linalg.vector_norm(record.head_gradient.to(self.dtype), dim=1)
-        scale = torch.linalg.vector_norm(head.e, dim=1) / arrived
-        for gradient in record.gradients.values():
-            valid = valid & torch.isfinite(gradient.flatten(1).sum(1))
-        scale = torch.where(valid & torch.isfinite(scale), scale, 0)
+        head, scale = batch.layers[0], self.rescaling(batch, record.head_gradient[rows])
         layers: list[LayerBatch] = []
+        valid = batch.valid
         for name, module in self.layers.items():
-            layers.append(
-                head if name == self.head_name else self._layer(module, record.inputs[name], record.gradients[name])
-            )
-        scales = [valid.to(self.dtype) if name == self.head_name else scale for name in self.layers]
-        return layers, scales, valid
+            if name == self.head_name:
+                layers.append(head)
+            else:
+                gradient = record.gradients[name][rows]
+                valid = valid & torch.isfinite(gradient.sum(tuple(range(1, gradient.dim())), dtype=self.dtype))
+                layers.append(self._layer(module, record.inputs[name][rows], gradient))
+        scale = torch.where(valid, scale, 0)
+        scales = tuple(valid.to(self.dtype) if name == self.head_name else scale for name in self.layers)
+        return replace(batch, layers=tuple(layers), scales=scales, valid=valid)
+
+    def rescaling(self, batch: FactoredBatch, head_gradient: Tensor) -> Tensor:
+        """What turns the gradients of the user's loss into those of the softened cross-entropy, `[n]`; 0 where that is
+        not finite."""
+        arrived = torch.linalg.vector_norm(head_gradient.to(self.dtype), dim=1)
+        scale = torch.linalg.vector_norm(batch.layers[0].e, dim=1) / arrived
+        return torch.where(torch.isfinite(scale), scale, 0)
+
+    def along(self, batch: FactoredBatch, head_gradient: Tensor, along: Tensor | None) -> tuple[Tensor, Tensor]:
+        """<phibar, g_i> `[n]` outside head scope, from the head's part of a batch and what was taken along below it;
+        and which examples are finite. Zero for those that are not."""
+        total = batch.probs.new_zeros(len(batch))
+        if along is not None:
+            total = along * self.rescaling(batch, head_gradient)
+        if self.head_name in self.layers:
+            total = total + batch.layers[0].inner(self.aim.block(self.head_name))[:, 0]
+        valid = batch.valid & torch.isfinite(total)
+        return torch.where(valid, total, 0), valid
+
+    def arithmetic(self, record: Record) -> int:
+        """Floating-point operations that training spent on the layers in scope for one recorded pass."""
+        below = [name for name in self.layers if name != self.head_name]
+        inputs = dict(zip(self.layers, (columns for _, columns in self.space.shapes), strict=True))
+        return 6 * sum(record.gradients[name].numel() * inputs[name] for name in below)
 
     def _layer(self, module: nn.Module, inputs: Tensor, gradient: Tensor) -> LayerBatch:
         if isinstance(module, nn.Conv2d):
             return ConvBatch(inputs, gradient, module, self.dtype)
-        inputs, gradient = with_bias(inputs.to(self.dtype), module.bias is not None), gradient.to(self.dtype)
+        inputs = with_bias(inputs, module.bias is not None)
         if inputs.dim() == 2:
-            return RowBatch(inputs, gradient)
-        return PatchBatch(inputs.flatten(1, -2), gradient.flatten(1, -2))
+            return RowBatch(inputs.to(self.dtype), gradient.to(self.dtype))
+        return TokenBatch(inputs.flatten(1, -2), gradient.flatten(1, -2), self.dtype)

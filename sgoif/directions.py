@@ -12,6 +12,8 @@ probe examples that made no delta:
 
 from __future__ import annotations
 
+import math
+
 import torch
 from torch import Tensor, nn
 
@@ -61,10 +63,10 @@ class Directions(nn.Module):
         super().__init__()
         self.config, self.products = config, 0
         width = min(max(config.rank, 1), dim)
-        start = torch.randn(width, dim, dtype=dtype, generator=torch.Generator().manual_seed(1))
+        start = torch.randn(width, dim, dtype=dtype, device="cpu", generator=torch.Generator().manual_seed(1))
         self.register_buffer("phi", torch.zeros(count, dim, dtype=dtype))
         self.register_buffer("correction", torch.zeros(count, dim, dtype=dtype))
-        self.register_buffer("basis", orthonormal_rows(start)[0])
+        self.register_buffer("basis", orthonormal_rows(start.to(torch.get_default_device()))[0])
         self.register_buffer("combined", torch.zeros(1, dim, dtype=dtype))
         self.register_buffer("certificate", torch.tensor([0.0, 1.0], dtype=dtype))
         self.register_buffer("events", torch.zeros(2, dtype=torch.float64))
@@ -72,17 +74,19 @@ class Directions(nn.Module):
         self.told: tuple[Tensor, torch.cuda.Event] | None = None
         self.plan(epoch_steps=config.solve_every * CHECKS_PER_EPOCH)
 
-    def plan(self, epoch_steps: int) -> None:
+    def plan(self, epoch_steps: int, affordable: float = math.inf) -> None:
         """Set the steps between checks and the anchors refined per check: at least `CHECKS_PER_EPOCH` checks in an
         epoch of `epoch_steps` steps, at least one every `solve_every` steps, unless that breaks the `hvp_budget` per
-        training step."""
+        training step. Where products are dear, `affordable` of them a step, checks are rarer, but one an epoch."""
         config, count, width = self.config, len(self.phi), len(self.basis)
         per_anchor = {"richardson": 2, "direct": 2, "neumann": 2 + config.depth, "pcg": 3 + config.refine_steps}
         base = per_anchor[config.solver] * count + width
         wanted = max(1, min(config.solve_every, epoch_steps // CHECKS_PER_EPOCH))
-        self.interval = int(max(wanted, -(-base // config.hvp_budget)))
-        slots = int((config.hvp_budget * self.interval - base) // (config.refine_steps + 1)) if config.trigger else 0
-        self.slots = min(slots, count)
+        dear = min(math.ceil(base / affordable), max(epoch_steps, 1))
+        self.interval = int(max(wanted, dear, -(-base // config.hvp_budget)))
+        left = min(config.hvp_budget, affordable) * self.interval - base
+        slots = int(left // (config.refine_steps + 1)) if config.trigger else 0
+        self.slots = min(max(slots, 0), count)
 
     def preconditioner(self, curvature: Curvature) -> Apply:
         if self.config.precondition:

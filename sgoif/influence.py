@@ -12,14 +12,15 @@
     result = influence.scores()
 
 Score of example i at one visit: I(z_i) = -<phibar, g_i>, phibar = sum_v w_v t_v phi_v, phi_v ~ H^-1 g_v. Positive =
-up-weighting z_i raises the anchors' loss = harmful = likely mislabelled. In head scope a step never waits for the
-device.
+up-weighting z_i raises the anchors' loss = harmful = likely mislabelled. A step never waits for the device.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
-from contextlib import contextmanager
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from typing import Any
 
 import torch
@@ -36,12 +37,16 @@ from sgoif.curvature import Curvature
 from sgoif.directions import Directions
 from sgoif.errors import BatchError, CaptureError, InfluenceError
 from sgoif.given import AnchorData, anchor_batches
-from sgoif.intake import MOST_EXAMPLES, Intake, decay, spread, step_sizes
+from sgoif.intake import MOST_EXAMPLES, Intake, Pass, decay, spread, step_sizes
 from sgoif.lane import Lane
 from sgoif.ledger import Ledger
-from sgoif.linalg import hold_unless
+from sgoif.linalg import fast_products, hold_unless
 from sgoif.result import InfluenceResult, rival_margin
 
+CHECK_SHARE = 0.05  # of training's arithmetic that checks may take outside head scope
+UNNOTICED = 1e8  # floating-point operations a step that nobody notices beside the launches
+
+PROGRESS = ("steps", "checks", "epoch", "epoch_steps", "step_arithmetic")
 EVENTS = ("nan_batches", "zero_confidence_steps", "coverage_refreshes", "out_of_range")
 
 
@@ -69,24 +74,35 @@ class OnlineInfluence:
         self.capture = capture = Capture(model, config, n_classes)
         self.n_examples, self.n_classes, self.anchor_data = n_examples, capture.n_classes, anchor_data
         self.intake = Intake(capture, n_examples)
-        space, dtype, count = capture.space, capture.dtype, bank_size(config, self.n_classes)
-        self.parts = nn.ModuleDict(
+        dtype, device = capture.dtype, capture.head.weight.device
+        # where vectors have millions of entries, they are made where they stay
+        with device if capture.deep else nullcontext():
+            self.parts = self._make_parts(bank_size(config, self.n_classes), dtype)
+        # held-out anchors pass through the model itself, and collectives keep to training's order: those stay in line
+        alone = anchor_data is None and not distributed.active()
+        self.lane = Lane(device, beside=not capture.deep and alone)
+        # elsewhere only the inverses leave the line: long chains of small kernels, not needed before the next check
+        chained = capture.deep and self.parts["curvature"].chained
+        self.inverting = Lane(device, beside=chained and not distributed.active())
+        with self.lane.work():
+            self.parts.to(device)
+            self.ledger = Ledger(n_examples, config.window, total_steps, device, dtype)
+        capture.aim.at(self.parts.directions.combined)
+        self.steps, self.checks, self.epoch, self.epoch_steps, self.step_arithmetic = 0, 0, 0, 0, 0
+
+    def _make_parts(self, count: int, dtype: torch.dtype) -> nn.ModuleDict:
+        config, capture, space = self.config, self.capture, self.capture.space
+        parts = nn.ModuleDict(
             {
                 "curvature": Curvature.registry[config.curvature](space, config, not capture.deep, dtype),
                 "anchors": AnchorBank(config, count, self.n_classes, space.dim, dtype),
                 "directions": Directions(config, count, space.dim, dtype),
-                "controller": Controller(config, count, n_examples, dtype),
+                "controller": Controller(config, count, self.n_examples, dtype),
                 "temperature": StreamingTemperature(dtype),
             }
         )
-        self.parts.register_buffer("events", torch.zeros(len(EVENTS), dtype=torch.float64))
-        device = capture.head.weight.device
-        # held-out anchors pass through the model itself, and collectives keep to training's order: those stay in line
-        self.lane = Lane(device, beside=not capture.deep and anchor_data is None and not distributed.active())
-        with self.lane.work():
-            self.parts.to(device)
-            self.ledger = Ledger(n_examples, config.window, total_steps, device, dtype)
-        self.steps, self.checks, self.epoch, self.epoch_steps = 0, 0, 0, 0
+        parts.register_buffer("events", torch.zeros(len(EVENTS), dtype=torch.float64))
+        return parts
 
     @contextmanager
     def watch(self, index: Tensor, labels: Tensor) -> Iterator[None]:
@@ -116,6 +132,22 @@ class OnlineInfluence:
         features, logits = features.detach().clone(), logits.detach().clone()
         self.intake.add(self.steps, Record(features=features, head_output=logits, logits=logits), index, labels)
 
+    @contextmanager
+    def catch(self) -> Iterator[Record]:
+        """Catch the forward pass inside, and later the backward pass of its loss, in a record. For a step that is
+        captured as a CUDA graph: replays run no hooks, but they fill the tensors of the record anew."""
+        record = self.capture.start()
+        try:
+            yield record
+        finally:
+            self.capture.stop()
+
+    def replayed(self, index: Tensor, labels: Tensor, record: Record) -> None:
+        """Hand over what `catch` caught in this step, or what the replay of that step has filled in; call after the
+        backward pass, before `step`."""
+        index, labels = self.intake.checked(index, labels, self.n_examples, self.n_classes)
+        self.intake.add(self.steps, record, index, labels, copy=True)
+
     @torch.no_grad()
     def step(self, optimizer: torch.optim.Optimizer | None = None) -> None:
         """Close the step: what was watched is scored, then enters curvature and anchors, and when due a check is made.
@@ -128,21 +160,35 @@ class OnlineInfluence:
                 "step() without a watched pass: run forward and backward inside `with influence.watch(...)`"
             )
         if self.steps == 0:
+            if self.capture.deep:
+                self.step_arithmetic = sum(self.capture.arithmetic(p.record) for p in self.intake.of(0))
             self._plan(-(-self.n_examples // (examples * distributed.size())))
+        current = self.intake.of(self.steps)
         self.steps += 1
         due = self.steps % self.parts.directions.interval == 0
-        learn = due or self.capture.deep or len(self.intake) >= distributed.share(MOST_EXAMPLES)
+        full = due or len(self.intake) >= distributed.share(MOST_EXAMPLES)
+        learn = due or self.steps % self.config.update_every == 0 if self.capture.deep else full
         if learn or self.steps == self.ledger.window_start:
             pace = self._pace(optimizer) if due else None
             given = [*self.intake.tensors(), *(t for t in pace or () if isinstance(t, Tensor))]
             with self.lane.work(given), torch.autocast(self.ledger.device.type, enabled=False):
-                self._score()
-                if learn:
+                if full or not self.capture.deep or self.steps == self.ledger.window_start:
+                    self._score()
+                if learn and self.capture.deep:
+                    self._learn_from(current, pace)
+                elif learn:
                     self._learn(pace)
+        self.intake.release()
 
     def _plan(self, epoch_steps: int) -> None:
+        """Space the checks; outside head scope, where a product with the curvature may cost as much as many examples'
+        training, by what the first step was seen to cost."""
         self.epoch_steps = epoch_steps
-        self.parts.directions.plan(epoch_steps)
+        affordable = math.inf
+        if self.capture.deep:
+            product = self.parts.curvature.arithmetic() + 4 * self.config.deep_examples * self.capture.space.dim
+            affordable = max(CHECK_SHARE * self.step_arithmetic, UNNOTICED) / product
+        self.parts.directions.plan(epoch_steps, affordable)
 
     def temperature(self) -> Tensor | float:
         """What softens the softmax inside every gradient now."""
@@ -162,7 +208,10 @@ class OnlineInfluence:
         batch, wrong = self.intake.build(passes, self.temperature(), self.config.half_life)
         sizes = step_sizes(passes)
         steps = spread(list(sizes), list(sizes.values()), batch.index.device, torch.long)
-        score = -batch.inner(directions.combined)[:, 0]
+        if self.capture.deep:
+            batch, score = self._taken_along(batch, passes)
+        else:
+            score = -batch.inner(directions.combined)[:, 0]
         age = steps - self.checks * directions.interval
         logits = torch.cat([p.record.logits for p in passes]).to(score.dtype)
         margin = torch.where(batch.valid, rival_margin(logits, batch.labels), 0)
@@ -174,24 +223,44 @@ class OnlineInfluence:
         self._count("out_of_range", wrong)
         self.intake.scored = len(self.intake.queue)
 
+    def _taken_along(self, batch: FactoredBatch, passes: list[Pass]) -> tuple[FactoredBatch, Tensor]:
+        """Scores outside head scope, from what the backward passes left; what is not finite there is not valid."""
+        below = [p.record.along for p in passes]
+        along = None if below[0] is None else torch.cat(below)
+        total, valid = self.capture.along(batch, torch.cat([p.record.head_gradient for p in passes]), along)
+        return replace(batch, valid=valid), -total
+
     def _learn(self, pace: tuple[Any, Any] | None) -> None:
-        """Let the queue into curvature and anchors (outside head scope: when it is its turn), then check if due, that
-        is, if a `pace` is given."""
-        config, deep, due = self.config, self.capture.deep, pace is not None
+        """Let the queue into curvature and anchors, then check if due, that is, if a `pace` is given."""
+        config = self.config
         passes, self.intake.queue, self.intake.scored = self.intake.queue, [], 0
-        if deep and not due and self.steps % config.update_every:
-            return
         batch, _ = self.intake.build(passes, self.temperature(), config.half_life)
-        examples = len(batch) * (config.update_every if deep else 1)
+        self._fold(batch, len(batch), passes)
+        if pace is not None:
+            self._check(batch.newest(distributed.share(config.probe_examples)), pace)
+
+    def _learn_from(self, passes: list[Pass], pace: tuple[Any, Any] | None) -> None:
+        """Outside head scope: let a sample of one step's examples into curvature and anchors, for all the steps since
+        the last turn, then check if due."""
+        self.inverting.join()
+        with fast_products():
+            sample = self.intake.gradients(
+                passes, self.temperature(), distributed.share(self.config.deep_examples)
+            ).settled()
+            self._fold(sample, sum(len(p) for p in passes) * self.config.update_every, passes)
+            if pace is not None:
+                self._check(sample, pace)
+
+    def _fold(self, batch: FactoredBatch, examples: int, passes: list[Pass]) -> None:
+        """Let a settled batch into curvature and anchors, that stands for so many examples of the stream."""
+        config = self.config
         remains = decay(examples, config.half_life, self.n_examples)
-        settled = batch.settled(distributed.share(config.deep_examples) if deep else None)
-        self.parts.curvature.update(settled, remains)
+        self.parts.curvature.update(batch, remains)
         if config.source == "stream":
-            self.parts.anchors.fold(batch.settled(), remains)
+            self.parts.anchors.fold(batch, remains)
         if config.temperature == 0:
-            self.parts.temperature.fold(torch.cat([p.record.logits for p in passes]), batch.labels)
-        if due:
-            self._check(settled if deep else batch.newest(distributed.share(config.probe_examples)), pace)
+            labels = torch.cat([p.labels for p in passes]).long().clamp(0, self.n_classes - 1)
+            self.parts.temperature.fold(torch.cat([p.record.logits for p in passes]), labels)
 
     def _check(self, probe: FactoredBatch, pace: tuple[Any, Any]) -> None:
         """Check, certify and step the directions on the probe examples (see `Directions`), then refresh the
@@ -201,7 +270,9 @@ class OnlineInfluence:
         if self.checks == 0:
             curvature.refresh()
         if self.anchor_data is not None:
-            anchors.replace(list(anchor_batches(self.capture, self.anchor_data, self.temperature())))
+            anchors.replace(
+                anchor_batches(self.capture, self.anchor_data, self.temperature(), self.config.deep_examples)
+            )
         count = probe.count
         mean = probe.weighted((probe.valid / count.clamp(min=1)).unsqueeze(1))
         distributed.sum_(mean, count)
@@ -211,7 +282,9 @@ class OnlineInfluence:
             controller.observe(*pace, gradient_norm, curvature.condition())
             directions.check(anchors.targets(), probe, curvature, controller)
         directions.remember()
-        curvature.refresh()  # only now: the probes must not have made the inverse that they certify
+        self.capture.aim.at(directions.combined)
+        with self.inverting.work():
+            curvature.refresh()  # only now: the probes must not have made the inverse that they certify
         self.checks += 1
         if self.checks % self.config.coverage_every == 0:
             _, chosen = anchors.redundant(directions.phi, controller.confidence)
@@ -295,7 +368,8 @@ class OnlineInfluence:
         if self.intake.watched(self.steps):
             raise InfluenceError("state_dict() between watch() and step(): save after step()")
         self.lane.join()
-        progress = {name: getattr(self, name) for name in ("steps", "checks", "epoch", "epoch_steps")}
+        self.inverting.join()
+        progress = {name: getattr(self, name) for name in PROGRESS}
         parts = self.parts.state_dict()
         return {
             "config": self.config.to_dict(),
@@ -323,4 +397,5 @@ class OnlineInfluence:
         self.parts.directions.products = progress.pop("products")
         for name, value in progress.items():
             setattr(self, name, value)
+        self.capture.aim.at(self.parts.directions.combined)
         self._plan(self.epoch_steps)

@@ -1,9 +1,10 @@
 """From watched passes to batches: checks of what the user hands over, and the queue that makes watching cheap.
 
-In head scope nothing is computed when a pass is watched: the features, logits, indices and labels of the steps since
-the last check are kept (they exist anyway) and turned into ONE batch when the directions are about to change. Until
-then the scoring direction stands still and the averages are sums, so the result is that of folding step by step, for
-a fraction of the launches. Other scopes would keep whole activations alive; there every step is its own batch.
+Nothing but copying is done when a pass is watched: the features, logits, indices and labels of the steps since the last
+check are kept (they exist anyway) and turned into ONE batch when the directions are about to change. Until then the
+scoring direction stands still and the averages are sums, so the result is that of folding step by step, for a fraction
+of the launches. Outside head scope the queue waits to be scored alone: curvature and anchors take a sample of the
+examples of a step whose turn it is, and its activations do not outlive that step.
 """
 
 from __future__ import annotations
@@ -15,7 +16,7 @@ from torch import Tensor
 
 from sgoif import distributed
 from sgoif.batch import FactoredBatch
-from sgoif.capture import Capture, Record
+from sgoif.capture import SMALL, Capture, Record
 from sgoif.errors import BatchError
 
 MOST_EXAMPLES = 16_384  # queued examples that are folded even though no check is due
@@ -35,7 +36,7 @@ class Pass:
 
 
 class Intake:
-    """The queue of passes; `scored` of them have been scored but not yet learnt from."""
+    """The queue of passes; `scored` of them have been scored but not yet learnt from (in head scope)."""
 
     def __init__(self, capture: Capture, n_examples: int) -> None:
         self.capture, self.n_examples = capture, n_examples
@@ -61,8 +62,10 @@ class Intake:
             raise BatchError(f"watch(): {len(found[0])} indices but {len(found[1])} labels")
         return found[0], found[1]
 
-    def add(self, step: int, record: Record, index: Tensor, labels: Tensor) -> None:
+    def add(self, step: int, record: Record, index: Tensor, labels: Tensor, copy: bool = False) -> None:
+        """`copy`: the record lives in memory that the next step overwrites."""
         self.capture.validate(record, len(labels))
+        record = record.copied() if copy else record
         device = record.features.device
         index, labels = index.to(device, non_blocking=True), labels.to(device, non_blocking=True)
         self.queue.append(Pass(step, record, index, labels))
@@ -79,7 +82,8 @@ class Intake:
         return [t for p in self.queue for t in (p.record.features, p.record.logits, p.index, p.labels)]
 
     def build(self, passes: list[Pass], temperature: Tensor | float, half_life: float) -> tuple[FactoredBatch, Tensor]:
-        """The passes as one batch with the recency of each example, and how many indices or labels were out of range.
+        """The passes as one batch with the recency of each example, and how many indices or labels were out of range;
+        outside head scope the head's part of it, which is enough to score.
 
         recency = 0.5 ^ (examples of later steps / half-life in examples), as averaging step by step would leave it.
         """
@@ -88,9 +92,6 @@ class Intake:
         limits = self.n_examples - 1, self.capture.n_classes - 1
         safe = index.clamp(0, limits[0]), labels.clamp(0, limits[1])
         wrong = ((safe[0] != index) | (safe[1] != labels)).sum()
-        if self.capture.deep:
-            parts = [self.capture.pass_batch(p.record, p.index, p.labels, temperature) for p in passes]
-            return FactoredBatch.concatenate(parts), wrong
         features = torch.cat([p.record.features for p in passes])
         logits = torch.cat([p.record.logits for p in passes])
         sizes = step_sizes(passes)
@@ -105,24 +106,42 @@ class Intake:
             later += size
         return spread(factors, list(sizes.values()), device, self.capture.dtype)
 
+    def of(self, step: int) -> list[Pass]:
+        """The passes watched for a step."""
+        return [p for p in self.queue if p.step == step]
+
+    def gradients(self, passes: list[Pass], temperature: Tensor | float, limit: int | None = None) -> FactoredBatch:
+        """The first `limit` examples of one step's passes, with the gradients of every layer in scope."""
+        left = sum(len(p) for p in passes) if limit is None else limit
+        parts = []
+        for p in passes:
+            if left > 0:
+                parts.append(self.capture.pass_batch(p.record, p.index, p.labels, temperature, slice(0, left)))
+                left -= len(p)
+        return FactoredBatch.concatenate(parts)
+
+    def release(self) -> None:
+        """Outside head scope, let go of what later steps will not read: layers' activations and scored passes."""
+        if self.capture.deep:
+            self.queue, self.scored = self.queue[self.scored :], 0
+            for p in self.queue:
+                p.record.forget_layers()
+
     def state_dict(self) -> dict:
+        kept = [{name: getattr(p.record, name) for name in SMALL} for p in self.queue]
         stored = [
-            {
-                "step": p.step,
-                "features": p.record.features,
-                "logits": p.record.logits,
-                "index": p.index,
-                "labels": p.labels,
-            }
-            for p in self.queue
+            {"step": p.step, "index": p.index, "labels": p.labels}
+            | {name: tensor for name, tensor in small.items() if tensor is not None}
+            for p, small in zip(self.queue, kept, strict=True)
         ]
         return {"queue": stored, "scored": self.scored}
 
     def load_state_dict(self, state: dict, device: torch.device) -> None:
         self.scored, self.queue = state["scored"], []
         for p in state["queue"]:
-            features, logits, index, labels = (p[name].to(device) for name in ("features", "logits", "index", "labels"))
-            self.queue.append(Pass(p["step"], Record(features=features, logits=logits), index, labels))
+            here = {name: p[name].to(device) for name in (*SMALL, "index", "labels") if name in p}
+            index, labels = here.pop("index"), here.pop("labels")
+            self.queue.append(Pass(p["step"], Record(**here), index, labels))
 
 
 def decay(examples: int, half_life: float, n_examples: int) -> float:
@@ -140,6 +159,8 @@ def step_sizes(passes: list[Pass]) -> dict[int, int]:
 
 def spread(values: list[float], sizes: list[int], device: torch.device, dtype: torch.dtype) -> Tensor:
     """Value j repeated sizes[j] times, `[sum(sizes)]`. Only the short lists travel: a long pageable copy would wait."""
+    if len(values) == 1:
+        return torch.full((sizes[0],), values[0], device=device, dtype=dtype)
     numbers = torch.tensor(values, dtype=torch.float64).to(device, dtype, non_blocking=True)
     repeats = torch.tensor(sizes).to(device, non_blocking=True)
     return torch.repeat_interleave(numbers, repeats, output_size=sum(sizes))

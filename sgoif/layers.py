@@ -1,5 +1,5 @@
-"""Per-example gradients of one layer, kept as (input activation, output gradient) and never multiplied out in
-`RowBatch`.
+"""Per-example gradients of one layer, kept as (input activation, output gradient). Only the few examples of a
+`SampleBatch` are ever multiplied out.
 
 For a layer with weight matrix `[out, in]` the gradient of example i is G_i = sum_t e_it a_it', where t runs over the
 places the weights are used (one for a plain Linear, tokens for a sequence, pixels for a convolution). Everything the
@@ -12,17 +12,28 @@ method needs is
     square_moment()   = sum_i G_i * G_i            `[out, in]`
     gram()[i, j]      = <G_i, G_j>                 `[n, n]`
 
-`weighted(W, support)` may use only the `support` largest weights of each column: a bucket holds few examples of a
-batch.
+`TokenBatch` and `ConvBatch` are raw: they know `inner`, and `scaled` makes of them the `SampleBatch` that knows the
+rest.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
+from functools import cached_property
+from math import gcd
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+
+FACTOR_ROWS = 1024  # places of a batch that enter the Kronecker factor of a layer's inputs
+
+
+def in_precision(a: Tensor, e: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Both factors in the precision the layer computed in where that has a float32's range, else in `dtype`. (Under
+    autocast a layer's input may still be of another precision.)"""
+    precision = e.dtype if e.dtype == torch.bfloat16 else dtype
+    return a.to(precision), e.to(precision)
 
 
 def with_bias(inputs: Tensor, bias: bool) -> Tensor:
@@ -49,7 +60,7 @@ class RowBatch:
     def inner(self, directions: Tensor) -> Tensor:
         return torch.linalg.vecdot(self.project(directions), self.e.unsqueeze(1))
 
-    def weighted(self, weights: Tensor, support: int | None = None) -> Tensor:
+    def weighted(self, weights: Tensor) -> Tensor:
         return self.outer(weights.unsqueeze(2) * self.e.unsqueeze(1))
 
     def fold_input(self, factor: Tensor, decay: float, mass: Tensor) -> None:
@@ -64,58 +75,85 @@ class RowBatch:
     def gram(self) -> Tensor:
         return (self.a @ self.a.T) * (self.e @ self.e.T)
 
-    def scaled(self, scale: Tensor, rows: slice) -> RowBatch:
-        """The chosen rows with e_i multiplied by scale_i; rows of scale 0 become exact zeros, whatever they held."""
-        factor = scale[rows].unsqueeze(1)
-        return RowBatch(*(torch.where(factor != 0, t[rows] * s, 0) for t, s in ((self.a, 1.0), (self.e, factor))))
+    def scaled(self, scale: Tensor) -> RowBatch:
+        return RowBatch(*cleaned(self.a, self.e, scale))
 
 
 @dataclass(frozen=True)
-class PatchBatch:
-    """A layer used at several places: a `[n, t, in]`, e `[n, t, out]` (tokens, or the unfolded patches of a
-    convolution)."""
+class SampleBatch:
+    """A few examples of a layer used at several places: a `[n, t, in]`, e `[n, t, out]`, scales multiplied in.
+
+    Their gradients G `[n, out, in]` are multiplied out once. With K directions that costs n + n K / t passes through
+    the layer in the place of n K, and a check asks for dozens of directions. All products with G keep its precision.
+    """
 
     a: Tensor
     e: Tensor
+    dtype: torch.dtype
 
-    def inner(self, directions: Tensor) -> Tensor:
-        projected = torch.einsum("nti,koi->nkto", self.a, directions)
-        return (projected * self.e.unsqueeze(1)).sum((2, 3))
-
-    def weighted(self, weights: Tensor, support: int | None = None) -> Tensor:
-        return torch.einsum("nk,noi->koi", weights, self.per_example())
-
-    def per_example(self) -> Tensor:
-        """G_i: `[n, out, in]`; only ever asked for on a few examples."""
+    @cached_property
+    def gradients(self) -> Tensor:
         return self.e.transpose(1, 2) @ self.a
 
+    def inner(self, directions: Tensor) -> Tensor:
+        """One small product per output, added up: a single one over all of `[out, in]` would leave a GPU idle."""
+        by_output = self.gradients.transpose(0, 1) @ directions.to(self.a.dtype).permute(1, 2, 0)
+        return by_output.sum(0, dtype=self.dtype)
+
+    def weighted(self, weights: Tensor) -> Tensor:
+        total = weights.T.to(self.a.dtype) @ self.gradients.flatten(1)
+        return total.to(self.dtype).unflatten(1, self.gradients.shape[1:])
+
     def fold_input(self, factor: Tensor, decay: float, mass: Tensor) -> None:
-        flat = self.a.flatten(0, 1)
-        factor.addmm_((self.a * mass.view(-1, 1, 1)).flatten(0, 1).T, flat, beta=decay)
+        """From at most `FACTOR_ROWS` places, evenly spread and counted for all: the stride shares no divisor with t,
+        so that it falls on every place of an image in turn."""
+        examples, places, _ = self.a.shape
+        stride = max(1, examples * places // FACTOR_ROWS)
+        while gcd(stride, places) > 1:
+            stride += 1
+        rows = self.a.flatten(0, 1)[::stride].to(self.dtype)
+        owner = torch.arange(0, examples * places, stride, device=rows.device) // places
+        share = examples * places / len(rows)
+        factor.addmm_((rows * mass[owner].unsqueeze(1)).T, rows, beta=decay, alpha=share)
 
     def fold_output(self, factor: Tensor, decay: float) -> None:
-        flat = self.e.flatten(0, 1)
+        flat = self.e.flatten(0, 1).to(self.dtype)
         factor.addmm_(flat.T, flat, beta=decay, alpha=1 / self.e.shape[1])
 
     def square_moment(self) -> Tensor:
-        return self.per_example().square().sum(0)
+        return self.gradients.to(self.dtype).square().sum(0)
 
     def gram(self) -> Tensor:
-        flat = self.per_example().flatten(1)
-        return flat @ flat.T
+        by_output = self.gradients.transpose(0, 1)
+        return (by_output @ by_output.transpose(1, 2)).sum(0, dtype=self.dtype)
 
-    def scaled(self, scale: Tensor, rows: slice) -> PatchBatch:
-        factor = scale[rows].view(-1, 1, 1)
-        return PatchBatch(*(torch.where(factor != 0, t[rows] * s, 0) for t, s in ((self.a, 1.0), (self.e, factor))))
+
+def cleaned(a: Tensor, e: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Both factors with e_i multiplied by scale_i; examples of scale 0 become exact zeros, whatever they held."""
+    factor = scale.view(-1, *[1] * (a.dim() - 1))
+    return torch.where(factor != 0, a, 0), torch.where(factor != 0, e * factor, 0).to(e.dtype)
+
+
+@dataclass(frozen=True)
+class TokenBatch:
+    """A Linear layer used at several places: a `[n, t, in]`, e `[n, t, out]`."""
+
+    a: Tensor
+    e: Tensor
+    dtype: torch.dtype
+
+    def inner(self, directions: Tensor) -> Tensor:
+        projected = torch.einsum("nti,koi->nkto", self.a, directions.to(self.a.dtype))
+        return (projected * self.e.unsqueeze(1)).sum((2, 3), dtype=self.dtype)
+
+    def scaled(self, scale: Tensor) -> SampleBatch:
+        return SampleBatch(*cleaned(self.a, self.e, scale), self.dtype)
 
 
 @dataclass(frozen=True)
 class ConvBatch:
-    """A Conv2d (one group): input image `[n, c, h, w]`, output gradient `[n, out, h', w']`.
-
-    `inner` is one more forward convolution with V as its kernel and `weighted` one more weight gradient, so patches are
-    unfolded only for the Kronecker factors, the diagonal and the Gram matrix, and there on few examples.
-    """
+    """A Conv2d (one group): input image `[n, c, h, w]`, output gradient `[n, out, h', w']`. `inner` is one more
+    forward convolution with V as its kernel."""
 
     a: Tensor
     e: Tensor
@@ -126,51 +164,57 @@ class ConvBatch:
         return torch.stack([self._inner(direction) for direction in directions], dim=1)
 
     def _inner(self, direction: Tensor) -> Tensor:
-        conv, kernel, bias = self.conv, direction, None
-        if conv.bias is not None:
-            kernel, bias = direction[:, :-1], direction[:, -1].to(self.a.dtype)
-        kernel = kernel.reshape(conv.weight.shape).to(self.a.dtype)
-        projected = F.conv2d(self._padded(), kernel, bias, conv.stride, 0, conv.dilation)
-        return (projected * self.e).sum((1, 2, 3), dtype=self.dtype)
+        kernel, bias = as_weights(self.conv, direction)
+        return dot(
+            self.conv,
+            self.a,
+            self.e,
+            kernel.to(self.a.dtype),
+            None if bias is None else bias.to(self.a.dtype),
+            self.dtype,
+        )
 
-    def _padded(self) -> Tensor:
-        pad, mode = self.conv._reversed_padding_repeated_twice, self.conv.padding_mode
-        return F.pad(self.a, pad, mode="constant" if mode == "zeros" else mode) if any(pad) else self.a
-
-    def weighted(self, weights: Tensor, support: int | None = None) -> Tensor:
-        return torch.stack([self._weighted(column, support or len(weights)) for column in weights.T])
-
-    def _weighted(self, weights: Tensor, support: int) -> Tensor:
-        conv, rows = self.conv, weights.topk(min(support, len(weights))).indices  # a fixed number: shapes stay the same
-        gradient = self.e[rows] * weights[rows].view(-1, 1, 1, 1)
-        padded = self._padded()[rows].to(gradient.dtype)
-        kernel = nn.grad.conv2d_weight(padded, conv.weight.shape, gradient, conv.stride, 0, conv.dilation).flatten(1)
-        if conv.bias is not None:
-            kernel = torch.cat([kernel, gradient.sum((0, 2, 3)).unsqueeze(1)], dim=1)
-        return kernel.to(self.dtype)
-
-    def patches(self) -> PatchBatch:
-        conv = self.conv
-        unfolded = F.unfold(self._padded(), conv.kernel_size, conv.dilation, 0, conv.stride).transpose(1, 2)
-        inputs = with_bias(unfolded, conv.bias is not None)
-        return PatchBatch(inputs.to(self.dtype), self.e.flatten(2).transpose(1, 2).to(self.dtype))
-
-    def fold_input(self, factor: Tensor, decay: float, mass: Tensor) -> None:
-        self.patches().fold_input(factor, decay, mass)
-
-    def fold_output(self, factor: Tensor, decay: float) -> None:
-        self.patches().fold_output(factor, decay)
-
-    def square_moment(self) -> Tensor:
-        return self.patches().square_moment()
-
-    def gram(self) -> Tensor:
-        return self.patches().gram()
-
-    def scaled(self, scale: Tensor, rows: slice) -> ConvBatch:
-        factor = scale[rows].view(-1, 1, 1, 1)
-        a = torch.where(factor != 0, self.a[rows].to(self.dtype), 0)
-        return replace(self, a=a, e=torch.where(factor != 0, self.e[rows] * factor, 0))
+    def scaled(self, scale: Tensor) -> SampleBatch:
+        a, e = cleaned(self.a, self.e, scale)
+        patches = with_bias(patches_of(self.conv, a), self.conv.bias is not None)
+        return SampleBatch(patches, e.permute(0, 2, 3, 1).flatten(1, 2), self.dtype)
 
 
-LayerBatch = RowBatch | PatchBatch | ConvBatch
+def as_weights(module: nn.Module, direction: Tensor) -> tuple[Tensor, Tensor | None]:
+    """A direction `[out, in]` as weight and bias of its layer."""
+    if module.bias is None:
+        return direction.reshape(module.weight.shape), None
+    return direction[:, :-1].reshape(module.weight.shape), direction[:, -1]
+
+
+def padded(conv: nn.Conv2d, images: Tensor) -> Tensor:
+    pad, mode = conv._reversed_padding_repeated_twice, conv.padding_mode
+    return F.pad(images, pad, mode="constant" if mode == "zeros" else mode) if any(pad) else images
+
+
+def patches_of(conv: nn.Conv2d, images: Tensor) -> Tensor:
+    """The inputs of a convolution at each of its places: `[n, t, c kh kw]`. (F.unfold launches a kernel per image.)"""
+    images = padded(conv, images)
+    (n, c, *sizes), (batch, channel, *steps) = images.shape, images.stride()
+    places = [
+        (size - d * (k - 1) - 1) // s + 1
+        for size, k, d, s in zip(sizes, conv.kernel_size, conv.dilation, conv.stride, strict=True)
+    ]
+    strides = [step * s for step, s in zip(steps, conv.stride, strict=True)]
+    inside = [step * d for step, d in zip(steps, conv.dilation, strict=True)]
+    windows = images.as_strided((n, *places, c, *conv.kernel_size), (batch, *strides, channel, *inside))
+    return windows.reshape(n, places[0] * places[1], -1)
+
+
+def dot(module: nn.Module, a: Tensor, e: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
+    """<G_i, V> `[n]` for V given as the layer's weight and bias: V applied to inputs, times output gradients."""
+    if isinstance(module, nn.Linear):
+        projected = F.linear(a, weight, bias)
+    elif module.padding_mode == "zeros":  # the very shapes of the layer's own pass: cuDNN has nothing new to tune
+        projected = F.conv2d(a, weight, bias, module.stride, module.padding, module.dilation)
+    else:
+        projected = F.conv2d(padded(module, a), weight, bias, module.stride, 0, module.dilation)
+    return (projected * e).sum(tuple(range(1, e.dim())), dtype=dtype)
+
+
+LayerBatch = RowBatch | TokenBatch | ConvBatch | SampleBatch

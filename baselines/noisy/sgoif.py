@@ -94,14 +94,20 @@ class SGOIF(NoisyLabelDetector):
 
     @staticmethod
     def _deep_step(learner: Learner, influence: OnlineInfluence):
-        """Other scopes catch what flows through their layers in the same forward and backward pass."""
+        """Other scopes catch what flows through their layers in the same forward and backward pass. Hooks do not fire
+        inside a compiled backbone, so the network is run as it is, whatever `recipe.compile` says; the whole step, with
+        the scores it takes along, may still be a CUDA graph."""
+
+        def forward(batch: Batch):
+            with influence.catch() as record:
+                logits = learner.hooked(batch.x)
+            return F.cross_entropy(logits, batch.y), logits, record
+
+        run = learner.stepper(forward)
 
         def step(batch: Batch) -> Tensor:
-            with influence.watch(batch.index, batch.y):
-                logits = learner(batch.x)
-                loss = F.cross_entropy(logits, batch.y)
-                loss.backward()
-            learner.update(loss)
+            _, logits, record = run(batch)
+            influence.replayed(batch.index, batch.y, record)
             return logits
 
         return step

@@ -105,6 +105,12 @@ class Learner:
         with self.autocast():
             return (self.net(x) if self._compiled is None else self.net.classify(self._compiled(x))).float()
 
+    def hooked(self, x: Tensor) -> Tensor:
+        """Logits in float32, in training mode, through the network as it is: hooks do not fire inside a compiled one."""
+        WORK.passes += len(x) * (3 if torch.is_grad_enabled() else 1)
+        with self.autocast():
+            return self.net(x).float()
+
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Logits [n, K] in float32 and penultimate features [n, d], in training mode."""
         WORK.passes += len(x) * (3 if torch.is_grad_enabled() else 1)
@@ -135,7 +141,7 @@ class Learner:
         With `peers`, learners that are trained in the same step, the first results of `forward` are one loss for each.
         On a GPU it becomes a CUDA graph after the first steps, so `forward` must not look at values; numbers that
         change from step to step are brought along with the batch (`Batch.bring`). Returns what `forward` returned,
-        detached.
+        tensors detached.
         """
         learners = (self, *peers)
 
@@ -144,7 +150,7 @@ class Learner:
             for learner, loss in zip(learners, results, strict=False):
                 loss.backward()
                 learner._apply(loss)
-            return tuple(t.detach() for t in results)
+            return tuple(t.detach() if isinstance(t, Tensor) else t for t in results)
 
         run = Graphed(whole) if self._graph else whole
         cost = 0

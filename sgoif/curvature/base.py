@@ -24,6 +24,7 @@ class Curvature(nn.Module, ABC):
     """Running curvature over a `Space`; all tensors are buffers, so that state_dict() holds everything."""
 
     name: ClassVar[str]
+    chained: ClassVar[bool] = False  # whether `refresh` is a long chain of kernels that reads its own buffers alone
     registry: ClassVar[dict[str, type[Curvature]]] = {}
 
     def __init_subclass__(cls) -> None:
@@ -42,6 +43,10 @@ class Curvature(nn.Module, ABC):
     @abstractmethod
     def refresh(self) -> None:
         """Refactorise from the running statistics; the other methods answer for this moment until the next call."""
+
+    @abstractmethod
+    def arithmetic(self) -> int:
+        """Floating-point operations of one `damp` and two `solve` of a row: what a check spends on a product."""
 
     @abstractmethod
     def matvec(self, rows: Tensor) -> Tensor:

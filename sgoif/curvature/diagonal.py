@@ -44,6 +44,9 @@ class DiagonalCurvature(Curvature):
         self.diagonal = total / weight.clamp(min=torch.finfo(total.dtype).tiny)
         self.damping = self.config.damping * self.diagonal.mean().clamp(min=1e-12)
 
+    def arithmetic(self) -> int:
+        return 5 * self.space.dim
+
     def matvec(self, rows: Tensor) -> Tensor:
         return rows * (self.diagonal + self.damping)
 

@@ -54,6 +54,10 @@ class FisherCurvature(Curvature):
         self.damping = self.config.damping * (self.trace / self.space.dim).clamp(min=1e-12)
         self.dual = damped_inverse(gram, count * self.damping)
 
+    def arithmetic(self) -> int:
+        examples = self.config.probe_examples if self.capacity > 1 else self.config.deep_examples
+        return (8 * examples + 5) * self.space.dim
+
     def matvec(self, rows: Tensor) -> Tensor:
         return self.examples.matvec(rows, "fisher") + self.damp(rows)
 

@@ -31,6 +31,7 @@ class KroneckerCurvature(Curvature):
     inverses and dampings."""
 
     name = "kfac"
+    chained = True
 
     def __init__(self, space, config, closed_form, dtype) -> None:
         super().__init__(space, config, closed_form, dtype)
@@ -66,6 +67,9 @@ class KroneckerCurvature(Curvature):
                 setattr(self, f"{side}_mean_{l}", mean)
                 setattr(self, f"{side}_damping_{l}", damping)
                 setattr(self, f"{side}_inverse_{l}", damped_inverse(mean, damping))
+
+    def arithmetic(self) -> int:
+        return 6 * sum(out * inputs * (out + inputs) for out, inputs in self.space.shapes)
 
     def _layer(self, l: int, role: str) -> tuple[Tensor, Tensor]:
         return getattr(self, f"input_{role}_{l}"), getattr(self, f"output_{role}_{l}")

@@ -28,8 +28,8 @@ class LowRankCurvature(DiagonalCurvature):
     def __init__(self, space, config, closed_form, dtype) -> None:
         super().__init__(space, config, closed_form, dtype)
         rank = min(config.rank, space.dim)
-        start = torch.randn(rank, space.dim, dtype=dtype, generator=torch.Generator().manual_seed(0))
-        self.register_buffer("basis", orthonormal_rows(start)[0])
+        start = torch.randn(rank, space.dim, dtype=dtype, device="cpu", generator=torch.Generator().manual_seed(0))
+        self.register_buffer("basis", orthonormal_rows(start.to(torch.get_default_device()))[0])
         self.register_buffer("core", torch.zeros(rank, rank, dtype=dtype))
         self.register_buffer("middle", torch.zeros(rank, rank, dtype=dtype))
         self.kept = 0.0  # share of the old operator that is still in C at the next refresh
@@ -59,6 +59,9 @@ class LowRankCurvature(DiagonalCurvature):
         inner = (self.basis * inverse) @ self.basis.T
         eye = torch.eye(len(inner), dtype=inner.dtype, device=inner.device)
         self.middle = torch.linalg.solve_ex(eye + self.core @ inner, self.core)[0]
+
+    def arithmetic(self) -> int:
+        return super().arithmetic() + 8 * len(self.basis) * self.space.dim
 
     def matvec(self, rows: Tensor) -> Tensor:
         return super().matvec(rows) + (rows @ self.basis.T) @ self.core @ self.basis

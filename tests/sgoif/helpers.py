@@ -83,6 +83,8 @@ def watched_batch(influence: OnlineInfluence):
     """What was watched since the last step, as a `FactoredBatch`, taken out of the queue."""
     passes = [p for p in influence.intake.queue if p.step == influence.steps]
     influence.intake.queue = [p for p in influence.intake.queue if p.step != influence.steps]
+    if influence.capture.deep:
+        return influence.intake.gradients(passes, influence.temperature())
     return influence.intake.build(passes, influence.temperature(), influence.config.half_life)[0]
 
 
