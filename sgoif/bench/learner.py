@@ -106,7 +106,7 @@ class Learner:
             return (self.net(x) if self._compiled is None else self.net.classify(self._compiled(x))).float()
 
     def hooked(self, x: Tensor) -> Tensor:
-        """Logits in float32, in training mode, through the network as it is: hooks do not fire inside a compiled one."""
+        """Logits in float32, in training mode, by the network as it is: hooks do not fire inside a compiled one."""
         WORK.passes += len(x) * (3 if torch.is_grad_enabled() else 1)
         with self.autocast():
             return self.net(x).float()

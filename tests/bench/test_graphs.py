@@ -1,4 +1,4 @@
-"""What robust trainers do in a step can be a CUDA graph: on a stand-in for the CPU they give the same bits."""
+"""What methods that train do in a step can be a CUDA graph: on a stand-in for the CPU they give the same bits."""
 
 from dataclasses import replace
 
@@ -24,6 +24,7 @@ TRAINERS = [
     ("mentornet", {"mentor": "data_driven", "mentor_steps": 50}, 4),
     ("coteaching", {"noise_rate": 0.3, "ramp": 0.5}, 4),
     ("incv", {"iterations": 1, "least_steps": 1}, 10),
+    ("sgoif", {"scope": "all", "update_every": 2}, 4),  # hooks that a replay does not run
 ]
 
 

@@ -1,0 +1,87 @@
+"""The pieces of scope `all`: patches, thinned factors, and scores that are taken along in the backward pass."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from sgoif import OnlineInfluence
+from sgoif.layers import FACTOR_ROWS, SampleBatch, patches_of
+from tests.sgoif.helpers import Net, blobs, convnet, mlp, quick, watch_once, watched_batch
+
+
+@pytest.mark.parametrize(
+    "options",
+    [
+        {"kernel_size": 3, "padding": 1},
+        {"kernel_size": (3, 2), "stride": (2, 1), "dilation": (1, 2), "padding": (0, 2)},
+        {"kernel_size": 5, "padding": "same"},
+        {"kernel_size": 3, "padding": 1, "padding_mode": "reflect"},
+    ],
+)
+@pytest.mark.parametrize("memory_format", [torch.contiguous_format, torch.channels_last])
+def test_patches_times_weights_are_the_convolution(options, memory_format):
+    conv = nn.Conv2d(3, 4, bias=False, **options)
+    images = torch.randn(2, 3, 9, 8).to(memory_format=memory_format)
+    found = patches_of(conv, images) @ conv.weight.flatten(1).T
+    torch.testing.assert_close(found, conv(images).permute(0, 2, 3, 1).flatten(1, 2), rtol=1e-4, atol=1e-5)
+
+
+def test_a_thinned_factor_counts_every_example_alike():
+    """Where all places of an example look the same, some of them say as much as all, if none is forgotten."""
+    n, places = 48, 64
+    assert n * places > 2 * FACTOR_ROWS
+    vectors, mass = torch.randn(n, 5, dtype=torch.float64), torch.rand(n, dtype=torch.float64)
+    batch = SampleBatch(vectors.unsqueeze(1).expand(n, places, 5), torch.zeros(n, places, 2), torch.float64)
+    factor = torch.ones(5, 5, dtype=torch.float64)
+    batch.fold_input(factor, 0.5, mass)
+    exact = 0.5 + places * (vectors * mass.unsqueeze(1)).T @ vectors
+    assert torch.linalg.matrix_norm(factor - exact) < 0.05 * torch.linalg.matrix_norm(exact)
+
+
+def test_a_thinned_factor_sees_every_place():
+    places = 16 * 16
+    inputs = torch.eye(places, dtype=torch.float64).expand(64, places, places)
+    factor = torch.zeros(places, places, dtype=torch.float64)
+    SampleBatch(inputs, torch.zeros(64, places, 1), torch.float64).fold_input(factor, 0.0, torch.ones(64).double())
+    counts = factor.diagonal()
+    assert counts.min() > 0.7 * 64 and counts.max() < 1.3 * 64
+    torch.testing.assert_close(counts.sum(), torch.tensor(64.0 * places, dtype=torch.float64))
+
+
+def tokens():
+    class Pooled(nn.Module):
+        def forward(self, x):
+            return x.mean(1)
+
+    return Net(nn.Sequential(nn.Linear(3, 4), nn.Tanh(), nn.Linear(4, 4, bias=False), Pooled()), 4, 3)
+
+
+CASES = {
+    "mlp": (mlp, lambda: blobs(24)[0], "all"),
+    "convnet": (convnet, lambda: torch.randn(24, 1, 8, 8).double(), "all"),
+    "tokens": (tokens, lambda: torch.randn(24, 5, 3).double(), "all"),
+    "without the head": (mlp, lambda: blobs(24)[0], "blocks:^body"),
+}
+
+
+@pytest.mark.parametrize("case", CASES)
+def test_scores_taken_along_are_inner_products(case):
+    make, data, scope = CASES[case]
+    torch.manual_seed(0)
+    model, x, y = make().double(), data(), torch.arange(24) % 3
+    influence = OnlineInfluence(model, 24, 3, quick(scope=scope, update_every=1))
+    for _ in range(4):
+        watch_once(influence, model, x, y)
+        influence.step()
+    with influence.catch() as record:
+        loss = 3 * F.cross_entropy(model(x), y)
+    loss.backward()
+    influence.replayed(torch.arange(24), y, record)
+    passes = influence.intake.of(influence.steps)
+    head, _ = influence.intake.build(passes, influence.temperature(), influence.config.half_life)
+    _, score = influence._taken_along(head, passes)
+    batch = watched_batch(influence)
+    expected = -batch.inner(influence.parts.directions.combined)[:, 0]
+    assert expected.abs().max() > 0
+    torch.testing.assert_close(score, expected)
