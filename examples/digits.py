@@ -66,10 +66,9 @@ class Training:
     def run(
         self,
         weights: Callable[[Tensor], Tensor] | None = None,
-        each_step: Callable[[Tensor, Tensor], None] | None = None,
         each_epoch: Callable[[OnlineInfluence], None] | None = None,
     ) -> tuple[nn.Module, OnlineInfluence]:
-        """`weights(index)` `[n]` scale the losses; `each_step(index, logits)` and `each_epoch(influence)` look on."""
+        """`weights(index)` `[n]` scale the losses; `each_epoch(influence)` looks on."""
         keep = torch.arange(len(self.y)) if self.keep is None else self.keep
         model = network(self.seed)
         steps = self.epochs * -(-len(keep) // BATCH)
@@ -88,8 +87,6 @@ class Training:
                 optimizer.zero_grad()
                 schedule.step()
                 influence.step(optimizer)
-                if each_step is not None:
-                    each_step(index, logits.detach())
             influence.end_epoch()
             if each_epoch is not None:
                 each_epoch(influence)

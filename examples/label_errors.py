@@ -2,17 +2,16 @@
 
 import functools
 
-from examples.digits import CLASSES, Training, digits, flip_labels
-from sgoif.adaptors import Beliefs, Triage, triage
+from examples.digits import Training, digits, flip_labels
+from sgoif.adaptors import Triage, triage
 
 
 @functools.cache
 def measure(seed: int = 0, rate: float = 0.2) -> tuple[dict[str, float], Triage]:
     x, truth, _, _ = digits()
     given, wrong = flip_labels(truth, rate, seed)
-    beliefs = Beliefs(len(given), CLASSES)
-    _, influence = Training(x, given, seed).run(each_step=beliefs.add)
-    found = triage(influence.scores(), given, beliefs.probabilities)
+    _, influence = Training(x, given, seed).run()
+    found = triage(influence.scores(), given)
     hit = found.flagged & wrong
     return {
         "wrong": int(wrong.sum()),

@@ -82,7 +82,9 @@ class InfluenceConfig:
     )
     coverage_every: int = option(10, "checks between two looks at the Gram matrix")
     window: float = option(0.5, "last fraction of training whose visits make the score")
-    memory: bool = option(True, "let the model's own margin, its long memory, speak in `suspicion` beside the anchors")
+    memory: bool = option(
+        True, "keep the mean predictions [N, C], so that latent classes speak in `suspicion` beside the anchors"
+    )
     alpha: float = option(0.05, "1 - level of the empirical-Bernstein interval")
 
     def __post_init__(self) -> None:

@@ -41,7 +41,7 @@ from sgoif.intake import MOST_EXAMPLES, Intake, Pass, decay, spread, step_sizes
 from sgoif.lane import Lane
 from sgoif.ledger import Ledger
 from sgoif.linalg import fast_products, hold_unless
-from sgoif.result import InfluenceResult, rival_margin
+from sgoif.result import InfluenceResult
 
 CHECK_SHARE = 0.05  # of training's arithmetic that checks may take outside head scope
 UNNOTICED = 1e8  # floating-point operations a step that nobody notices beside the launches
@@ -86,7 +86,8 @@ class OnlineInfluence:
         self.inverting = Lane(device, beside=chained and not distributed.active())
         with self.lane.work():
             self.parts.to(device)
-            self.ledger = Ledger(n_examples, config.window, total_steps, device, dtype)
+            kept = self.n_classes if config.memory else 0
+            self.ledger = Ledger(n_examples, config.window, total_steps, device, dtype, kept)
         capture.aim.at(self.parts.directions.combined)
         self.steps, self.checks, self.epoch, self.epoch_steps, self.step_arithmetic = 0, 0, 0, 0, 0
 
@@ -213,10 +214,10 @@ class OnlineInfluence:
         else:
             score = -batch.inner(directions.combined)[:, 0]
         age = steps - self.checks * directions.interval
+        upto = passes[-1].step + 1
+        self.ledger.add(batch.index, batch.valid, score, directions.certificate, age, upto)
         logits = torch.cat([p.record.logits for p in passes]).to(score.dtype)
-        margin = torch.where(batch.valid, rival_margin(logits, batch.labels), 0)
-        own = age, margin, batch.agreement
-        self.ledger.add(batch.index, batch.valid, score, directions.certificate, own, upto=passes[-1].step + 1)
+        self.ledger.believe(batch.index, batch.valid, logits, batch.labels, upto)
         broken = torch.zeros(passes[-1].step - passes[0].step + 1, device=score.device)
         broken.index_add_(0, steps - passes[0].step, (~batch.valid).to(broken.dtype))
         self._count("nan_batches", (broken > 0).sum())

@@ -1,7 +1,9 @@
 """What every visit of every example left behind: sums per example, in segments of training.
 
 A segment ends at every `end_epoch` and, when the length of training is known, where the score window begins. Closed
-segments rest in host memory (32 bytes per example and segment), the open one on the device.
+segments rest in host memory (24 bytes per example and segment), the open one on the device. Beside them, if asked for,
+the sum of the predictions `[N, C]` over the window's visits (over all visits where the length is not known), and the
+given labels.
 """
 
 from __future__ import annotations
@@ -13,12 +15,12 @@ from torch import Tensor
 
 from sgoif import distributed
 
-COLUMNS = ("score", "square", "confidence", "residual", "age", "margin", "agreement", "visits")
+COLUMNS = ("score", "square", "confidence", "residual", "age", "visits")
 
 
 @dataclass
 class Segment:
-    """Sums `[N, 8]` over the visits of steps [first, last), within one epoch; `spread` the largest |score| of a
+    """Sums `[N, 6]` over the visits of steps [first, last), within one epoch; `spread` the largest |score| of a
     visit."""
 
     epoch: int
@@ -32,12 +34,21 @@ class Ledger:
     """Adds visits to the open segment and reads windows of segments."""
 
     def __init__(
-        self, n_examples: int, window: float, total_steps: int | None, device: torch.device, dtype: torch.dtype
+        self,
+        n_examples: int,
+        window: float,
+        total_steps: int | None,
+        device: torch.device,
+        dtype: torch.dtype,
+        n_classes: int = 0,
     ) -> None:
+        """`n_classes`: of the predictions to keep; 0 = none are."""
         self.n_examples, self.window, self.total_steps = n_examples, window, total_steps
         self.device, self.dtype = device, dtype
         self.closed: list[Segment] = []
         self.open = self._fresh(0, 0)
+        self.beliefs = torch.zeros(n_examples if n_classes else 0, n_classes, device=device, dtype=dtype)
+        self.given = torch.full((n_examples,), -1, device=device)
 
     def _fresh(self, epoch: int, first: int) -> Segment:
         sums = torch.zeros(self.n_examples, len(COLUMNS), device=self.device, dtype=self.dtype)
@@ -48,20 +59,24 @@ class Ledger:
         """First step of the score window, when the length of training is known."""
         return None if self.total_steps is None else round((1 - self.window) * self.total_steps)
 
-    def add(
-        self, index: Tensor, valid: Tensor, score: Tensor, certificate: Tensor, own: tuple[Tensor, ...], upto: int
-    ) -> None:
-        """One visit of each example: index, valid and score `[n]`, the (confidence, residual) `[2]` they share, and
-        its `own` age, margin and agreement `[n]`. The visits belong to the steps before `upto`."""
+    def add(self, index: Tensor, valid: Tensor, score: Tensor, certificate: Tensor, age: Tensor, upto: int) -> None:
+        """One visit of each example: index, valid, score and age `[n]`, and the (confidence, residual) `[2]` they
+        share. The visits belong to the steps before `upto`."""
         if self.open.last == self.window_start and self.open.first != self.open.last:
             self.close(self.open.epoch)
         visit = torch.empty(len(score), len(COLUMNS), device=score.device, dtype=score.dtype)
-        visit[:, 0], visit[:, 1], visit[:, 2:4], visit[:, -1] = score, score.square(), certificate, 1.0
-        for column, values in enumerate(own, start=4):
-            visit[:, column] = values
+        visit[:, 0], visit[:, 1], visit[:, 2:4], visit[:, 4], visit[:, 5] = score, score.square(), certificate, age, 1.0
         self.open.sums.index_add_(0, index, visit * valid.unsqueeze(1))
         self.open.spread = torch.maximum(self.open.spread, score.abs().amax())
         self.open.last = upto
+
+    def believe(self, index: Tensor, valid: Tensor, logits: Tensor, labels: Tensor, upto: int) -> None:
+        """What the network said at these visits: logits `[n, C]`; and the labels it was given `[n]`."""
+        if not len(self.beliefs) or (self.window_start is not None and upto <= self.window_start):
+            return
+        keep = valid.unsqueeze(1)
+        self.beliefs.index_add_(0, index, torch.where(keep, logits, 0).softmax(1) * keep)
+        self.given.index_copy_(0, index, labels)
 
     def close(self, next_epoch: int) -> None:
         """End the open segment; the next one belongs to `next_epoch`."""
@@ -103,9 +118,19 @@ class Ledger:
         sums, epochs = sums.cpu(), epochs.cpu()
         return dict(zip(COLUMNS, sums.T, strict=True)), spread.cpu(), epochs[:, 0] / epochs[:, 1].clamp(min=1)
 
+    def read_beliefs(self) -> tuple[Tensor, Tensor] | None:
+        """Sums of predictions `[N, C]` and given labels `[N]` (-1: never visited), on the device; None if not kept."""
+        if not len(self.beliefs):
+            return None
+        beliefs, given = self.beliefs.clone(), self.given.clone()
+        distributed.sum_(beliefs)
+        distributed.max_(given)
+        return beliefs, given
+
     def state_dict(self) -> dict:
         pack = [vars(s) | {"sums": s.sums.clone()} for s in (*self.closed, self.open)]
-        return {"segments": pack, "total_steps": self.total_steps}
+        kept = {"beliefs": self.beliefs.clone(), "given": self.given.clone()}
+        return {"segments": pack, "total_steps": self.total_steps, **kept}
 
     def load_state_dict(self, state: dict) -> None:
         *closed, last = (Segment(**s) for s in state["segments"])
@@ -113,3 +138,5 @@ class Ledger:
         last.sums = last.sums.to(self.device, self.dtype, copy=True)
         last.spread = last.spread.to(self.device, copy=True)
         self.open = last
+        self.beliefs.copy_(state["beliefs"])
+        self.given.copy_(state["given"])

@@ -1,12 +1,11 @@
-"""How many labels are wrong, without the truth: read from the scores and, if kept, from early predictions.
+"""How many labels are wrong, without the truth.
 
-Several signs are combined. The score's own zero: a positive score means that the example raises the anchors' loss, so
-the examples above zero are a count that stays near nothing on clean data; wrong labels the model has begun to believe
-fall below it, so it is a low count under heavy noise. The two humps: scores of right and of wrong labels, each class
-scaled alike, follow a mixture of two normal distributions; where the humps stand apart, the weight of the upper one
-is the better count. And, where the model's predictions early in training are at hand, a third: the confident joint
-(Northcutt et al., JAIR 2021), which counts examples that are predicted as another class with at least the confidence
-that class's own examples get. Each of them misses some of the wrong labels under heavy noise, so the largest counts.
+With the log-odds of the latent classes (`InfluenceResult.odds`) the count is the expected number of wrong labels, the
+sum of their probabilities. From scores alone two signs are combined, and the larger counts. The score's own zero: a
+positive score means that the example raises the anchors' loss, so the examples above zero are a count that stays near
+nothing on clean data; wrong labels the model has begun to believe fall below it, so it is a low count under heavy
+noise. The two humps: scores of right and of wrong labels, each class scaled alike, follow a mixture of two normal
+distributions; where the humps stand apart, the weight of the upper one is the better count.
 """
 
 from __future__ import annotations
@@ -53,32 +52,11 @@ def two_normals(x: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return mean[order], deviation[order], weight[order]
 
 
-def confident_joint_count(probabilities: Tensor, given: Tensor) -> int:
-    """Off-diagonal mass of the confident joint of predictions `[N, C]` and given labels `[N]`, scaled to N.
-
-    C_jk counts the examples given as j whose likeliest class among those with p_k >= t_k is k, t_k being the mean p_k
-    of the examples given as k; rows are scaled to the number of examples of their class.
-    """
-    classes = probabilities.shape[1]
-    counts = torch.bincount(given, minlength=classes).to(probabilities.dtype)
-    own = probabilities.gather(1, given.unsqueeze(1))[:, 0]
-    threshold = torch.zeros(classes, dtype=probabilities.dtype).index_add_(0, given, own) / counts.clamp(min=1)
-    confident = torch.where(probabilities >= threshold, probabilities, -1.0)
-    best, guess = confident.max(1)
-    joint = torch.zeros(classes * classes, dtype=probabilities.dtype)
-    joint.index_add_(0, given * classes + guess, (best > 0).to(probabilities.dtype))
-    joint = joint.view(classes, classes)
-    rows = joint.sum(1)
-    right = torch.where(rows > 0, joint.diagonal() / rows.clamp(min=1), 1.0)
-    return round(float((counts * (1 - right)).sum()))
-
-
-def estimate_wrong(scores: Tensor, given: Tensor, probabilities: Tensor | None = None) -> tuple[int, Tensor]:
+def estimate_wrong(scores: Tensor, given: Tensor, odds: Tensor | None = None) -> tuple[int, Tensor]:
     """Estimated number of wrong labels, and the mask `[N]` of that many highest scores.
 
     `scores` `[N]`: higher = more suspicious, zero = harmless, as `InfluenceResult.suspicion` is; `given` `[N]`: the
-    given labels; `probabilities` `[N, C]`: mean predictions over the first half of training, if they were kept
-    (`sgoif.adaptors.label_errors.Beliefs`).
+    given labels; `odds` `[N]`: log-odds that a label is wrong, as `InfluenceResult.odds` is.
     """
     scores, given = torch.as_tensor(scores).double().cpu(), torch.as_tensor(given).long().cpu()
     if scores.shape != given.shape or scores.dim() != 1 or len(scores) == 0:
@@ -87,14 +65,19 @@ def estimate_wrong(scores: Tensor, given: Tensor, probabilities: Tensor | None =
         )
     if not torch.isfinite(scores).all():
         raise InfluenceError("estimate_wrong: scores must be finite")
-    scaled = per_class_scale(scores, given)
-    count = int((scores > 0).sum())
-    mean, deviation, weight = two_normals(scaled)
-    distance = math.sqrt(2) * (mean[1] - mean[0]) / torch.linalg.vector_norm(deviation)
-    if distance > APART and mean[0] < 0 < mean[1]:  # a skewed hump of harmless examples is not two
-        count = max(count, round(float(weight[1]) * len(scores)))
-    if probabilities is not None:
-        count = max(count, confident_joint_count(torch.as_tensor(probabilities).double().cpu(), given))
+    if odds is not None and odds.shape != scores.shape:
+        raise InfluenceError(f"estimate_wrong: odds {tuple(odds.shape)} for scores {tuple(scores.shape)}")
+    count = count_by_scores(scores, given) if odds is None else round(float(odds.double().sigmoid().sum()))
     mask = torch.zeros(len(scores), dtype=torch.bool)
     mask[scores.argsort(descending=True)[:count]] = True
     return count, mask
+
+
+def count_by_scores(scores: Tensor, given: Tensor) -> int:
+    """The number above zero or, where there are two humps, the weight of the upper one if that is more."""
+    count = int((scores > 0).sum())
+    mean, deviation, weight = two_normals(per_class_scale(scores, given))
+    distance = math.sqrt(2) * (mean[1] - mean[0]) / torch.linalg.vector_norm(deviation)
+    if distance > APART and mean[0] < 0 < mean[1]:  # a skewed hump of harmless examples is not two
+        count = max(count, round(float(weight[1]) * len(scores)))
+    return count

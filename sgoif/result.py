@@ -8,6 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
+from sgoif import latent
 from sgoif.config import InfluenceConfig
 from sgoif.intervals import half_width
 from sgoif.ledger import Ledger
@@ -15,15 +16,25 @@ from sgoif.ledger import Ledger
 FRESH_RESIDUAL = 0.15
 
 
-def rival_margin(logits: Tensor, labels: Tensor) -> Tensor:
-    """max_{k != y} f_k - f_y for logits `[n, C]`: how far the best rival of the given label is ahead, `[n]`."""
-    own = labels.unsqueeze(1)
-    return logits.scatter(1, own, -torch.inf).amax(1) - logits.gather(1, own)[:, 0]
-
-
 def level(values: Tensor) -> Tensor:
     """Values over their root mean square; zero stays zero."""
     return values / values.square().mean().sqrt().clamp(min=torch.finfo(values.dtype).tiny)
+
+
+def _latent(kept: tuple[Tensor, Tensor] | None) -> dict[str, Any]:
+    """`beliefs`, `odds`, `transition`, `trust` from the sums of predictions and the given labels that a ledger kept."""
+    if kept is None:
+        return {}
+    beliefs, given = kept
+    seen = beliefs.sum(1) > 0
+    mean = torch.where(seen.unsqueeze(1), beliefs / beliefs.sum(1, keepdim=True), 1 / beliefs.shape[1])
+    odds = torch.zeros_like(mean[:, 0])
+    if not seen.any():
+        return {"beliefs": mean.float().cpu(), "odds": odds.float().cpu()}
+    classes = latent.find(mean[seen], given[seen])
+    odds[seen] = classes.log_odds(mean[seen], given[seen])
+    found = {"beliefs": mean, "odds": odds, "transition": classes.transition}
+    return {**{name: value.float().cpu() for name, value in found.items()}, "trust": classes.trust}
 
 
 @dataclass(frozen=True)
@@ -37,12 +48,15 @@ class InfluenceResult:
     half_width: Tensor  # empirical-Bernstein half-width of the score; infinite where never visited
     visits: Tensor  # number of visits in the score window
     anchor_age: Tensor  # mean number of steps since the anchors had been checked
-    margin: Tensor  # mean of max_{k != y} f_k - f_y at those visits: how far a rival of the given label was ahead
-    agreement: Tensor  # mean probability of the given label at those visits
     epoch_scores: Tensor  # [E, N] score per epoch
     counters: dict[str, float] = field(default_factory=dict)
     scope: dict[str, Any] = field(default_factory=dict)  # layers in scope, parameters left out, backend, dimension
     config: InfluenceConfig = field(default_factory=InfluenceConfig)
+    # with config.memory: what the predictions at those visits say about the labels (`sgoif.latent`)
+    beliefs: Tensor | None = None  # [N, C] mean prediction; uniform where never visited
+    odds: Tensor | None = None  # log-odds that the given label is wrong; 0 where never visited
+    transition: Tensor | None = None  # [C, C] estimated noise matrix: row c = how often class c is given each label
+    trust: float = 0.0  # how far these are to be believed, in [0, 1]
 
     @classmethod
     def read(cls, ledger: Ledger, config: InfluenceConfig, counters: dict, scope: dict) -> InfluenceResult:
@@ -57,36 +71,35 @@ class InfluenceResult:
             half_width=half_width(sums["score"], sums["square"], visits, spread, config.alpha).float(),
             visits=visits.long(),
             anchor_age=mean["age"],
-            margin=mean["margin"],
-            agreement=mean["agreement"],
             epoch_scores=epochs.float(),
             counters=counters,
             scope=scope,
             config=config,
+            **_latent(ledger.read_beliefs()),
         )
 
     @property
     def suspicion(self) -> Tensor:
-        """How suspicious the given label is `[N]`: the influence score and, by squared agreement, the model's own view,
+        """How suspicious the given label is `[N]`: the influence beside what the latent classes say,
 
-            s_i / rms(s) + abar^2 m_i / rms(m),        abar: mean agreement over all examples, m_i: `margin`.
+            s_i / rms(s) + t o_i / rms(o),        o_i: `odds`, t: `trust`.
 
-        The head's weights are the sum of all gradient steps so far; m_i is the influence of z_i on that long memory
-        under the margin loss, where the anchors hold the last fraction of an epoch. It enters as an anchor does, by
-        the square of its confidence, which is how far model and labels agree: under heavy noise the memory is of
-        wrong labels. `config.memory = False`: the influence alone.
+        The anchors hold the last fraction of an epoch and know the labels by name only: where most labels of a class
+        are wrong, so are its anchors. The predictions of the whole window tell the classes apart by what they look
+        like, whatever they are called. `config.memory = False`: the influence alone.
         """
-        if not self.config.memory:
-            return self.score
-        seen = self.visits > 0
-        trust = self.agreement[seen].mean() if seen.any() else torch.zeros(())
-        return level(self.score) + trust.square() * level(self.margin)
+        return self.score if self.odds is None else level(self.score) + self.trust * level(self.odds)
 
     @property
     def fresh(self) -> Tensor:
         """Certificate in one word: visited, and the directions used solved their systems to `FRESH_RESIDUAL` on
         unseen examples."""
         return (self.visits > 0) & (self.residual <= FRESH_RESIDUAL) & (self.confidence > 0)
+
+    @property
+    def trusted_odds(self) -> Tensor | None:
+        """`odds` where they are fully trusted, else None: what `estimate_wrong` counts by."""
+        return self.odds if self.trust == 1 else None
 
     def numpy(self) -> dict[str, Any]:
         """The tensors as arrays, by name."""

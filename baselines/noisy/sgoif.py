@@ -4,16 +4,15 @@ One ordinary training run, watched: the score of an example is its online influe
 
     s_i = sum over visits in the window of  -<phibar_t, g_i(theta_t)>,   phibar = sum_v w_v t_v phi_v,  phi_v ~ H^-1 g_v
 
-What is ranked is its `suspicion`: that influence beside the model's own margin, weighted by how far model and labels
-agree (`sgoif.result`); the influence alone is the variant `influence`. No clean label is used. The hyper-parameters are
-the fields of `sgoif.InfluenceConfig`. How many examples are removed before retraining is estimated from the scores and
-from the predictions in the first half of training (`sgoif.estimate_wrong`).
+What is ranked is its `suspicion`: that influence beside what the latent classes of the network's predictions say
+(`sgoif.latent`); each alone is a variant, `influence` and `latent`. No clean label is used. The hyper-parameters are
+the fields of `sgoif.InfluenceConfig`. Before retraining as many examples are removed as are expected to be wrong
+(`sgoif.estimate_wrong`): those with the highest odds, which are better than the suspicion at telling how the classes
+that are left compare, or the most suspicious ones where the latent classes are not trusted.
 """
 
 import torch.nn.functional as F
-from torch import Tensor
 
-from sgoif.adaptors.label_errors import Beliefs
 from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
 from sgoif.bench.errors import UserError
 from sgoif.bench.images import Batch
@@ -49,21 +48,19 @@ class SGOIF(NoisyLabelDetector):
         )
         kind = self._head_step if self.params.scope == "head" else self._deep_step
         step, trace = kind(learner, influence), CheckTrace(influence)
-        beliefs = Beliefs(len(task.train), task.n_classes, learner.device)
-        for epoch in task.session.epochs(task.recipe.epochs, learner, influence, trace, beliefs):
-            early = 2 * epoch < task.recipe.epochs  # later a network begins to believe wrong labels
+        for epoch in task.session.epochs(task.recipe.epochs, learner, influence, trace):
             for batch in batches.epoch(epoch):
-                logits = step(batch)
+                step(batch)
                 influence.step(learner.optimizer)
                 trace.look()
-                if early:
-                    beliefs.add(batch.index, logits)
             influence.end_epoch()
         result = influence.scores()
-        count, remove = estimate_wrong(result.suspicion, task.given, beliefs.probabilities)
+        odds = result.trusted_odds
+        count, remove = estimate_wrong(result.suspicion if odds is None else odds, task.given, odds)
+        variants = {"influence": result.score, "latent": result.odds}
         return Detection(
             scores=result.suspicion.numpy(),
-            variants={"influence": result.score.numpy()},
+            variants={name: values.numpy() for name, values in variants.items() if values is not None},
             remove=remove.cpu().numpy(),
             epoch_scores=result.epoch_scores.cpu().numpy(),
             traces=trace.arrays(),
@@ -71,6 +68,7 @@ class SGOIF(NoisyLabelDetector):
                 "estimated_noise": count / len(task.train),
                 "mean_confidence": result.confidence.mean(),
                 "mean_residual": result.residual.mean(),
+                "latent_trust": result.trust,
                 **result.counters,
             },
         )
@@ -85,10 +83,9 @@ class SGOIF(NoisyLabelDetector):
 
         run = learner.stepper(forward)
 
-        def step(batch: Batch) -> Tensor:
+        def step(batch: Batch) -> None:
             _, logits, features = run(batch)
             influence.observe(batch.index, batch.y, features, logits)
-            return logits
 
         return step
 
@@ -101,13 +98,12 @@ class SGOIF(NoisyLabelDetector):
         def forward(batch: Batch):
             with influence.catch() as record:
                 logits = learner.hooked(batch.x)
-            return F.cross_entropy(logits, batch.y), logits, record
+            return F.cross_entropy(logits, batch.y), record
 
         run = learner.stepper(forward)
 
-        def step(batch: Batch) -> Tensor:
-            _, logits, record = run(batch)
+        def step(batch: Batch) -> None:
+            _, record = run(batch)
             influence.replayed(batch.index, batch.y, record)
-            return logits
 
         return step

@@ -1,6 +1,6 @@
 """Label-error triage: which labels to look at first, how many, and what they should probably say.
 
-order      by `InfluenceResult.suspicion`: the influence score beside the model's own margin
+order      by `InfluenceResult.suspicion`: the influence score beside what the latent classes say
 flagged    the first `count` of them, `count` estimated without any truth (`sgoif.estimate_wrong`)
 interval   score -+ empirical-Bernstein half-width over the visits
 suggested  argmax_k p_ik, without the given label where it is flagged; p_i the network's mean prediction over the
@@ -14,40 +14,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sgoif import distributed
 from sgoif.errors import InfluenceError
 from sgoif.removal import estimate_wrong
 from sgoif.result import InfluenceResult
-
-
-class Beliefs:
-    """Mean prediction of every example over its visits in training: `add` the logits that the loop has anyway."""
-
-    def __init__(self, n_examples: int, n_classes: int, device: torch.device | str = "cpu") -> None:
-        self.total = torch.zeros(n_examples, n_classes, device=device)
-        self.visits = torch.zeros(n_examples, device=device)
-
-    def add(self, index: Tensor, logits: Tensor) -> None:
-        """One visit of the examples `index` `[n]` with logits `[n, C]`; rows that are not finite are left out."""
-        index, logits = index.to(self.total.device), logits.detach().float().to(self.total.device)
-        sound = torch.isfinite(logits).all(1)
-        probabilities = torch.where(sound.unsqueeze(1), logits, 0).softmax(1) * sound.unsqueeze(1)
-        self.total.index_add_(0, index, probabilities)
-        self.visits.index_add_(0, index, sound.to(self.visits.dtype))
-
-    def state_dict(self) -> dict[str, Tensor]:
-        return {"total": self.total, "visits": self.visits}
-
-    def load_state_dict(self, state: dict[str, Tensor]) -> None:
-        self.total.copy_(state["total"])
-        self.visits.copy_(state["visits"])
-
-    @property
-    def probabilities(self) -> Tensor:
-        """`[N, C]`; uniform for an example that was never visited."""
-        total, visits = self.total.clone(), self.visits.clone().unsqueeze(1)
-        distributed.sum_(total, visits)
-        return torch.where(visits > 0, total / visits.clamp(min=1), 1 / total.shape[1])
 
 
 @dataclass(frozen=True)
@@ -75,9 +44,13 @@ class Triage:
         return [{"index": i, **{name: getattr(self, name)[i].item() for name in columns}} for i in first]
 
 
-def triage(result: InfluenceResult, given: Tensor, probabilities: Tensor) -> Triage:
-    """Sorts the labels `given` `[N]` by the scores of a watched run; `probabilities` `[N, C]` as `Beliefs` keeps them,
-    or out-of-fold ones."""
+def triage(result: InfluenceResult, given: Tensor, probabilities: Tensor | None = None) -> Triage:
+    """Sorts the labels `given` `[N]` by the scores of a watched run; `probabilities` `[N, C]`: out-of-fold ones, if
+    there are any, else the run's own `beliefs`."""
+    if probabilities is None:
+        probabilities = result.beliefs
+    if probabilities is None:
+        raise InfluenceError("triage: a run with config.memory = False keeps no predictions; hand over probabilities")
     given, probabilities = torch.as_tensor(given).long().cpu(), torch.as_tensor(probabilities).float().cpu()
     if probabilities.dim() != 2 or len(probabilities) != len(given):
         raise InfluenceError(
@@ -85,7 +58,7 @@ def triage(result: InfluenceResult, given: Tensor, probabilities: Tensor) -> Tri
         )
     if not torch.isfinite(probabilities).all():
         raise InfluenceError("triage: probabilities must be finite")
-    _, flagged = estimate_wrong(result.suspicion, given)
+    _, flagged = estimate_wrong(result.suspicion, given, result.trusted_odds)
     others = probabilities.scatter(1, given.unsqueeze(1), -torch.inf)
     suggested = torch.where(flagged.unsqueeze(1), others, probabilities).argmax(1)
     score, width = result.score, result.half_width

@@ -35,7 +35,7 @@ class Ranking:
     """All arrays in the order of the listing; `order` `[N]` sorts them, most suspicious first."""
 
     order: np.ndarray
-    suspicion: np.ndarray  # [N] the influence score beside the network's own margin: what is sorted by
+    suspicion: np.ndarray  # [N] the influence score beside what the latent classes say: what is sorted by
     score: np.ndarray
     half_width: np.ndarray
     confidence: np.ndarray
@@ -52,14 +52,14 @@ class Ranking:
         from sgoif import estimate_wrong
 
         values, suspicion = watched.result.numpy(), watched.result.suspicion
-        estimated, flagged = estimate_wrong(suspicion, torch.from_numpy(given))
+        estimated, flagged = estimate_wrong(suspicion, torch.from_numpy(given), watched.result.trusted_odds)
         kept = {name: values[name] for name in ("score", "half_width", "confidence", "visits")}
         return cls(
             order=np.argsort(-suspicion.numpy(), kind="stable"),
             suspicion=suspicion.numpy(),
             flagged=flagged.numpy(),
-            suggested=watched.beliefs.argmax(1),
-            probability=watched.beliefs.max(1),
+            suggested=values["beliefs"].argmax(1),
+            probability=values["beliefs"].max(1),
             estimated=estimated,
             **kept,
         )
@@ -91,7 +91,7 @@ def write_all(out: Path, listing: Listing, settings, watched, images, gallery: i
     parquet = write_parquet(out / "ranking.parquet", table)
     write_csv(out / "left_out.csv", {"path": [n for n, _ in listing.left_out], "why": [r for _, r in listing.left_out]})
     save_state(out, listing, watched, images)
-    write_gallery(out / "gallery.html", listing, ranking, watched.anchors, watched.beliefs, gallery)
+    write_gallery(out / "gallery.html", listing, ranking, watched.anchors, watched.result.beliefs.numpy(), gallery)
     report = {
         "settings": settings.to_dict(),
         "classes": listing.classes,

@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif import InfluenceResult, OnlineInfluence
-from sgoif.adaptors.label_errors import Beliefs
 from sgoif.bench.errors import UserError
 from sgoif.bench.images import Batch, Batches, ImageSet
 from sgoif.bench.learner import Diverged, Learner, predict, seeded_weights
@@ -24,17 +23,13 @@ from sgoif.scan.settings import Settings
 
 
 class Evidence:
-    """Per example, sums over its visits in the score window:
-
-    anchors  [N, K]  -w_v t_v <phi_v, g_i>: the part each anchor (class) has in the score; they add up to it
-    beliefs          the network's probabilities, before it learns from that visit
-    """
+    """Per example and anchor (class), sums over its visits in the score window of -w_v t_v <phi_v, g_i>: the part each
+    anchor has in the score `[N, K]`; they add up to it."""
 
     def __init__(self, influence: OnlineInfluence):
         self.influence = influence
         device = influence.ledger.device
         self.anchors = torch.zeros(influence.n_examples, influence.parts.anchors.count, device=device)
-        self.beliefs = Beliefs(influence.n_examples, influence.n_classes, device)
         self.visits = torch.zeros(influence.n_examples, 1, device=device)
 
     def add(self, batch: Batch, features: Tensor, logits: Tensor) -> None:
@@ -49,21 +44,18 @@ class Evidence:
         parts = -factored.inner(influence.parts.directions.phi.nan_to_num(0.0)) * weights
         valid = factored.valid.unsqueeze(1).float()
         self.anchors.index_add_(0, batch.index, parts.float() * valid)
-        self.beliefs.add(batch.index, logits)
         self.visits.index_add_(0, batch.index, valid)
 
-    def read(self) -> tuple[np.ndarray, np.ndarray]:
-        """Means over the visits: (anchors [N, K], beliefs [N, C])."""
-        anchors = self.anchors / self.visits.clamp(min=1)
-        return anchors.cpu().numpy(), self.beliefs.probabilities.cpu().numpy()
+    def read(self) -> np.ndarray:
+        """Means over the visits `[N, K]`."""
+        return (self.anchors / self.visits.clamp(min=1)).cpu().numpy()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"anchors": self.anchors, "visits": self.visits, "beliefs": self.beliefs.state_dict()}
+        return {"anchors": self.anchors, "visits": self.visits}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.anchors.copy_(state["anchors"])
         self.visits.copy_(state["visits"])
-        self.beliefs.load_state_dict(state["beliefs"])
 
 
 @dataclass
@@ -72,7 +64,6 @@ class Watched:
 
     result: InfluenceResult
     anchors: np.ndarray  # [N, K]
-    beliefs: np.ndarray  # [N, C]
     network: Network
     influence: OnlineInfluence
     features: Tensor  # [N, d] at the end of training
@@ -120,7 +111,7 @@ def watch(images: ImageSet, given: np.ndarray, n_classes: int, settings: Setting
             f"out of GPU memory with batches of {settings.batch_size}; halve --batch-size or --size"
         ) from None
     logits, features = predict(learner.net, images, batch_size=256, features=True)
-    return Watched(influence.scores(), *evidence.read(), learner.net, influence, features, logits)
+    return Watched(influence.scores(), evidence.read(), learner.net, influence, features, logits)
 
 
 def require_memory(n: int, n_classes: int) -> None:

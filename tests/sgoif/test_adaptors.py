@@ -7,7 +7,7 @@ from torch import nn
 from examples import curriculum, label_errors, poisoning, shift, unlearning
 from examples.digits import Training, batches, digits
 from sgoif import InfluenceConfig, InfluenceError, InfluenceResult
-from sgoif.adaptors import Beliefs, Curriculum, localise, prioritise, support, triage
+from sgoif.adaptors import Curriculum, localise, prioritise, support, triage
 from sgoif.adaptors.humps import upper_hump
 
 
@@ -125,17 +125,12 @@ def test_wrong_use_is_told():
         Curriculum(x)
 
 
-def test_beliefs_average_over_visits_and_skip_nan():
-    beliefs = Beliefs(3, 2)
-    beliefs.add(torch.tensor([0, 1]), torch.tensor([[0.0, 0.0], [torch.nan, 0.0]]))
-    beliefs.add(torch.tensor([0]), torch.tensor([[100.0, 0.0]]))
-    torch.testing.assert_close(beliefs.probabilities, torch.tensor([[0.75, 0.25], [0.5, 0.5], [0.5, 0.5]]))
-
-
 def test_triage_checks_the_probabilities():
     ones = torch.ones(4)
-    result = InfluenceResult(ones, ones, ones, ones, ones.long(), ones, ones, ones, ones[None])
+    result = InfluenceResult(ones, ones, ones, ones, ones.long(), ones, ones[None])
     given = torch.tensor([0, 1, 0, 1])
+    with pytest.raises(InfluenceError, match="keeps no predictions"):
+        triage(result, given)
     with pytest.raises(InfluenceError, match=r"shape \(3, 2\) for 4 labels"):
         triage(result, given, torch.ones(3, 2))
     with pytest.raises(InfluenceError, match="must be finite"):

@@ -1,59 +1,64 @@
-"""What ranks wrong labels: suspicion, the temperature by number of classes, and the count by the confident joint."""
+"""What ranks wrong labels: suspicion, the temperature by number of classes, and the count of wrong labels."""
 
-import numpy as np
 import pytest
 import torch
 from torch import nn
 
 from sgoif import InfluenceConfig, OnlineInfluence, estimate_wrong
-from sgoif.removal import confident_joint_count
-from sgoif.result import InfluenceResult, level, rival_margin
+from sgoif.result import InfluenceResult, level
 
 
-def result(score, margin, agreement, **config) -> InfluenceResult:
+def result(score, odds, **more) -> InfluenceResult:
     ones = torch.ones(len(score))
     return InfluenceResult(
-        torch.tensor(score), ones, ones, ones, ones.long(), ones, torch.tensor(margin), torch.tensor(agreement),
-        torch.tensor(score)[None], config=InfluenceConfig(**config),
+        torch.tensor(score), ones, ones, ones, ones.long(), ones, torch.tensor(score)[None],
+        odds=None if odds is None else torch.tensor(odds), **{"trust": 1.0, **more},
     )  # fmt: skip
 
 
-def test_rival_margin_by_hand():
-    logits = torch.tensor([[2.0, 1.0, 0.0], [0.0, 3.0, 5.0]])
-    torch.testing.assert_close(rival_margin(logits, torch.tensor([0, 1])), torch.tensor([-1.0, 2.0]))
-
-
-def test_suspicion_is_score_and_margin_by_squared_agreement():
-    found = result([3.0, -1.0], [1.0, -1.0], [0.2, 0.6])
-    expected = torch.tensor([3.0, -1.0]) / 5**0.5 + 0.4**2 * torch.tensor([1.0, -1.0])
-    torch.testing.assert_close(found.suspicion, expected)
-    torch.testing.assert_close(result([3.0, -1.0], [1.0, -1.0], [0.2, 0.6], memory=False).suspicion, found.score)
+def test_suspicion_is_score_and_odds_each_over_its_root_mean_square():
+    found = result([3.0, -1.0], [1.0, -7.0])
+    torch.testing.assert_close(found.suspicion, torch.tensor([3 / 5**0.5 + 1 / 5, -1 / 5**0.5 - 7 / 5]))
+    half = result([3.0, -1.0], [1.0, -7.0], trust=0.5).suspicion
+    torch.testing.assert_close(half, torch.tensor([3 / 5**0.5 + 0.1, -1 / 5**0.5 - 0.7]))
+    assert torch.equal(result([3.0, -1.0], None).suspicion, torch.tensor([3.0, -1.0]))
     assert torch.equal(level(torch.zeros(3)), torch.zeros(3))
 
 
-def test_examples_never_visited_say_nothing_about_agreement():
-    found = result([1.0, 1.0], [1.0, 1.0], [0.5, 0.0])
-    found = InfluenceResult(**{**vars(found), "visits": torch.tensor([1, 0])})
-    torch.testing.assert_close(found.suspicion, torch.full((2,), 1.25))
+def test_odds_count_only_where_they_are_fully_trusted():
+    assert result([0.0], [1.0]).trusted_odds is not None
+    assert result([0.0], [1.0], trust=0.9).trusted_odds is None and result([0.0], None).trusted_odds is None
 
 
-def test_the_watched_run_adds_up_margin_and_agreement():
+def watched(memory: bool, window: float = 0.5) -> tuple[InfluenceResult, torch.Tensor, torch.Tensor]:
+    """Four steps over seven of eight examples: (result, logits [4, 7, 3], labels [7])."""
     torch.manual_seed(0)
     model = nn.Linear(5, 3)
-    x, y = torch.randn(8, 5), torch.randint(0, 3, (8,))
-    influence = OnlineInfluence(model, 8, 3, InfluenceConfig(window=1.0), total_steps=2)
+    x, y = torch.randn(7, 5), torch.randint(0, 3, (7,))
+    influence = OnlineInfluence(model, 8, 3, InfluenceConfig(window=window, memory=memory), total_steps=4)
     seen = []
-    for _ in range(2):
-        with influence.watch(torch.arange(8), y):
+    for _ in range(4):
+        with influence.watch(torch.arange(7), y):
             logits = model(x)
             nn.functional.cross_entropy(logits, y).backward()
         seen.append(logits.detach())
         with torch.no_grad():
-            model.weight += 0.1
+            model.weight += 0.3 * torch.randn_like(model.weight)
         influence.step()
-    found, logits = influence.scores(), torch.stack(seen)
-    torch.testing.assert_close(found.margin, torch.stack([rival_margin(f, y) for f in seen]).mean(0))
-    torch.testing.assert_close(found.agreement, logits.softmax(2)[:, torch.arange(8), y].mean(0))
+    return influence.scores(), torch.stack(seen), y
+
+
+def test_beliefs_are_the_mean_predictions_of_the_window():
+    found, logits, _ = watched(memory=True)
+    torch.testing.assert_close(found.beliefs[:7], logits[2:].softmax(2).mean(0))
+    assert torch.equal(found.beliefs[7], torch.full((3,), 1 / 3)) and found.odds[7] == 0
+    torch.testing.assert_close(watched(memory=True, window=1.0)[0].beliefs[:7], logits.softmax(2).mean(0))
+
+
+def test_without_memory_nothing_is_kept_and_the_influence_ranks():
+    found, _, _ = watched(memory=False)
+    assert found.beliefs is None and found.odds is None and found.transition is None
+    assert torch.equal(found.suspicion, found.score)
 
 
 def test_temperature_is_as_stated_up_to_ten_classes_and_falls_to_one():
@@ -64,24 +69,17 @@ def test_temperature_is_as_stated_up_to_ten_classes_and_falls_to_one():
     assert InfluenceConfig(temperature=1.0).softening(100) == 1.0
 
 
-def test_confident_joint_count_is_cleanlabs():
-    count = pytest.importorskip("cleanlab.count")
-    rng = np.random.default_rng(0)
-    given = rng.integers(0, 4, 600)
-    probabilities = rng.dirichlet(np.ones(4), 600)
-    probabilities[np.arange(600), given] += rng.random(600)
-    probabilities /= probabilities.sum(1, keepdims=True)
-    joint = count.compute_confident_joint(given, probabilities, calibrate=True)
-    theirs = joint.sum() - np.trace(joint)
-    ours = confident_joint_count(torch.from_numpy(probabilities), torch.from_numpy(given))
-    assert abs(ours - theirs) <= 2  # cleanlab rounds every cell
-
-
-def test_the_largest_count_wins_and_a_skewed_hump_is_not_two():
+def test_the_count_from_scores_alone_and_a_skewed_hump_is_not_two():
     given = torch.zeros(1000, dtype=torch.long)
     given[500:] = 1
     negative = -torch.rand(1000).square() - 0.1
     assert estimate_wrong(negative, given)[0] == 0
-    believed = torch.eye(2)[given].clone()
-    believed[:200] = torch.tensor([0.0, 1.0])
-    assert estimate_wrong(negative, given, believed)[0] == 200
+    negative[:100] = 0.5
+    assert estimate_wrong(negative, given)[0] == 100
+
+
+def test_with_odds_the_count_is_the_expected_number_and_the_scores_say_which():
+    scores, odds = torch.arange(10.0), torch.full((10,), -30.0)
+    odds[:3] = 30.0
+    count, mask = estimate_wrong(scores, torch.zeros(10, dtype=torch.long), odds)
+    assert count == 3 and mask.nonzero()[:, 0].tolist() == [7, 8, 9]

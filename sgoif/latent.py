@@ -1,0 +1,167 @@
+"""Latent classes: what the network's predictions say about a label without taking the labels' word for it.
+
+A network that is trained on noisy labels predicts, for an image of class c, row c of the noise matrix: how often that
+class is given each label. So the square roots u_i of its mean predictions, which lie on the unit sphere (the angle
+between two is the Hellinger distance), gather around one direction per class, whether or not the commonest label there
+is the right one. These directions are found by expectation-maximisation of a mixture of von Mises-Fisher
+distributions with one concentration kappa,
+
+    P(c | x_i) ~ pi_c exp(kappa <mu_c, u_i>),      mu_c started at the mean of u over the examples given label c,
+
+and each goes by the label that the one-to-one matching with the most examples gives it. With the matched matrix
+T_cy = P(given y | class c), the log-odds that the given label is wrong are
+
+    o_i = log sum_{c != y_i} P(c | x_i) T_{c y_i} - log P(y_i | x_i) T_{y_i y_i}.
+
+Where the labels of a class are mostly wrong in one and the same way, no method that sees the labels alone can tell, and
+this one is wrong with them. Where the network has hardly learnt, its predictions do not gather anywhere: the doubt, the
+mean entropy of P(c | x_i) over log C, is then large, and the classes are not trusted: t = min(1, 2 (1 - doubt / 0.06)).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sgoif.errors import InfluenceError
+
+ITERATIONS = 60
+ROWS = 65_536  # examples in memory at once, times the number of classes
+SMOOTHING = 1.0  # examples added to every class, spread over its labels
+STARTS = (0.5, 0.8, 0.9, 0.95)  # mean lengths whose concentrations EM starts from
+DOUBT = 0.06  # where trust ends; it is full up to half of that
+SOME = 10_000  # examples, or a hundred a class, that choose among the starts
+
+
+@dataclass(frozen=True)
+class LatentClasses:
+    """Classes in the order of the labels they go by. All tensors on the device of the predictions they came from."""
+
+    centres: Tensor  # [C, C] mu_c
+    concentration: float  # kappa
+    share: Tensor  # [C] pi_c
+    transition: Tensor  # [C, C] T: row c = how often class c is given each label
+    doubt: float  # mean entropy of P(c | x_i) over log C
+
+    @property
+    def trust(self) -> float:
+        """How far the classes are to be believed, in [0, 1]."""
+        return min(1.0, 2 * max(0.0, 1 - self.doubt / DOUBT))
+
+    def posterior(self, beliefs: Tensor, given: Tensor | None = None) -> Tensor:
+        """P(c | x_i), or P(c | x_i, y_i) with the given labels `[n]`; beliefs `[n, C]` -> `[n, C]`."""
+        return self._log_joint(beliefs, given).softmax(1)
+
+    def log_odds(self, beliefs: Tensor, given: Tensor) -> Tensor:
+        """o_i `[n]`: above zero where the label is more likely wrong than right."""
+        found = []
+        for part, labels in zip(beliefs.split(ROWS), given.split(ROWS), strict=True):
+            joint, own = self._log_joint(part, labels), labels.unsqueeze(1)
+            others = joint.scatter(1, own, -torch.inf).logsumexp(1)
+            found.append(others - joint.gather(1, own)[:, 0])
+        return torch.cat(found)
+
+    def _log_joint(self, beliefs: Tensor, given: Tensor | None) -> Tensor:
+        joint = self.concentration * on_sphere(beliefs) @ self.centres.T + self.share.log()
+        return joint if given is None else joint + self.transition.log().T[given]
+
+
+def on_sphere(beliefs: Tensor) -> Tensor:
+    """Square roots of probabilities `[n, C]`, of unit length."""
+    return torch.nn.functional.normalize(beliefs.clamp(min=0).sqrt(), dim=1)
+
+
+def concentration(length: float, dimension: int) -> float:
+    """kappa of a von Mises-Fisher distribution whose mean vector has this length (Banerjee et al., JMLR 2005)."""
+    length = min(max(length, 1e-6), 1 - 1e-6)
+    return length * (dimension - length**2) / (1 - length**2)
+
+
+class _Mixture:
+    """Expectation-maximisation on u `[n, C]`, a part of the rows at a time."""
+
+    def __init__(self, centres: Tensor, length: float) -> None:
+        self.centres, self.dimension = centres, centres.shape[1]
+        self.kappa = concentration(length, self.dimension)
+        self.share = torch.full_like(centres[0], 1 / len(centres))
+
+    def member(self, u: Tensor) -> Tensor:
+        return (self.kappa * u @ self.centres.T + self.share.log()).softmax(1)
+
+    def fit(self, u: Tensor) -> _Mixture:
+        for _ in range(ITERATIONS):
+            sums, mass = torch.zeros_like(self.centres), torch.zeros_like(self.share)
+            for part in u.split(ROWS):
+                member = self.member(part)
+                sums += member.T @ part
+                mass += member.sum(0)
+            lengths = sums.norm(dim=1, keepdim=True)
+            self.centres = torch.where(lengths > 0, sums / lengths.clamp(min=1e-12), self.centres)
+            self.share = (mass + SMOOTHING) / (mass + SMOOTHING).sum()
+            before, self.kappa = self.kappa, concentration(float(lengths.sum()) / len(u), self.dimension)
+            if math.isclose(before, self.kappa, rel_tol=1e-5):
+                break
+        return self
+
+
+def find(beliefs: Tensor, given: Tensor) -> LatentClasses:
+    """The latent classes of mean predictions `[n, C]` and their given labels `[n]`.
+
+    Started at several concentrations on some of the examples; the tightest mixture goes on with all of them.
+    """
+    n, classes = beliefs.shape
+    if given.shape != (n,) or n == 0:
+        raise InfluenceError(f"latent classes: beliefs {tuple(beliefs.shape)} and labels {tuple(given.shape)}")
+    u = on_sphere(beliefs)
+    sums = u.new_zeros(classes, classes).index_add_(0, given, u)
+    corners = torch.eye(classes, device=u.device, dtype=u.dtype)  # where a label without examples would stand
+    centres = torch.nn.functional.normalize(torch.where(sums.norm(dim=1, keepdim=True) > 0, sums, corners), dim=1)
+    some = u[:: max(1, n // max(SOME, 100 * classes))]
+    first = max((_Mixture(centres, length).fit(some) for length in STARTS), key=lambda m: m.kappa)
+    mixture = first.fit(u)
+    joint, entropy = u.new_zeros(classes, classes), 0.0  # joint: [given, class]
+    for part, labels in zip(u.split(ROWS), given.split(ROWS), strict=True):
+        member = mixture.member(part)
+        joint.index_add_(0, labels, member)
+        entropy += float(torch.special.entr(member).sum())
+    doubt = entropy / n / math.log(max(classes, 2))
+    order = match(joint)  # the class that goes by label 0, 1, …
+    counts = joint.T[order] + SMOOTHING / classes
+    return LatentClasses(
+        mixture.centres[order], mixture.kappa, mixture.share[order], counts / counts.sum(1, keepdim=True), doubt
+    )
+
+
+def match(joint: Tensor) -> Tensor:
+    """The class of each label `[C]` in the one-to-one matching of labels (rows) to classes (columns) of largest sum.
+
+    Shortest augmenting paths with potentials (Jonker & Volgenant, Computing 1987), one vector operation per edge of a
+    path.
+    """
+    cost = (joint.max() - joint).double().cpu()
+    n = len(cost)
+    row_potential, potential = torch.zeros(n + 1).double(), torch.zeros(n + 1).double()
+    taken = torch.full((n + 1,), -1)  # row of each column; column n is the start of a path
+    for row in range(n):
+        taken[n], column = row, n
+        least, previous = torch.full((n,), torch.inf).double(), torch.full((n,), n)
+        done = torch.zeros(n + 1, dtype=torch.bool)
+        while taken[column] != -1:
+            done[column] = True
+            at = taken[column]
+            reduced = cost[at] - row_potential[at] - potential[:n]
+            better = ~done[:n] & (reduced < least)
+            least, previous = torch.where(better, reduced, least), torch.where(better, column, previous)
+            column = int(torch.where(done[:n], torch.inf, least).argmin())
+            step = least[column].clone()
+            row_potential[taken[done]] += step
+            potential[done] -= step
+            least = torch.where(done[:n], least, least - step)
+        while column != n:
+            taken[column], column = taken[previous[column]], int(previous[column])
+    found = torch.empty(n, dtype=torch.long)
+    found[taken[:n]] = torch.arange(n)
+    return found.to(joint.device)

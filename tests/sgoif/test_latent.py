@@ -1,0 +1,103 @@
+"""Latent classes: the matching, the log-odds, and that classes are found whatever most of their labels say."""
+
+import pytest
+import torch
+
+from sgoif import InfluenceError
+from sgoif.latent import LatentClasses, concentration, find, match, on_sphere
+
+
+def noisy(transition: torch.Tensor, per_class: int = 300, spread: float = 0.3, seed: int = 0):
+    """Predictions scattered around the rows of a noise matrix, and labels drawn from it: (beliefs, given, classes)."""
+    generator = torch.Generator().manual_seed(seed)
+    truth = torch.arange(len(transition)).repeat_interleave(per_class)
+    rows = transition[truth]
+    given = torch.multinomial(rows, 1, generator=generator)[:, 0]
+    logits = rows.clamp(min=1e-2).log() + spread * torch.randn(rows.shape, generator=generator)
+    return logits.softmax(1), given, truth
+
+
+@pytest.mark.parametrize("n", [1, 2, 7, 40])
+def test_the_matching_is_scipys(n):
+    assignment = pytest.importorskip("scipy.optimize").linear_sum_assignment
+    for seed in range(5):
+        joint = torch.rand(n, n, generator=torch.Generator().manual_seed(seed), dtype=torch.float64)
+        rows, columns = assignment(-joint.numpy())
+        found = match(joint)
+        assert sorted(found.tolist()) == list(range(n))
+        assert joint[range(n), found].sum().item() == pytest.approx(joint.numpy()[rows, columns].sum())
+
+
+def test_log_odds_are_bayes_rule():
+    beliefs, given = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]]), torch.tensor([0, 1])
+    transition = torch.tensor([[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.1, 0.5, 0.4]])
+    classes = LatentClasses(torch.eye(3), 5.0, torch.tensor([0.5, 0.3, 0.2]), transition, doubt=0.0)
+    weight = classes.share * torch.exp(5.0 * on_sphere(beliefs)) * transition[:, given].T
+    right = weight[[0, 1], given] / weight.sum(1)
+    torch.testing.assert_close(classes.log_odds(beliefs, given), torch.log((1 - right) / right))
+    torch.testing.assert_close(classes.posterior(beliefs, given), weight / weight.sum(1, keepdim=True))
+
+
+def test_concentration_inverts_the_mean_length():
+    """The mean of a von Mises-Fisher sample has the length that its concentration says; here on the circle of C = 2,
+    by numerical integration."""
+    angle = torch.linspace(-torch.pi, torch.pi, 20_001, dtype=torch.float64)
+    for kappa in (2.0, 10.0, 50.0):
+        density = torch.exp(kappa * (angle.cos() - 1))
+        length = float((density * angle.cos()).sum() / density.sum())
+        assert concentration(length, 2) == pytest.approx(kappa, rel=0.1)
+
+
+def test_clean_labels_are_left_alone():
+    beliefs, given, _ = noisy(torch.eye(5) * 0.96 + 0.008, spread=0.2)
+    given = torch.arange(5).repeat_interleave(300)
+    classes = find(beliefs, given)
+    assert classes.log_odds(beliefs, given).sigmoid().sum() < 1
+    assert (classes.transition.diagonal() > 0.99).all()
+
+
+def test_a_class_is_found_though_most_of_its_labels_are_wrong():
+    """Class 0 is given label 1 more often than its own; label 1 is still class 1's by the one-to-one matching."""
+    transition = torch.tensor([[0.40, 0.50, 0.10], [0.0, 0.90, 0.10], [0.2, 0.0, 0.8]])
+    beliefs, given, truth = noisy(transition)
+    assert (beliefs.argmax(1) == truth).float().mean() < 0.8  # the predictions themselves are taken in
+    classes = find(beliefs, given)
+    assert (classes.posterior(beliefs).argmax(1) == truth).float().mean() > 0.95
+    torch.testing.assert_close(classes.transition, transition, atol=0.06, rtol=0)
+    wrong = classes.log_odds(beliefs, given) > 0
+    assert (wrong == (given != truth)).float().mean() > 0.95
+    assert float(classes.log_odds(beliefs, given).sigmoid().sum()) == pytest.approx(
+        int((given != truth).sum()), rel=0.1
+    )
+
+
+def test_where_the_labels_of_two_classes_are_mostly_swapped_nothing_can_tell():
+    transition = torch.tensor([[0.2, 0.8, 0.0], [0.8, 0.2, 0.0], [0.0, 0.0, 1.0]])
+    beliefs, given, truth = noisy(transition)
+    wrong = find(beliefs, given).log_odds(beliefs, given) > 0
+    swapped = truth < 2
+    assert (wrong == (given != truth))[swapped].float().mean() < 0.1  # told plainly in the module's docstring
+
+
+def test_a_label_without_examples_and_rows_in_parts(monkeypatch):
+    beliefs, given, _ = noisy(torch.eye(4) * 0.9 + 0.025)
+    beliefs, given = beliefs[given != 3], given[given != 3]
+    whole = find(beliefs, given).log_odds(beliefs, given)
+    assert torch.isfinite(whole).all()
+    monkeypatch.setattr("sgoif.latent.ROWS", 100)
+    torch.testing.assert_close(find(beliefs, given).log_odds(beliefs, given), whole, atol=1e-2, rtol=1e-3)
+
+
+def test_predictions_that_gather_nowhere_are_not_trusted():
+    beliefs = torch.randn(2000, 10, generator=torch.Generator().manual_seed(0)).softmax(1)
+    assert find(beliefs, beliefs.argmax(1)).trust == 0
+    assert find(*noisy(torch.eye(5) * 0.9 + 0.02)[:2]).trust == 1
+    parts = [
+        LatentClasses(torch.eye(2), 1.0, torch.ones(2), torch.eye(2), doubt).trust for doubt in (0.03, 0.045, 0.07)
+    ]
+    assert parts == [1.0, pytest.approx(0.5), 0.0]
+
+
+def test_shapes_are_checked():
+    with pytest.raises(InfluenceError, match=r"beliefs \(3, 2\) and labels \(2,\)"):
+        find(torch.ones(3, 2), torch.zeros(2, dtype=torch.long))
