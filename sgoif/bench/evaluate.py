@@ -27,6 +27,7 @@ NO_TRUTH = (
     "nobody has checked the labels of these training images one by one, so which are wrong is not known and detection "
     "cannot be scored; test accuracy is on the validation images, which people labelled"
 )
+SHARED_GPU = "several jobs shared the GPU (execution.jobs_per_gpu), so that their seconds cannot be compared"
 NOT_RUN = "the configuration asks for it, but no batch of this run holds it; run the workflow again"
 # Overhead is what a method costs to give its answer. Retraining on the cleaned labels is a use of a detector's answer,
 # and scoring test images has a column of its own (seconds per image); both are recorded, neither is in the overhead.
@@ -306,15 +307,19 @@ def _cost_records(task, dataset, cell, cells, arrays) -> Iterator[dict[str, Any]
     shared_runs = [_shared(cell, run, cells).result for run in result.get("shared") or []]
     shared = sum(_total(run["seconds"]) for run in shared_runs)
     own = base if cell is plain else own
-    yield record("overhead_marginal", own / base)
-    yield record("overhead_standalone", (own + shared) / base)
+    if any(run.get("shared_gpu") for run in (result, plain.result, *shared_runs)):
+        for metric in ("overhead_marginal", "overhead_standalone"):
+            yield record(metric, status="undefined", reason=SHARED_GPU)
+    else:
+        yield record("overhead_marginal", own / base)
+        yield record("overhead_standalone", (own + shared) / base)
+        if seconds.get("retrain"):
+            yield record("overhead_cleaned", (own + shared + seconds["retrain"]) / base)
     cpu, plain_cpu = result.get("cpu_seconds") or {}, plain.result.get("cpu_seconds") or {}
     if plain_cpu.get("train"):  # does not grow when other jobs share the machine, as wall-clock does
         own_cpu = plain_cpu["train"] if cell is plain else _total(cpu, apart)
         shared_cpu = sum(_total(run.get("cpu_seconds") or {}) for run in shared_runs)
         yield record("overhead_cpu", (own_cpu + shared_cpu) / plain_cpu["train"])
-    if seconds.get("retrain"):
-        yield record("overhead_cleaned", (own + shared + seconds["retrain"]) / base)
     if result.get("peak_memory_mb") and plain.result.get("peak_memory_mb"):
         yield record("overhead_memory", result["peak_memory_mb"] / plain.result["peak_memory_mb"])
     work = [_work(r) for r in (result, plain.result, *shared_runs)]

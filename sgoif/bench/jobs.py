@@ -86,6 +86,7 @@ def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> 
         seconds={k: round(v, 4) for k, v in session.seconds.items()},
         cpu_seconds={k: round(v, 4) for k, v in session.cpu_seconds.items()},
         network_passes=int(passes),
+        shared_gpu=inputs.device.type == "cuda" and plan.config["execution"]["jobs_per_gpu"] > 1,
         peak_memory_mb=memory.mb,
         seed=cell.seed,
         shared=shared["names"],

@@ -153,6 +153,20 @@ def test_overheads_count_shared_runs_once_as_marginal_and_once_as_standalone(noi
     assert cost("overhead_marginal", "plain") == cost("overhead_standalone", "plain") == 1
 
 
+def test_seconds_of_jobs_that_shared_a_gpu_are_not_compared(noisy):
+    noisy.cell("noisy", "digits", "n20s0", 0, "plain", {"test_logits": noisy.logits("digits", 1)},
+               seconds={"train": 2.0}, network_passes=100)  # fmt: skip
+    noisy.cell("noisy", "digits", "n20s0", 0, "aum", scores(noisy), seconds={"score": 1.0, "retrain": 3.0},
+               network_passes=50, shared_gpu=True)  # fmt: skip
+    records = evaluated(noisy, small(seeds=[0]))
+    for metric in ("overhead_marginal", "overhead_standalone"):
+        record = value(records, metric)
+        assert record["value"] is None and record["status"] == "undefined" and "shared the GPU" in record["reason"]
+    assert not [r for r in records if r["metric"] == "overhead_cleaned"]
+    assert value(records, "overhead_flops")["value"] == pytest.approx(0.5)
+    assert value(records, "overhead_marginal", method="plain")["value"] == 1
+
+
 def test_without_a_plain_run_the_overhead_says_why(noisy):
     noisy.cell("noisy", "digits", "n20s0", 0, "aum", scores(noisy))
     record = value(evaluated(noisy, small(seeds=[0])), "overhead_marginal")
