@@ -186,13 +186,13 @@ class TimeUp(BaseException):
 
 @contextlib.contextmanager
 def at_most(seconds: float) -> Iterator[None]:
-    """Raises `TimeUp` inside after so many seconds."""
+    """Raises `TimeUp` inside after so many seconds, and again until it is heard: a destructor would swallow it."""
 
     def ring(*_):
         raise TimeUp
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001))
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001), 0.2)
     try:
         yield
     finally:
