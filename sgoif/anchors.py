@@ -18,7 +18,7 @@ from sgoif import distributed
 from sgoif.batch import FactoredBatch
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError
-from sgoif.linalg import smallest_eigenvalue
+from sgoif.linalg import across, smallest_eigenvalue
 from sgoif.solvers import norms
 
 
@@ -82,7 +82,7 @@ class AnchorBank(nn.Module):
         """
         unit = phi / norms(phi).clamp(min=torch.finfo(phi.dtype).tiny)
         empty = torch.diag((norms(phi)[:, 0] == 0).to(phi.dtype))
-        smallest, inverse = smallest_eigenvalue(unit @ unit.T + empty)
+        smallest, inverse = smallest_eigenvalue(across(unit, unit) + empty)
         worst = (inverse * (1 - confidence)).argmax()
         chosen = torch.arange(self.count, device=phi.device) == worst
         return smallest, chosen & (smallest < self.config.coverage)

@@ -40,7 +40,7 @@ from sgoif.given import AnchorData, anchor_batches
 from sgoif.intake import MOST_EXAMPLES, Intake, Pass, decay, spread, step_sizes
 from sgoif.lane import Lane
 from sgoif.ledger import Ledger
-from sgoif.linalg import fast_products, hold_unless
+from sgoif.linalg import hold_unless, products
 from sgoif.result import InfluenceResult
 
 CHECK_SHARE = 0.05  # of training's arithmetic that checks may take outside head scope
@@ -244,7 +244,7 @@ class OnlineInfluence:
         """Outside head scope: let a sample of one step's examples into curvature and anchors, for all the steps since
         the last turn, then check if due."""
         self.inverting.join()
-        with fast_products():
+        with products(fast=False):
             sample = self.intake.gradients(
                 passes, self.temperature(), distributed.share(self.config.deep_examples)
             ).settled()

@@ -8,6 +8,20 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
+LONG = 2**20  # entries of a row above which a product over rows is cut into pieces
+PIECE = 2**14
+
+
+def across(a: Tensor, b: Tensor) -> Tensor:
+    """a b' for rows `[m, d]` and `[n, d]`. Long rows go in pieces, side by side: as one product of few rows they may
+    leave all of a GPU but a corner idle."""
+    length = a.shape[1]
+    if length <= LONG:
+        return a @ b.T
+    whole = length // PIECE * PIECE
+    left, right = (rows[:, :whole].unflatten(1, (-1, PIECE)) for rows in (a, b))
+    return (left.transpose(0, 1) @ right.permute(1, 2, 0)).sum(0) + a[:, whole:] @ b[:, whole:].T
+
 
 def orthonormal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     """Orthonormal basis of the span of rows `[r, d]`, and |R_jj| `[r]`, the lengths met on the way.
@@ -18,10 +32,18 @@ def orthonormal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     lengths = torch.linalg.vector_norm(rows, dim=1).clamp(min=torch.finfo(rows.dtype).tiny)
     basis = rows / lengths.unsqueeze(1)
     for _ in range(2):
-        gram = basis @ basis.T
+        gram = across(basis, basis)
         jitter = torch.finfo(rows.dtype).eps * len(rows) * torch.eye(len(rows), dtype=rows.dtype, device=rows.device)
         factor, _ = torch.linalg.cholesky_ex(gram + jitter)
-        basis = torch.linalg.solve_triangular(factor, basis, upper=False)
+        if rows.shape[1] > LONG:
+            basis = (
+                torch.linalg.solve_triangular(
+                    factor, torch.eye(len(rows), dtype=rows.dtype, device=rows.device), upper=False
+                )
+                @ basis
+            )
+        else:
+            basis = torch.linalg.solve_triangular(factor, basis, upper=False)
         lengths = lengths * factor.diagonal()
     return basis, lengths
 
@@ -39,15 +61,14 @@ def smallest_eigenvalue(matrix: Tensor, squarings: int = 6) -> tuple[Tensor, Ten
 
 
 @contextmanager
-def fast_products() -> Iterator[None]:
-    """Products of float32 matrices by tensor cores (TF32: 10 bits of mantissa) on a GPU. The rounding it adds to
-    P^-1 V lies in directions of little curvature, which hardly move a score."""
+def products(fast: bool) -> Iterator[None]:
+    """Whether products of float32 matrices go by a GPU's tensor cores (TF32: 10 bits of mantissa)."""
     try:
         before = torch.backends.cuda.matmul.allow_tf32
     except RuntimeError:  # the user has chosen by the newer switches, which this one cannot read: as they chose
         yield
         return
-    torch.backends.cuda.matmul.allow_tf32 = True
+    torch.backends.cuda.matmul.allow_tf32 = fast
     try:
         yield
     finally:

@@ -11,6 +11,8 @@ from collections.abc import Callable
 import torch
 from torch import Tensor
 
+from sgoif.linalg import across
+
 Apply = Callable[[Tensor], Tensor]
 
 
@@ -77,7 +79,7 @@ class Sketch:
     """
 
     def __init__(self, basis: Tensor, images: Tensor) -> None:
-        core = basis @ images.T
+        core = across(basis, images)
         core = (core + core.T) / 2
         ridge = torch.finfo(core.dtype).eps * core.diagonal().mean().abs()
         eye = torch.eye(len(core), dtype=core.dtype, device=core.device)
@@ -86,13 +88,13 @@ class Sketch:
 
     def correct(self, residual: Tensor) -> tuple[Tensor, Tensor]:
         """(Q' E^-1 Q r, what remains of the residual), both `[K, d]`."""
-        coordinates = (residual @ self.basis.T) @ self.inverse
+        coordinates = across(residual, self.basis) @ self.inverse
         return coordinates @ self.basis, residual - coordinates @ self.images
 
     def precondition(self, base: Apply) -> Apply:
         def apply(residual: Tensor) -> Tensor:
             inside, rest = self.correct(residual)
             outside = base(rest)
-            return outside - ((outside @ self.images.T) @ self.inverse) @ self.basis + inside
+            return outside - (across(outside, self.images) @ self.inverse) @ self.basis + inside
 
         return apply

@@ -17,7 +17,7 @@ from torch import Tensor
 from sgoif import distributed
 from sgoif.batch import FactoredBatch
 from sgoif.curvature.diagonal import DiagonalCurvature
-from sgoif.linalg import orthonormal_rows
+from sgoif.linalg import across, orthonormal_rows
 
 
 class LowRankCurvature(DiagonalCurvature):
@@ -44,19 +44,19 @@ class LowRankCurvature(DiagonalCurvature):
         """C V for the running operator, undamped."""
         fresh = self.newest.matvec(rows, self.kind)
         distributed.sum_(fresh)
-        old = (rows @ self.basis.T) @ self.core @ self.basis
+        old = across(rows, self.basis) @ self.core @ self.basis
         return self.kept * old + (1 - self.kept) / distributed.size() * fresh
 
     def refresh(self) -> None:
         super().refresh()
         if self.newest is not None and len(self.basis):
             basis = orthonormal_rows(self._running(self.basis))[0]
-            core = basis @ self._running(basis).T
+            core = across(basis, self._running(basis))
             self.basis, self.core, self.kept, self.newest = basis, (core + core.T) / 2, 1.0, None
         explained = ((self.core @ self.basis) * self.basis).sum(0, keepdim=True)
         self.diagonal = (self.diagonal - explained).clamp(min=0)
         inverse = 1 / (self.diagonal + self.damping)
-        inner = (self.basis * inverse) @ self.basis.T
+        inner = across(self.basis * inverse, self.basis)
         eye = torch.eye(len(inner), dtype=inner.dtype, device=inner.device)
         self.middle = torch.linalg.solve_ex(eye + self.core @ inner, self.core)[0]
 
@@ -64,11 +64,11 @@ class LowRankCurvature(DiagonalCurvature):
         return super().arithmetic() + 8 * len(self.basis) * self.space.dim
 
     def matvec(self, rows: Tensor) -> Tensor:
-        return super().matvec(rows) + (rows @ self.basis.T) @ self.core @ self.basis
+        return super().matvec(rows) + across(rows, self.basis) @ self.core @ self.basis
 
     def solve(self, rows: Tensor) -> Tensor:
         base = super().solve(rows)
-        return base - super().solve((base @ self.basis.T) @ self.middle.T @ self.basis)
+        return base - super().solve(across(base, self.basis) @ self.middle.T @ self.basis)
 
     def decompose(self, rows: Tensor) -> tuple[Tensor, Tensor]:
         """phi = Q a + u: the in-subspace coordinates a = (Q' P Q)^-1 Q' V `[K, r]` and the rest u `[K, d]`."""

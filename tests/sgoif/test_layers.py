@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from sgoif import OnlineInfluence
+from sgoif import OnlineInfluence, linalg
 from sgoif.layers import FACTOR_ROWS, SampleBatch, patches_of
 from tests.sgoif.helpers import Net, blobs, convnet, mlp, quick, watch_once, watched_batch
 
@@ -47,6 +47,27 @@ def test_a_thinned_factor_sees_every_place():
     counts = factor.diagonal()
     assert counts.min() > 0.7 * 64 and counts.max() < 1.3 * 64
     torch.testing.assert_close(counts.sum(), torch.tensor(64.0 * places, dtype=torch.float64))
+
+
+def test_long_rows_in_pieces_are_the_same_product(monkeypatch):
+    rows = torch.randn(3, 1000, dtype=torch.float64)
+    others = torch.randn(4, 1000, dtype=torch.float64)
+    basis, lengths = linalg.orthonormal_rows(rows)
+    monkeypatch.setattr(linalg, "LONG", 100)
+    monkeypatch.setattr(linalg, "PIECE", 64)
+    torch.testing.assert_close(linalg.across(rows, others), rows @ others.T)
+    for found, expected in zip(linalg.orthonormal_rows(rows), (basis, lengths), strict=True):
+        torch.testing.assert_close(found, expected)
+
+
+def test_precision_of_products_is_given_back():
+    before = torch.backends.cuda.matmul.allow_tf32
+    with linalg.products(fast=not before):
+        assert torch.backends.cuda.matmul.allow_tf32 is not before
+        with linalg.products(fast=before):
+            assert torch.backends.cuda.matmul.allow_tf32 is before
+        assert torch.backends.cuda.matmul.allow_tf32 is not before
+    assert torch.backends.cuda.matmul.allow_tf32 is before
 
 
 def tokens():
