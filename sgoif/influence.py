@@ -214,12 +214,12 @@ class OnlineInfluence:
         else:
             score = -batch.inner(directions.combined)[:, 0]
         age = steps - self.checks * directions.interval
-        upto = passes[-1].step + 1
+        first, upto = passes[0].step, passes[-1].step + 1
         self.ledger.add(batch.index, batch.valid, score, directions.certificate, age, upto)
         logits = torch.cat([p.record.logits for p in passes]).to(score.dtype)
-        self.ledger.believe(batch.index, batch.valid, logits, batch.labels, upto)
-        broken = torch.zeros(passes[-1].step - passes[0].step + 1, device=score.device)
-        broken.index_add_(0, steps - passes[0].step, (~batch.valid).to(broken.dtype))
+        self.ledger.believe(batch.index, batch.valid, logits, batch.labels, steps - first, upto - first, upto)
+        broken = torch.zeros(upto - first, device=score.device)
+        broken.index_add_(0, steps - first, (~batch.valid).to(broken.dtype))
         self._count("nan_batches", (broken > 0).sum())
         self._count("out_of_range", wrong)
         self.intake.scored = len(self.intake.queue)

@@ -8,10 +8,11 @@ distributions with one concentration kappa,
 
     P(c | x_i) ~ pi_c exp(kappa <mu_c, u_i>),      mu_c started at the mean of u over the examples given label c,
 
-and each goes by the label that the one-to-one matching with the most examples gives it. With the matched matrix
-T_cy = P(given y | class c), the log-odds that the given label is wrong are
+and each label y is matched to a class c(y): one to one, so that the most examples agree. A class that is given its
+label less often than the average example is cannot be it; such a label goes to the class of most of its examples
+instead. With T_cy = P(given y | class c), the log-odds that the given label is wrong are
 
-    o_i = log sum_{c != y_i} P(c | x_i) T_{c y_i} - log P(y_i | x_i) T_{y_i y_i}.
+    o_i = log sum_{c != c(y_i)} P(c | x_i) T_{c y_i} - log P(c(y_i) | x_i) T_{c(y_i) y_i}.
 
 Where the labels of a class are mostly wrong in one and the same way, no method that sees the labels alone can tell, and
 this one is wrong with them. Where the network has hardly learnt, its predictions do not gather anywhere: the doubt, the
@@ -38,12 +39,14 @@ SOME = 10_000  # examples, or a hundred a class, that choose among the starts
 
 @dataclass(frozen=True)
 class LatentClasses:
-    """Classes in the order of the labels they go by. All tensors on the device of the predictions they came from."""
+    """All tensors on the device of the predictions they came from; `given`: row c = how often class c is given each
+    label."""
 
     centres: Tensor  # [C, C] mu_c
     concentration: float  # kappa
     share: Tensor  # [C] pi_c
-    transition: Tensor  # [C, C] T: row c = how often class c is given each label
+    given: Tensor  # [C, C] T
+    named: Tensor  # [C] c(y): the class of each label
     doubt: float  # mean entropy of P(c | x_i) over log C
 
     @property
@@ -55,18 +58,23 @@ class LatentClasses:
         """P(c | x_i), or P(c | x_i, y_i) with the given labels `[n]`; beliefs `[n, C]` -> `[n, C]`."""
         return self._log_joint(beliefs, given).softmax(1)
 
+    @property
+    def transition(self) -> Tensor:
+        """`[C, C]`, an estimate of the noise matrix: row y = how often the class of label y is given each label."""
+        return self.given[self.named]
+
     def log_odds(self, beliefs: Tensor, given: Tensor) -> Tensor:
         """o_i `[n]`: above zero where the label is more likely wrong than right."""
         found = []
         for part, labels in zip(beliefs.split(ROWS), given.split(ROWS), strict=True):
-            joint, own = self._log_joint(part, labels), labels.unsqueeze(1)
+            joint, own = self._log_joint(part, labels), self.named[labels].unsqueeze(1)
             others = joint.scatter(1, own, -torch.inf).logsumexp(1)
             found.append(others - joint.gather(1, own)[:, 0])
         return torch.cat(found)
 
     def _log_joint(self, beliefs: Tensor, given: Tensor | None) -> Tensor:
         joint = self.concentration * on_sphere(beliefs) @ self.centres.T + self.share.log()
-        return joint if given is None else joint + self.transition.log().T[given]
+        return joint if given is None else joint + self.given.log().T[given]
 
 
 def on_sphere(beliefs: Tensor) -> Tensor:
@@ -128,11 +136,12 @@ def find(beliefs: Tensor, given: Tensor) -> LatentClasses:
         joint.index_add_(0, labels, member)
         entropy += float(torch.special.entr(member).sum())
     doubt = entropy / n / math.log(max(classes, 2))
-    order = match(joint)  # the class that goes by label 0, 1, …
-    counts = joint.T[order] + SMOOTHING / classes
-    return LatentClasses(
-        mixture.centres[order], mixture.kappa, mixture.share[order], counts / counts.sum(1, keepdim=True), doubt
-    )
+    named = match(joint)
+    lift = joint.gather(1, named.unsqueeze(1))[:, 0] * n / (joint.sum(1) * joint.sum(0)[named])
+    named = torch.where(lift < 1, joint.argmax(1), named)
+    counts = joint.T + SMOOTHING / classes
+    given_label = counts / counts.sum(1, keepdim=True)
+    return LatentClasses(mixture.centres, mixture.kappa, mixture.share, given_label, named, doubt)
 
 
 def match(joint: Tensor) -> Tensor:

@@ -15,6 +15,7 @@ from torch import Tensor
 
 from sgoif import distributed
 
+FADING, LEAST = 2, 0.2  # how predictions fade as network and labels agree, and the least that 1 - a counts for
 COLUMNS = ("score", "square", "confidence", "residual", "age", "visits")
 
 
@@ -70,12 +71,24 @@ class Ledger:
         self.open.spread = torch.maximum(self.open.spread, score.abs().amax())
         self.open.last = upto
 
-    def believe(self, index: Tensor, valid: Tensor, logits: Tensor, labels: Tensor, upto: int) -> None:
-        """What the network said at these visits: logits `[n, C]`; and the labels it was given `[n]`."""
+    def believe(
+        self, index: Tensor, valid: Tensor, logits: Tensor, labels: Tensor, place: Tensor, steps: int, upto: int
+    ) -> None:
+        """What the network said at these visits of the last `steps` steps before `upto`: logits `[n, C]`, the labels
+        it was given, and which of these steps each visit belongs to `[n]`.
+
+        The more a network agrees with its labels, the less it says but them: the predictions of a step count by
+        (1 - a)^2, a being their mean probability of the given label.
+        """
         if not len(self.beliefs) or (self.window_start is not None and upto <= self.window_start):
             return
         keep = valid.unsqueeze(1)
-        self.beliefs.index_add_(0, index, torch.where(keep, logits, 0).softmax(1) * keep)
+        said = torch.where(keep, logits, 0).softmax(1) * keep
+        own = torch.stack([said.gather(1, labels.unsqueeze(1))[:, 0], valid.to(said.dtype)])
+        agreed = own.new_zeros(2, steps).index_add_(1, place, own)
+        distributed.sum_(agreed)
+        fading = (1 - agreed[0] / agreed[1].clamp(min=1)).clamp(min=LEAST) ** FADING
+        self.beliefs.index_add_(0, index, said * fading[place].unsqueeze(1))
         self.given.index_copy_(0, index, labels)
 
     def close(self, next_epoch: int) -> None:

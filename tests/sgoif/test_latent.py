@@ -31,7 +31,7 @@ def test_the_matching_is_scipys(n):
 def test_log_odds_are_bayes_rule():
     beliefs, given = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]]), torch.tensor([0, 1])
     transition = torch.tensor([[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.1, 0.5, 0.4]])
-    classes = LatentClasses(torch.eye(3), 5.0, torch.tensor([0.5, 0.3, 0.2]), transition, doubt=0.0)
+    classes = LatentClasses(torch.eye(3), 5.0, torch.tensor([0.5, 0.3, 0.2]), transition, torch.arange(3), doubt=0.0)
     weight = classes.share * torch.exp(5.0 * on_sphere(beliefs)) * transition[:, given].T
     right = weight[[0, 1], given] / weight.sum(1)
     torch.testing.assert_close(classes.log_odds(beliefs, given), torch.log((1 - right) / right))
@@ -62,13 +62,22 @@ def test_a_class_is_found_though_most_of_its_labels_are_wrong():
     beliefs, given, truth = noisy(transition)
     assert (beliefs.argmax(1) == truth).float().mean() < 0.8  # the predictions themselves are taken in
     classes = find(beliefs, given)
-    assert (classes.posterior(beliefs).argmax(1) == truth).float().mean() > 0.95
+    assert (classes.named[truth] == classes.posterior(beliefs).argmax(1)).float().mean() > 0.95
     torch.testing.assert_close(classes.transition, transition, atol=0.06, rtol=0)
     wrong = classes.log_odds(beliefs, given) > 0
     assert (wrong == (given != truth)).float().mean() > 0.95
     assert float(classes.log_odds(beliefs, given).sigmoid().sum()) == pytest.approx(
         int((given != truth).sum()), rel=0.1
     )
+
+
+def test_a_label_that_its_last_class_shuns_goes_to_most_of_its_examples():
+    """Classes 0 and 2 mostly have labels 1 and 0, so one to one leaves label 2 to class 1, which is never given it."""
+    transition = torch.tensor([[0.2, 0.7, 0.1], [0.1, 0.9, 0.0], [0.6, 0.0, 0.4]])
+    beliefs, given, _ = noisy(transition)
+    classes = find(beliefs, given)
+    assert classes.named[2] == classes.named[0] != classes.named[1]
+    torch.testing.assert_close(classes.transition[2], transition[2], atol=0.06, rtol=0)
 
 
 def test_where_the_labels_of_two_classes_are_mostly_swapped_nothing_can_tell():
@@ -93,7 +102,8 @@ def test_predictions_that_gather_nowhere_are_not_trusted():
     assert find(beliefs, beliefs.argmax(1)).trust == 0
     assert find(*noisy(torch.eye(5) * 0.9 + 0.02)[:2]).trust == 1
     parts = [
-        LatentClasses(torch.eye(2), 1.0, torch.ones(2), torch.eye(2), doubt).trust for doubt in (0.03, 0.045, 0.07)
+        LatentClasses(torch.eye(2), 1.0, torch.ones(2), torch.eye(2), torch.arange(2), doubt).trust
+        for doubt in (0.03, 0.045, 0.07)
     ]
     assert parts == [1.0, pytest.approx(0.5), 0.0]
 

@@ -48,11 +48,18 @@ def watched(memory: bool, window: float = 0.5) -> tuple[InfluenceResult, torch.T
     return influence.scores(), torch.stack(seen), y
 
 
-def test_beliefs_are_the_mean_predictions_of_the_window():
-    found, logits, _ = watched(memory=True)
-    torch.testing.assert_close(found.beliefs[:7], logits[2:].softmax(2).mean(0))
+def faded(logits, y):
+    """Mean prediction [7, 3] of the passes, each weighted by (1 - mean probability of the given labels)^2."""
+    said = logits.softmax(2)
+    weight = (1 - said[:, torch.arange(7), y].mean(1)) ** 2
+    return (weight[:, None, None] * said).sum(0) / weight.sum()
+
+
+def test_beliefs_are_the_fading_mean_predictions_of_the_window():
+    found, logits, y = watched(memory=True)
+    torch.testing.assert_close(found.beliefs[:7], faded(logits[2:], y))
     assert torch.equal(found.beliefs[7], torch.full((3,), 1 / 3)) and found.odds[7] == 0
-    torch.testing.assert_close(watched(memory=True, window=1.0)[0].beliefs[:7], logits.softmax(2).mean(0))
+    torch.testing.assert_close(watched(memory=True, window=1.0)[0].beliefs[:7], faded(logits, y))
 
 
 def test_without_memory_nothing_is_kept_and_the_influence_ranks():
