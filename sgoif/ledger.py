@@ -15,7 +15,7 @@ from torch import Tensor
 
 from sgoif import distributed
 
-FADING, LEAST = 2, 0.2  # how predictions fade as network and labels agree, and the least that 1 - a counts for
+LEAST = 0.2  # what the predictions of a step count for at least, however far network and labels agree
 COLUMNS = ("score", "square", "confidence", "residual", "age", "visits")
 
 
@@ -78,7 +78,7 @@ class Ledger:
         it was given, and which of these steps each visit belongs to `[n]`.
 
         The more a network agrees with its labels, the less it says but them: the predictions of a step count by
-        (1 - a)^2, a being their mean probability of the given label.
+        1 - a (at least 0.2), a being their mean probability of the given label.
         """
         if not len(self.beliefs) or (self.window_start is not None and upto <= self.window_start):
             return
@@ -87,7 +87,7 @@ class Ledger:
         own = torch.stack([said.gather(1, labels.unsqueeze(1))[:, 0], valid.to(said.dtype)])
         agreed = own.new_zeros(2, steps).index_add_(1, place, own)
         distributed.sum_(agreed)
-        fading = (1 - agreed[0] / agreed[1].clamp(min=1)).clamp(min=LEAST) ** FADING
+        fading = (1 - agreed[0] / agreed[1].clamp(min=1)).clamp(min=LEAST)
         self.beliefs.index_add_(0, index, said * fading[place].unsqueeze(1))
         self.given.index_copy_(0, index, labels)
 

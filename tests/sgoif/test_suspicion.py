@@ -49,9 +49,9 @@ def watched(memory: bool, window: float = 0.5) -> tuple[InfluenceResult, torch.T
 
 
 def faded(logits, y):
-    """Mean prediction [7, 3] of the passes, each weighted by (1 - mean probability of the given labels)^2."""
+    """Mean prediction [7, 3] of the passes, each weighted by 1 - mean probability of the given labels."""
     said = logits.softmax(2)
-    weight = (1 - said[:, torch.arange(7), y].mean(1)) ** 2
+    weight = (1 - said[:, torch.arange(7), y].mean(1)).clamp(min=0.2)
     return (weight[:, None, None] * said).sum(0) / weight.sum()
 
 
