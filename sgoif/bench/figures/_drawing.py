@@ -79,6 +79,11 @@ def heading(figure, text: str) -> None:
     figure.suptitle(text, x=0.99, ha="right", fontsize=8, color="#555555")
 
 
+def footnote(figure, text: str) -> None:
+    """What the picture cannot show, small, beneath the panels."""
+    figure.supxlabel(textwrap.fill(text, 125), fontsize=7, color="#666666")
+
+
 def name_of(method: str) -> str:
     name, _, variant = method.partition("@")
     return f"{TITLES.get(name, name)} ({variant.replace('_', ' ')})" if variant else TITLES.get(name, name)

@@ -42,8 +42,8 @@ def draw(table: str, evidence: Evidence):
         p["title"] + (f", in the place of {p['stands_for']}" if p["stands_for"] else "") for p in layout["panels"]
     )
     draws.heading(figure, "; ".join(titles) + (f"; mean of {n} settings" if n > 1 else ""))
-    if not points:
-        draws.gap(axes, "no method has both quality and cost in every setting")
+    if len(points) < 2:
+        draws.gap(axes, "fewer than two methods have both quality and comparable seconds in every setting")
         return figure
     front = pareto(points)
     axes.plot(
@@ -63,7 +63,7 @@ def draw(table: str, evidence: Evidence):
     told = [f"{draws.name_of(m)}, which costs nothing: {quality:.1f}" for m, (_, quality) in free.items()]
     told += [f"not in every setting: {', '.join(map(draws.name_of, incomplete))}"] if incomplete else []
     if told:
-        figure.supxlabel("; ".join(told), fontsize=7, color="#666666")
+        draws.footnote(figure, "; ".join(told))
     return figure
 
 

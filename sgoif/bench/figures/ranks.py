@@ -41,7 +41,7 @@ def draw(table: str, evidence: Evidence):
         told += "; the ranks as a whole do not differ significantly"
     if left_out:
         told += f"; without a score in every setting: {', '.join(left_out)}"
-    figure.supxlabel(told, fontsize=7, color="#666666")
+    draws.footnote(figure, told)
     return figure
 
 
