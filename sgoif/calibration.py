@@ -1,4 +1,4 @@
-"""Temperature of the softmax inside the gradients: fitted on held-out logits, or followed along the training stream.
+"""Temperature of the softmax inside the gradients, followed along the training stream.
 
 NLL(T) = mean_i CE(f_i / T, y_i),     dNLL / dlog T = mean_i (y_i - p_i)' f_i / T,   p_i = softmax(f_i / T)
 """
@@ -22,17 +22,6 @@ def nll_slope(logits: Tensor, labels: Tensor, temperature: Tensor | float) -> tu
     variance = (probs * scaled.square()).sum(1) - expected.square()
     count = valid.sum().clamp(min=1)
     return ((given - expected) * valid).sum() / count, (variance * valid).sum() / count
-
-
-def fit_temperature(logits: Tensor, labels: Tensor, iterations: int = 50) -> float:
-    """The T that minimises the NLL of logits `[n, C]` under labels `[n]`, by damped Newton steps in log T."""
-    log_t = torch.zeros((), dtype=torch.float64)
-    for _ in range(iterations):
-        slope, bend = nll_slope(logits.double().cpu(), labels.cpu(), log_t.exp())
-        log_t = (log_t - (slope / bend.clamp(min=1e-9)).clamp(-0.5, 0.5)).clamp(
-            torch.tensor(LOWEST).log(), torch.tensor(HIGHEST).log()
-        )
-    return float(log_t.exp())
 
 
 class StreamingTemperature(nn.Module):
