@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import functools
 import math
-from collections.abc import Collection, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -33,6 +33,7 @@ NOT_RUN = "the configuration asks for it, but no batch of this run holds it; run
 # and scoring test images has a column of its own (seconds per image); both are recorded, neither is in the overhead.
 NOT_OVERHEAD = ("retrain", "accuracy")
 NOT_OVERHEAD_OOD = ("score", "accuracy")
+Name = tuple[str, int | None, str]  # setting, seed, method
 
 
 @dataclass(frozen=True)
@@ -47,6 +48,10 @@ class Cell:
     def name(self) -> tuple[str, int, str]:
         cell = self.result["cell"]
         return cell["setting"], cell["seed"], cell["method"]
+
+    def fits(self, entry: Mapping[str, Any]) -> bool:
+        """Is this the result that an entry of a batch file speaks of?"""
+        return all(entry.get(k) == self.result.get(k) for k in ("key", "status", "arrays_sha256"))
 
     def damaged(self, what: str) -> UserError:
         return damaged_cell(self.directory, self.batch, what)
@@ -67,6 +72,18 @@ class Cell:
         return arrays
 
 
+def read_cell(directory: Path, batch: Path) -> Cell:
+    """The cell in a folder, belonging to a batch; refused unless its result.json is whole and of the right form."""
+    try:
+        result = read_json(directory / "result.json")
+    except (FileNotFoundError, UserError) as e:
+        what = "is missing" if isinstance(e, FileNotFoundError) else "is damaged"
+        raise Cell(directory, {}, batch).damaged(f"result.json {what}") from None
+    if wrong := misshapen(result):
+        raise Cell(directory, {}, batch).damaged(f"result.json is not a cell's result: {wrong}")
+    return Cell(directory, result, batch)
+
+
 def read_cells(run_dir: Path | str, task: str, dataset: str, methods: Collection[str] | None = None) -> list[Cell]:
     """The cells that the batch files of this task and dataset list, each once; of `methods` alone if given."""
     run_dir, cells, stale = Path(run_dir), {}, {}
@@ -74,17 +91,8 @@ def read_cells(run_dir: Path | str, task: str, dataset: str, methods: Collection
         if methods is not None and batch.parent.name not in methods:
             continue
         for entry in entries(batch):
-            directory = run_dir / entry["path"]
-            try:
-                result = read_json(directory / "result.json")
-            except (FileNotFoundError, UserError) as e:
-                what = "is missing" if isinstance(e, FileNotFoundError) else "is damaged"
-                raise Cell(directory, {}, batch).damaged(f"result.json {what}") from None
-            cell = Cell(directory, result, batch)
-            if wrong := misshapen(result):
-                raise cell.damaged(f"result.json is not a cell's result: {wrong}")
-            same = all(entry.get(k) == result.get(k) for k in ("key", "status", "arrays_sha256"))
-            (cells if same else stale)[cell.name] = cell
+            cell = read_cell(run_dir / entry["path"], batch)
+            (cells if cell.fits(entry) else stale)[cell.name] = cell
     for name, cell in stale.items():  # an old batch file beside a newer one that fits is harmless
         if name not in cells:
             raise cell.damaged("result.json is not the one its batch file speaks of (key, status or sha256 differs)")
@@ -103,23 +111,53 @@ def evaluate(
     wanted = _expected(task, spec)
     settings, methods = {name[0] for name in wanted}, {name[2] for name in wanted}
     there = read_cells(run_dir, task, dataset, {PLAIN, FOLDS, *methods})
-    cells = {c.name: c for c in there if c.name[0] in settings}
-    truth = _Truth(run_dir, data_root, dataset)
-    records = []
-    if task != "ood":
-        for setting in dict.fromkeys(s for s, _, _ in cells):
-            facts = _label_facts(truth.noisy(setting))
-            records += [_record(task, dataset, (setting, None, ""), m, v) for m, v in facts.items()]
-    for name in [*wanted, *(n for n in cells if n not in wanted)]:
-        if name not in cells:
-            share = restriction(spec, name[2])
-            reason = NOT_RUN if allowed(share, *name[:2]) else share["reason"]
-            records.append(_record(task, dataset, name, "status", status="not run", reason=reason))
-        else:
-            records += _cell_records(task, dataset, cells[name], cells, truth, spec)
+    judge = Judge(run_dir, data_root, task, dataset, spec, [c for c in there if c.name[0] in settings])
+    records = arranged(task, dataset, spec, {name: judge.records(name) for name in judge.names()})
     path = run_dir / "metrics" / task / f"{dataset}.json"
     atomic_write_json(path, records, seal=True)
     path.touch()  # Snakemake compares times, so an unchanged file must look new too
+    return records
+
+
+class Judge:
+    """Cells of one task and dataset beside the truth. It may be sent to other processes, which read the truth anew."""
+
+    def __init__(self, run_dir: Path, data_root: Path, task: str, dataset: str, spec: Mapping, cells: Iterable[Cell]):
+        self.task, self.dataset, self.spec = task, dataset, spec
+        self.cells = {cell.name: cell for cell in cells}
+        self._truth = _Truth(run_dir, data_root, dataset)
+
+    def names(self) -> list[Name]:
+        """What there are records of: the labels of each setting, as (setting, None, ""), and every cell."""
+        settings = [] if self.task == "ood" else dict.fromkeys(setting for setting, _, _ in self.cells)
+        return [*((setting, None, "") for setting in settings), *self.cells]
+
+    def records(self, name: Name) -> list[dict[str, Any]]:
+        """The records of one of `names`; a cell whose files do not fit together is an error."""
+        if name not in self.cells:
+            facts = _label_facts(self._truth.noisy(name[0]))
+            return [_record(self.task, self.dataset, name, metric, value) for metric, value in facts.items()]
+        return _cell_records(self.task, self.dataset, self.cells[name], self.cells, self._truth, self.spec)
+
+
+def arranged(
+    task: str, dataset: str, spec: Mapping, found: Mapping[Name, list[dict[str, Any]]]
+) -> list[dict[str, Any]]:
+    """The records of a metrics file: of the labels, of what the configuration asks for, then of all other cells.
+
+    What it asks for and `found` does not have is "not run", with the reason.
+    """
+    wanted = _expected(task, spec)
+    labels = sorted(name for name in found if not name[2])
+    others = sorted(found.keys() - set(wanted) - set(labels))
+    records = []
+    for name in [*labels, *wanted, *others]:
+        if name in found:
+            records += found[name]
+        else:
+            share = restriction(spec, name[2])
+            reason = NOT_RUN if allowed(share, *name[:2]) else share["reason"]
+            records.append(_record(task, dataset, name, "status", status="not run", reason=reason))
     return records
 
 
