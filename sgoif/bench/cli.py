@@ -62,6 +62,10 @@ def parser() -> argparse.ArgumentParser:
     step(_track_init, "create the MLflow store", "config")
     step(_track, "import a finished run into MLflow", "config")
     step(_publish, "copy tables, figures and provenance to results/published", "config")
+    p = step(_carry, "put the records of all finished cells into one small file", "config", "out")
+    p.add_argument("--commit", default="", help="of cells that do not know theirs, computed where there is no git")
+    p = step(_adopt, "make a run of pieces that were carried here", "config")
+    p.add_argument("files", nargs="+", metavar="FILE", help="a piece; where two hold a cell, the later one counts")
     step(_where, "say where the results of a run are", "config")
     p = step(_doctor, "say what this machine can run")
     p.add_argument("--config", default="configs/embedded.yaml")
@@ -227,6 +231,24 @@ def _publish(args):
 
     plan, run_dir = _open(args)
     print(publish(run_dir, run_dir.parent / "published" / plan.config["run"], plan.config))
+
+
+def _carry(args):
+    from sgoif.bench.carry import carry
+
+    plan, run_dir = _open(args)
+    out = Path(args.out)
+    piece, left_out = carry(plan, run_dir, out, args.commit)
+    for line in left_out:
+        print(f"warning: left out: {line}", file=sys.stderr)
+    size = out.stat().st_size / 2**20
+    print(f"{out}: {len(piece['cells'])} cells, {len(left_out)} left out, {size:.2f} MiB")
+
+
+def _adopt(args):
+    from sgoif.bench.adopt import adopt
+
+    print(adopt([Path(path) for path in args.files], Path(args.config), Path("results")))
 
 
 def _where(args):

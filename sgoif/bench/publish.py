@@ -15,6 +15,7 @@ from sgoif.bench.errors import UserError
 from sgoif.bench.files import atomic_write_json, atomic_write_text, read_json
 
 LARGEST_REPORT = 1_000_000  # bytes; a larger one stays with its run
+PIECES = "pieces.json"  # of a run that was adopted: the facts of its cells, by the piece they came with
 
 
 def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
@@ -46,20 +47,32 @@ def compact(records: list[dict[str, Any]]) -> str:
 
 
 def provenance(run_dir: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """Commit, configuration, versions, hardware and date of the cells, each value once."""
+    """Commit, configuration, versions, hardware and date of the cells, each value once; of a run that was adopted, also
+    of each of its `pieces`."""
+    cells = [read_json(path) for path in sorted(run_dir.glob("cells/*/*/*/*/*/result.json"))]
+    adopted = read_json(run_dir / PIECES) if not cells and (run_dir / PIECES).is_file() else []
+    cells += [cell for piece in adopted for cell in piece["cells"]]
+    whole = {
+        "run": config["run"],
+        "config_hash": digest(config),
+        "published": datetime.datetime.now(datetime.UTC).date().isoformat(),
+        "published_by_commit": commit(),
+        **_origin(cells),
+    }
+    return whole | ({"pieces": [_piece(piece) for piece in adopted]} if adopted else {})
+
+
+def _piece(piece: dict[str, Any]) -> dict[str, Any]:
+    of = sorted({f"{c['cell']['task']}/{c['cell']['dataset']}" for c in piece["cells"]})
+    return {"file": piece["file"], "of": of, "config_hash": piece["config_hash"], **_origin(piece["cells"])}
+
+
+def _origin(cells: list[dict[str, Any]]) -> dict[str, Any]:
+    """How many cells, and what they were measured with, each value once."""
     found: dict[str, set[str]] = {"commit": set(), "hardware": set(), "versions": set(), "date": set()}
-    cells = sorted(run_dir.glob("cells/*/*/*/*/*/result.json"))
-    for path in cells:
-        result = read_json(path)
+    for result in cells:
         found["commit"].add(result["commit"])
         found["date"].add(result["created"][:10])
         for key in ("hardware", "versions"):
             found[key].add(", ".join(f"{k} {v}" for k, v in sorted(result[key].items())))
-    return {
-        "run": config["run"],
-        "config_hash": digest(config),
-        "cells": len(cells),
-        "published": datetime.datetime.now(datetime.UTC).date().isoformat(),
-        "published_by_commit": commit(),
-        **{key: sorted(values) for key, values in found.items()},
-    }
+    return {"cells": len(cells), **{key: sorted(values) for key, values in found.items()}}

@@ -3,6 +3,7 @@
 A new figure is one file here with
     TITLE, CAPTION    words for the report
     PLACE             its place among the figures, by number
+    FROM_CURVES       True where it draws curves, traces or pictures, which a run adopted in pieces does not have
     subjects(config)  what it is drawn for, once each: names of tables or of datasets
     draw(subject, evidence) -> matplotlib figure
 It becomes `figures/<subject>_<module>.{svg,png}`, a target of the workflow and a part of the report. Modules whose name
@@ -44,6 +45,10 @@ class Planned:
             number = self.subject.removeprefix("table")
             return f"Table {number}" if number.isdigit() else self.subject.replace("_", " ")
         return config["noisy"][self.subject].get("title", self.subject)
+
+    @property
+    def from_curves(self) -> bool:
+        return getattr(self.module, "FROM_CURVES", False)
 
     @property
     def files(self) -> list[str]:

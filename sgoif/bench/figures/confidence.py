@@ -6,6 +6,7 @@ from sgoif.bench.figures import _drawing as draws
 from sgoif.bench.figures._evidence import GATES, Evidence, watched
 
 PLACE = 80
+FROM_CURVES = True
 TITLE = "Confidence and the gain in AUC-PR"
 CAPTION = (
     "Left: mean confidence of the anchors at each check. Right: AUC-PR of each epoch's scores with the stability gate "

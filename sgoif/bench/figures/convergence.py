@@ -6,6 +6,7 @@ from sgoif.bench.figures import _drawing as draws
 from sgoif.bench.figures._evidence import GATES, Evidence, watched
 
 PLACE = 50
+FROM_CURVES = True
 TITLE = "Residual convergence and AUC-PR under gating"
 CAPTION = (
     "SG-OIF with its stability gate, with a moving-average gate and without a gate. Left axis, lines: relative "

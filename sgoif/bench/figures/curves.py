@@ -7,6 +7,7 @@ from sgoif.bench.figures import _drawing as draws
 from sgoif.bench.figures._evidence import Evidence, tables_of
 
 PLACE = 20
+FROM_CURVES = True
 TITLE = "Precision-recall and cumulative-recall curves"
 CAPTION = (
     "Left: precision where the recall of wrong labels first reaches a value (the area under it is AUC-PR). Right: the "

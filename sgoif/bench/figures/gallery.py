@@ -4,6 +4,7 @@ from sgoif.bench.figures import _drawing as draws
 from sgoif.bench.figures._evidence import Evidence, watched
 
 PLACE = 90
+FROM_CURVES = True
 TITLE = "The most suspicious images"
 CAPTION = (
     "The training images with the highest SG-OIF score in one cell (one setting, first seed), best first. Given label "

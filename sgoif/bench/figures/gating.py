@@ -6,6 +6,7 @@ from sgoif.bench.figures import _drawing as draws
 from sgoif.bench.figures._evidence import GATES, Evidence, watched
 
 PLACE = 60
+FROM_CURVES = True
 TITLE = "Effectiveness of gating"
 CAPTION = (
     "SG-OIF with each kind of gate. Left: relative residual at each check, one line per seed; grey: the tolerance of "

@@ -6,6 +6,7 @@ from sgoif.bench.figures import _drawing as draws
 from sgoif.bench.figures._evidence import GATES, Evidence, watched
 
 PLACE = 70
+FROM_CURVES = True
 TITLE = "Reproducibility over seeds"
 CAPTION = (
     "SG-OIF with each kind of gate, and the other detectors. Left: standard deviation over seeds of the relative "
