@@ -80,17 +80,27 @@ def names(piece: dict) -> set[str]:
     return {"/".join(str(c["cell"][k]) for k in ("dataset", "setting", "seed", "method")) for c in piece["cells"]}
 
 
+@pytest.fixture(scope="module")
+def whole(computed) -> bytes:
+    """The piece that holds all of it."""
+    config, out = computed / "results" / "mini" / "config.json", computed / "whole.json.gz"
+    assert step("carry", "--config", config, "--out", out, "--commit", "c0ffee") == 0
+    return out.read_bytes()
+
+
 @pytest.fixture
-def elsewhere(work, monkeypatch) -> Path:
-    """A folder with the configuration alone; the current one after `go`."""
-    folder = work / "elsewhere"
+def elsewhere(computed, whole, tmp_path, monkeypatch) -> Path:
+    """A folder with the configuration and that piece, a.json.gz, alone; the current folder."""
+    folder = tmp_path / "elsewhere"
     folder.mkdir()
-    shutil.copy(work / "mini.yaml", folder)
+    shutil.copy(computed / "mini.yaml", folder)
+    (folder / "a.json.gz").write_bytes(whole)
+    monkeypatch.chdir(folder)
     return folder
 
 
 def test_adopted_elsewhere_it_is_the_same_run(work, elsewhere, monkeypatch):
-    carried("a.json.gz", "--commit", "c0ffee")
+    monkeypatch.chdir(work)
     for task, dataset in (of.split("/") for of in CELLS):
         step("evaluate", "--config", "results/mini/config.json", "--task", task, "--dataset", dataset)
     for words in ("summarise", "tables", "ledger"):
@@ -102,7 +112,7 @@ def test_adopted_elsewhere_it_is_the_same_run(work, elsewhere, monkeypatch):
 
     monkeypatch.setattr(Evidence, "curves", curves)
     monkeypatch.setattr(Evidence, "gallery", curves)
-    assert step("adopt", "../a.json.gz", "--config", "mini.yaml") == 0
+    assert step("adopt", "a.json.gz", "--config", "mini.yaml") == 0
     here, there = elsewhere / "results" / "mini", work / "results" / "mini"
     same = [
         p.relative_to(there) for p in there.rglob("*") if p.parent.name in ("noisy", "ood", "tables") and p.is_file()
@@ -168,8 +178,8 @@ def test_without_its_plain_run_a_cell_has_no_overhead(work):
     assert said == {"no plain run to compare with"}
 
 
-def test_of_two_pieces_the_later_one_counts_and_gaps_have_their_reasons(work, elsewhere, monkeypatch):
-    whole = carried("a.json.gz")
+def test_of_two_pieces_the_later_one_counts_and_gaps_have_their_reasons(elsewhere):
+    whole = read("a.json.gz")
     loss = [c for c in whole["cells"] if (c["cell"]["method"], c["cell"]["setting"]) == ("loss", "n20_s0")]
     values = [r for r in whole["records"] if (r["method"], r["setting"]) == ("loss", "n20_s0")]
     later = [{**r, "value": 0.123} if r["metric"] == "auroc" and not r["variant"] else r for r in values]
@@ -179,8 +189,7 @@ def test_of_two_pieces_the_later_one_counts_and_gaps_have_their_reasons(work, el
     kept = {tuple(c["cell"].values()) for c in first}
     own = [r for r in whole["records"] if tuple(r[k] for k in first[0]["cell"]) in kept or not r["method"]]
     rewrite("a.json.gz", {**whole, "cells": first, "records": own})
-    monkeypatch.chdir(elsewhere)
-    for files, value in ((("../a.json.gz", "../b.json.gz"), True), (("../b.json.gz", "../a.json.gz"), False)):
+    for files, value in ((("a.json.gz", "b.json.gz"), True), (("b.json.gz", "a.json.gz"), False)):
         assert step("adopt", *files, "--config", "mini.yaml") == 0
         records = read_json("results/mini/metrics/noisy/digits.json")
         found = {
@@ -193,23 +202,22 @@ def test_of_two_pieces_the_later_one_counts_and_gaps_have_their_reasons(work, el
     assert gaps == aum | {("random", "n40_s6", seed): NOT_RUN for seed in (0, 1)}
     ood = read_json("results/mini/metrics/ood/digits_id.json")
     assert [(r["method"], r["status"], r["reason"]) for r in ood] == [("msp", "not run", NOT_RUN)]
-    step("adopt", "../a.json.gz", "../b.json.gz", "--config", "mini.yaml")
+    step("adopt", "a.json.gz", "b.json.gz", "--config", "mini.yaml")
     step("publish", "--config", "results/mini/config.json")
     pieces = read_json("results/published/mini/provenance.json")["pieces"]
     assert [(p["file"], p["cells"]) for p in pieces] == [("a.json.gz", len(first) - 2), ("b.json.gz", 2)]
     assert pieces[1]["commit"] == ["later"]
 
 
-def test_a_dataset_that_only_the_pieces_have_is_no_gap(work, elsewhere, monkeypatch):
-    whole = carried("a.json.gz")
+def test_a_dataset_that_only_the_pieces_have_is_no_gap(elsewhere, monkeypatch):
+    whole = read("a.json.gz")
     own = {k: [c for c in whole[k] if c.get("cell", c)["dataset"] == "digits"] for k in ("cells", "records")}
     rewrite("a.json.gz", {**whole, **own})
-    monkeypatch.chdir(elsewhere)
     raw = yaml.safe_load(Path("mini.yaml").read_text())
     raw["noisy"]["digits"]["optional"] = raw["ood"]["digits_id"]["optional"] = True
     Path("mini.yaml").write_text(yaml.safe_dump(raw))
     monkeypatch.setattr(configuration, "found", lambda *_: "missing")
-    assert step("adopt", "../a.json.gz", "--config", "mini.yaml") == 0
+    assert step("adopt", "a.json.gz", "--config", "mini.yaml") == 0
     config = read_json("results/mini/config.json")
     assert (list(config["noisy"]), list(config["ood"])) == (["digits"], [])
     assert [(gap["task"], gap["dataset"]) for gap in config["not_run"]] == [("ood", "digits_id")]
@@ -230,32 +238,30 @@ def test_figures_say_whether_they_draw_curves():
         ("seed", 7, "mini.yaml has no seed 7; there are: 0, 1"),
     ],
 )
-def test_what_the_configuration_does_not_know_is_refused(what, name, told, work, elsewhere, monkeypatch, capsys):
-    piece = carried("a.json.gz")
+def test_what_the_configuration_does_not_know_is_refused(what, name, told, elsewhere, capsys):
+    piece = read("a.json.gz")
     for cell in [c["cell"] for c in piece["cells"]] + piece["records"]:
         if cell["method"] == "random":
             cell[what] = name
     for record in [r for r in piece["records"] if not r["method"]]:
         piece["records"].append({**record, what: name}) if what in ("setting", "dataset") else None
     rewrite("a.json.gz", piece)
-    monkeypatch.chdir(elsewhere)
-    capsys.readouterr()
-    assert step("adopt", "../a.json.gz", "--config", "mini.yaml") == 2
+    assert step("adopt", "a.json.gz", "--config", "mini.yaml") == 2
     error = capsys.readouterr().err
-    assert error.startswith("error: ../a.json.gz: ") and told in error and len(error.splitlines()) == 1
+    assert error.startswith("error: a.json.gz: ") and told in error and len(error.splitlines()) == 1
     assert not Path("results").exists(), "nothing is half adopted"
 
 
 def test_another_recipe_another_file_and_a_run_of_its_own_are_refused(work, elsewhere, monkeypatch, capsys):
-    carried("a.json.gz")
-    assert step("adopt", "a.json.gz", "--config", "mini.yaml") == 2
+    monkeypatch.chdir(work)
+    assert step("adopt", elsewhere / "a.json.gz", "--config", "mini.yaml") == 2
     assert "has cells of its own" in capsys.readouterr().err
     monkeypatch.chdir(elsewhere)
     (elsewhere / "mini.yaml").write_text((elsewhere / "mini.yaml").read_text().replace("epochs: 2", "epochs: 9"))
     rewrite("odd.json.gz", {"format": "another"})
-    Path("torn.json.gz").write_bytes(Path("../a.json.gz").read_bytes()[:200])
+    Path("torn.json.gz").write_bytes(Path("a.json.gz").read_bytes()[:200])
     said = {
-        "../a.json.gz": "was measured with recipe.epochs = 2, but mini.yaml says 9",
+        "a.json.gz": "was measured with recipe.epochs = 2, but mini.yaml says 9",
         "odd.json.gz": "its format is 'another'",
         "torn.json.gz": "is not a readable piece",
         "none.json.gz": "no piece none.json.gz",
