@@ -192,9 +192,12 @@ def at_most(seconds: float) -> Iterator[None]:
         raise TimeUp
 
     before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001), 0.2)
+    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001), 0.01)
     try:
         yield
     finally:
-        signal.setitimer(signal.ITIMER_REAL, 0)
+        while True:  # it may ring on the way out
+            with contextlib.suppress(TimeUp):
+                signal.setitimer(signal.ITIMER_REAL, 0)
+                break
         signal.signal(signal.SIGALRM, before)

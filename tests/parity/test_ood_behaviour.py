@@ -68,11 +68,12 @@ def test_separates_with_one_pass(name):
 
 
 def test_draem_finds_the_defects_it_was_taught():
-    from baselines.ood.draem import DRAEM, Draw
+    from baselines.ood.draem import DRAEM, draw
 
     method, images, _ = fitted("draem")
     clean = images.denormalise(images.batch(torch.arange(len(images))))
-    spoiled, mask = DRAEM.spoil(clean, 0.8, Draw(9))
+    drawn = draw(len(clean), *clean.shape[1:3], torch.Generator().manual_seed(9))
+    spoiled, mask = DRAEM.spoil(clean, 0.8, drawn)
     with torch.no_grad():
         found = method.detector(spoiled)[:, -2:].softmax(1)[:, 1]
     assert auroc(found[mask[:, 0] == 0], found[mask[:, 0] == 1]) > 0.75  # pixel by pixel
