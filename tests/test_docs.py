@@ -78,6 +78,7 @@ def loop() -> dict:
         "model": model,
         "train": y[:256],
         "loader": list(batches(x[:256], y[:256])),
+        "given": y[:256],
         "epochs": 2,
         "criterion": torch.nn.CrossEntropyLoss(),
         "optimizer": torch.optim.SGD(model.parameters(), lr=0.1),
