@@ -76,6 +76,7 @@ def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> 
     passes = processes.total(WORK.passes)
     if not processes.first():
         return None
+    session.move("train", "compile", WORK.compiling)
     result = cells.write(
         run_dir,
         cell,

@@ -1,6 +1,7 @@
 """A network with its optimiser, schedule and precision: `logits = learner(x)`, `learner.step(loss)`."""
 
 import contextlib
+import time
 from collections.abc import Callable
 
 import torch
@@ -16,13 +17,14 @@ from sgoif.distributed import sum_
 
 
 class Work:
-    """Images passed through networks, in units of one forward pass (a training step counts three)."""
+    """Images passed through networks, in units of one forward pass (a training step counts three), and the seconds of
+    first steps of compiled networks: most of them go into compiling, which later networks of a process need not."""
 
     def __init__(self):
-        self.passes = 0
+        self.reset()
 
     def reset(self) -> None:
-        self.passes = 0
+        self.passes, self.compiling = 0, 0.0
 
 
 WORK = Work()  # of the cell being computed in this process
@@ -160,7 +162,10 @@ class Learner:
             before = WORK.passes
             for learner in learners:
                 learner._pace()
-            result = run(batch)
+            if self.steps_done == 0 and self._compiled is not None:
+                result = self._first(run, batch)
+            else:
+                result = run(batch)
             for learner in learners:
                 learner.steps_done += 1
             cost = WORK.passes - before or cost  # a replay does not pass through `forward`
@@ -168,6 +173,14 @@ class Learner:
             return result
 
         return step
+
+    def _first(self, run: Callable[[Batch], tuple], batch: Batch) -> tuple:
+        start = time.perf_counter()
+        result = run(batch)
+        if self.device.type == "cuda":
+            torch.cuda.synchronize(self.device)
+        WORK.compiling += time.perf_counter() - start
+        return result
 
     def plain_stepper(self) -> Callable[[Batch], tuple]:
         """Ordinary training: one step of cross-entropy to the given labels."""

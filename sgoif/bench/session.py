@@ -109,6 +109,13 @@ class Session:
             self.cpu_seconds[name] = self.cpu_seconds.get(name, 0.0) + cpu - cpu0
         self._running = [(name, now, cpu) for name, _, _ in self._running]
 
+    def move(self, name: str, other: str, seconds: float) -> None:
+        """Books `seconds` of wall-clock, or as many as there are, on another account."""
+        seconds = min(seconds, self.seconds.get(name, 0.0))
+        if seconds:
+            self.seconds[name] -= seconds
+            self.seconds[other] = self.seconds.get(other, 0.0) + seconds
+
     def check_time(self) -> None:
         if self.time_limit and processes.any_of(sum(self.seconds.values()) > self.time_limit):
             raise OutOfTime(f"stopped after {sum(self.seconds.values()):.0f} s (time limit {self.time_limit:.0f} s)")

@@ -1,5 +1,6 @@
 """The training engine: augmentation, determinism, schedules, networks, divergence."""
 
+import time
 from dataclasses import replace
 
 import numpy as np
@@ -8,7 +9,7 @@ import torch
 
 from sgoif.bench.errors import UserError
 from sgoif.bench.images import Batches, ImageSet
-from sgoif.bench.learner import Diverged, Learner, predict
+from sgoif.bench.learner import WORK, Diverged, Learner, predict
 from sgoif.bench.models import MODELS, build
 from sgoif.bench.recipe import Recipe
 from sgoif.bench.session import Session
@@ -153,3 +154,31 @@ def test_the_captured_step_equals_the_ordinary_one():
                 step(batch)
         results.append(predict(learner.net, images)[0])
     torch.testing.assert_close(*results, rtol=2e-2, atol=2e-2)
+
+
+def test_the_first_step_of_a_compiled_network_is_told_apart():
+    """A stand-in that is slow when it first meets a batch, as compiling is."""
+    task, _ = noisy_task(plain=False)
+    batches = task.batches()
+    learner, met = task.learner(batches), []
+
+    def slow_once(x):
+        if not met:
+            time.sleep(0.3)
+        met.append(len(x))
+        return learner.net.features(x)
+
+    learner._compiled = slow_once
+    WORK.reset()
+    step = learner.plain_stepper()
+    for batch in batches.epoch(0):
+        step(batch)
+    assert len(met) == batches.steps and 0.3 <= WORK.compiling < 0.3 + 5
+    session = Session(None, "k", 0)
+    session.seconds = {"train": 1.0}
+    session.move("train", "compile", WORK.compiling)
+    assert session.seconds["compile"] == WORK.compiling and sum(session.seconds.values()) == pytest.approx(1.0)
+    session.move("train", "compile", 9.0)
+    assert session.seconds == {"train": 0.0, "compile": pytest.approx(1.0)}
+    WORK.reset()
+    assert WORK.compiling == 0
