@@ -134,7 +134,8 @@ def test_overheads_count_shared_runs_once_as_marginal_and_once_as_standalone(noi
                network_passes=100, peak_memory_mb=200)  # fmt: skip
     noisy.cell("noisy", "digits", "n20s0", 0, "folds", {"ids": noisy.ids}, seconds={"train": 6.0}, network_passes=300)
     noisy.cell("noisy", "digits", "n20s0", 0, "aum", scores(noisy),
-               seconds={"score": 0.5, "retrain": 3.0, "compile": 9.0}, cpu_seconds={"score": 0.6, "retrain": 9.0}, shared=["plain", "folds"],
+               seconds={"score": 0.5, "retrain": 3.0, "compile": 9.0},
+               cpu_seconds={"score": 0.6, "retrain": 9.0}, shared=["plain", "folds"],
                network_passes=50, extras={"coverage": 0.7})  # fmt: skip
     noisy.cell("noisy", "digits", "n20s0", 0, "mixup", scores(noisy), seconds={"train": 3.0, "score": 1.0})
     records = evaluated(noisy, small(methods=["aum", "mixup"], seeds=[0]))
