@@ -1,8 +1,8 @@
 """Latent classes: what the network's predictions say about a label without taking the labels' word for it.
 
 A network that is trained on noisy labels predicts, for an image of class c, row c of the noise matrix: how often that
-class is given each label. So the square roots u_i of its mean predictions, which lie on the unit sphere (the angle
-between two is the Hellinger distance), gather around one direction per class, whether or not the commonest label there
+class is given each label. So the square roots u_i of its mean predictions, which lie on the unit sphere (the chord
+between two is their Hellinger distance), gather around one direction per class, whether or not the commonest label there
 is the right one. These directions are found by expectation-maximisation of a mixture of von Mises-Fisher
 distributions with one concentration kappa,
 
