@@ -2,8 +2,8 @@
 
 A network that is trained on noisy labels predicts, for an image of class c, row c of the noise matrix: how often that
 class is given each label. So the square roots u_i of its mean predictions, which lie on the unit sphere (the chord
-between two is their Hellinger distance), gather around one direction per class, whether or not the commonest label there
-is the right one. These directions are found by expectation-maximisation of a mixture of von Mises-Fisher
+between two is their Hellinger distance), gather around one direction per class, whether or not the commonest label
+there is the right one. These directions are found by expectation-maximisation of a mixture of von Mises-Fisher
 distributions with one concentration kappa,
 
     P(c | x_i) ~ pi_c exp(kappa <mu_c, u_i>),      mu_c started at the mean of u over the examples given label c,
