@@ -1,4 +1,4 @@
-"""A network with its optimiser, schedule and precision: `logits = learner(x)`, `learner.step(loss)`."""
+"""A network with its optimiser, schedule and precision: `step = learner.stepper(forward)`, then `step(batch)`."""
 
 import contextlib
 import time
@@ -125,17 +125,6 @@ class Learner:
         WORK.passes += len(x) * (3 if torch.is_grad_enabled() else 1)
         with self.autocast():
             return (self._compiled or self.net.features)(x).float()
-
-    def step(self, loss: Tensor) -> None:
-        """Backward and one optimiser step."""
-        loss.backward()
-        self.update(loss)
-
-    def update(self, loss: Tensor) -> None:
-        """One optimiser step at the scheduled learning rate, for a loss whose gradients are already there."""
-        self._pace()
-        self._apply(loss)
-        self.steps_done += 1
 
     def stepper(self, forward: Callable[[Batch], tuple], *peers: "Learner") -> Callable[[Batch], tuple]:
         """A function that does one whole step on a batch: `forward` gives (loss, …), then backward and update.

@@ -12,8 +12,10 @@ import torch
 from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
+from sgoif.bench import learner
 from sgoif.bench.graphed import WARM_UP
 from sgoif.bench.images import Batch
+from sgoif.bench.learner import Learner
 
 LOOKS = ("_local_scalar_dense", "item", "is_nonzero", "equal", "nonzero", "masked_select", "unique", "_unique2")
 DRAWS = ("randperm", "rand", "randn", "randint", "bernoulli", "bernoulli_", "normal_", "uniform_", "multinomial")
@@ -75,3 +77,23 @@ def _again(function, args, kwargs, output) -> None:
     for old, new in zip(tree_leaves(output), tree_leaves(function(*args, **kwargs)), strict=True):
         if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
             old.copy_(new)
+
+
+def capture_steps(monkeypatch, *rooms) -> list[Frozen]:
+    """From now on the steps of every learner are captured as on a GPU, and what the modules `rooms` capture themselves;
+    gives the list of what captures them."""
+    made: list[Frozen] = []
+    build = Learner.__init__
+
+    def graphed(function):
+        made.append(Frozen(function))
+        return made[-1]
+
+    def capturing(self, *args, **kw):
+        build(self, *args, **kw)
+        self._graph = True
+
+    monkeypatch.setattr(Learner, "__init__", capturing)
+    for room in (learner, *rooms):
+        monkeypatch.setattr(room, "Graphed", graphed)
+    return made

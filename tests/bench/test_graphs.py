@@ -7,10 +7,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sgoif.bench import learner as engine
 from sgoif.bench import methods
-from sgoif.bench.learner import WORK, Learner
-from tests.bench.frozen import Frozen, NotCapturable
+from sgoif.bench.learner import WORK
+from tests.bench.frozen import NotCapturable, capture_steps
 from tests.contract.interrupt import Killed, killing_session, quiet_session
 from tests.support import RECIPE, noisy_task
 
@@ -28,29 +27,6 @@ TRAINERS = [
 ]
 
 
-@pytest.fixture
-def frozen(monkeypatch):
-    """From now on steps are captured as on a GPU; gives the list of what captured them."""
-    made = []
-
-    def graphed(function):
-        made.append(Frozen(function))
-        return made[-1]
-
-    build = Learner.__init__
-
-    def capturing(self, *args, **kw):
-        build(self, *args, **kw)
-        self._graph = True
-
-    def switch():
-        monkeypatch.setattr(engine, "Graphed", graphed)
-        monkeypatch.setattr(Learner, "__init__", capturing)
-        return made
-
-    return switch
-
-
 def run(name: str, params: dict, session=None):
     task, _ = noisy_task(rate=0.3, n_train=600, plain=False, recipe=SMALL)
     if session is not None:
@@ -61,10 +37,10 @@ def run(name: str, params: dict, session=None):
 
 
 @pytest.mark.parametrize(("name", "params", "epochs"), TRAINERS)
-def test_a_captured_step_gives_the_same_bits(name, params, epochs, frozen, tmp_path):
+def test_a_captured_step_gives_the_same_bits(name, params, epochs, monkeypatch, tmp_path):
     """Also where a job is killed and resumed; and its passes are counted as if it were not captured."""
     eager, passes = run(name, params)
-    made = frozen()
+    made = capture_steps(monkeypatch)
     captured, counted = run(name, params)
     assert made and all(f.graphs for f in made), "no step was captured"
     with pytest.raises(Killed):
@@ -94,8 +70,8 @@ def learner_and_batch():
         lambda losses: losses[torch.randperm(len(losses))],
     ],
 )
-def test_the_stand_in_refuses_what_a_graph_cannot_hold(look, frozen):
-    frozen()
+def test_the_stand_in_refuses_what_a_graph_cannot_hold(look, monkeypatch):
+    capture_steps(monkeypatch)
     learner, batch = learner_and_batch()
     step = learner.stepper(lambda b: (look(F.cross_entropy(learner(b.x), b.y, reduction="none")).mean(),))
     with pytest.raises(NotCapturable):
@@ -104,9 +80,9 @@ def test_the_stand_in_refuses_what_a_graph_cannot_hold(look, frozen):
 
 
 @pytest.mark.parametrize(("brought", "expected"), [(True, [1, 2, 3, 4, 5, 6]), (False, [1, 2, 3, 4, 4, 4])])
-def test_the_stand_in_freezes_python_values(brought, expected, frozen):
+def test_the_stand_in_freezes_python_values(brought, expected, monkeypatch):
     """A number in a closure stays what it was; one that is brought along does not."""
-    frozen()
+    capture_steps(monkeypatch)
     learner, batch = learner_and_batch()
     now, seen = [0.0], []
 

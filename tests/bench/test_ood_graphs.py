@@ -6,11 +6,10 @@ import pytest
 import torch
 
 from baselines.ood import opengan
-from sgoif.bench import learner as engine
-from sgoif.bench.learner import WORK, Learner
+from sgoif.bench.learner import WORK
 from sgoif.bench.methods import load
 from sgoif.bench.recipe import Recipe
-from tests.bench.frozen import Frozen, NotCapturable
+from tests.bench.frozen import Frozen, NotCapturable, capture_steps
 from tests.support import RECIPE, ood_task
 
 SMALL = replace(RECIPE, epochs=4, lr=0.05)
@@ -31,24 +30,9 @@ TRAINED = {
 
 
 def captured_steps(monkeypatch) -> list[Frozen]:
-    """From now on steps are captured as on a GPU; gives the list of what captures them."""
-    made: list[Frozen] = []
-
-    def graphed(function):
-        made.append(Frozen(function))
-        return made[-1]
-
-    build = Learner.__init__
-
-    def capturing(self, *args, **kw):
-        build(self, *args, **kw)
-        self._graph = True
-
-    monkeypatch.setattr(Learner, "__init__", capturing)
-    for room in (engine, opengan):
-        monkeypatch.setattr(room, "Graphed", graphed)
+    """OpenGAN's two players step in a graph of their own."""
     monkeypatch.setattr(opengan, "captures", lambda *_: True)
-    return made
+    return capture_steps(monkeypatch, opengan)
 
 
 def run(name: str):

@@ -178,9 +178,10 @@ def trained(rank: int, folder: Path) -> Tensor:
     batches = task.batches(batch_size=50)
     learner = task.learner(batches)
     learner.net.double()
+    step = learner.stepper(lambda batch: (F.cross_entropy(learner.net(batch.x.double()), batch.y),))
     for epoch in range(2):
         for batch in batches.epoch(epoch):
-            learner.step(F.cross_entropy(learner.net(batch.x.double()), batch.y))
+            step(batch)
     with torch.no_grad():
         return learner.net.eval()(task.train.batch(torch.arange(300)).double())
 
