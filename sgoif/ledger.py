@@ -49,7 +49,7 @@ class Ledger:
         self.closed: list[Segment] = []
         self.open = self._fresh(0, 0)
         self.beliefs = torch.zeros(n_examples if n_classes else 0, n_classes, device=device, dtype=dtype)
-        self.given = torch.full((n_examples,), -1, device=device)
+        self.given = torch.full((len(self.beliefs),), -1, device=device)
 
     def _fresh(self, epoch: int, first: int) -> Segment:
         sums = torch.zeros(self.n_examples, len(COLUMNS), device=self.device, dtype=self.dtype)

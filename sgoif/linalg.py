@@ -30,18 +30,13 @@ def orthonormal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     estimate the dominant eigenvalues, largest first.
     """
     lengths = torch.linalg.vector_norm(rows, dim=1).clamp(min=torch.finfo(rows.dtype).tiny)
-    basis = rows / lengths.unsqueeze(1)
+    basis, eye = rows / lengths.unsqueeze(1), torch.eye(len(rows), dtype=rows.dtype, device=rows.device)
     for _ in range(2):
         gram = across(basis, basis)
-        jitter = torch.finfo(rows.dtype).eps * len(rows) * torch.eye(len(rows), dtype=rows.dtype, device=rows.device)
+        jitter = torch.finfo(rows.dtype).eps * len(rows) * eye
         factor, _ = torch.linalg.cholesky_ex(gram + jitter)
-        if rows.shape[1] > LONG:
-            basis = (
-                torch.linalg.solve_triangular(
-                    factor, torch.eye(len(rows), dtype=rows.dtype, device=rows.device), upper=False
-                )
-                @ basis
-            )
+        if rows.shape[1] > LONG:  # a triangular solve of millions of columns stalled a GPU; a product does not
+            basis = torch.linalg.solve_triangular(factor, eye, upper=False) @ basis
         else:
             basis = torch.linalg.solve_triangular(factor, basis, upper=False)
         lengths = lengths * factor.diagonal()

@@ -31,8 +31,9 @@ def _latent(kept: tuple[Tensor, Tensor] | None) -> dict[str, Any]:
     odds = torch.zeros_like(mean[:, 0])
     if not seen.any():
         return {"beliefs": mean.float().cpu(), "odds": odds.float().cpu()}
-    classes = latent.find(mean[seen], given[seen])
-    odds[seen] = classes.log_odds(mean[seen], given[seen])
+    visited = mean[seen], given[seen]
+    classes = latent.find(*visited)
+    odds[seen] = classes.log_odds(*visited)
     found = {"beliefs": mean, "odds": odds, "transition": classes.transition}
     return {**{name: value.float().cpu() for name, value in found.items()}, "trust": classes.trust}
 

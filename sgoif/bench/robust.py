@@ -63,7 +63,7 @@ def train_with(
 
     What `draw(batch, rng)` draws on the host for a step is `batch.extra` in `loss`, which must not look at values: on a
     GPU it is captured. Gradients are clipped at norm `clip`. There are no scores by epoch: nothing but the last pass
-    is used, and one after every epoch would cost a GPU almost half as much as the training itself.
+    is used, and one after every epoch would be a third of training's arithmetic again.
     """
     batches, session = task.batches(), task.session
     learner, history = task.learner(batches), History()
