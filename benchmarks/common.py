@@ -9,10 +9,9 @@ import contextlib
 import datetime
 import gc
 import json
-import signal
 import time
 from collections import defaultdict
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from dataclasses import asdict, replace
 from pathlib import Path
 from typing import Any
@@ -48,15 +47,24 @@ def parser(doc: str, limit: float) -> argparse.ArgumentParser:
     return arguments
 
 
-class Laps(Session):
-    """A session in memory that keeps the seconds of every stretch (an epoch, a reading), not only their sums."""
+class TimeUp(BaseException):
+    """Not an Exception: a package that tries again after errors must not swallow it."""
 
-    def __init__(self, device: torch.device):
+
+class Laps(Session):
+    """A session in memory that keeps the seconds of every stretch (an epoch, a reading), not only their sums.
+
+    `check` is called before each and may raise `TimeUp`.
+    """
+
+    def __init__(self, device: torch.device, check: Callable[[], None]):
         super().__init__(None, "benchmark", 0, device)
+        self.check = check
         self.laps: dict[str, list[float]] = defaultdict(list)
 
     @contextlib.contextmanager
     def timed(self, name: str) -> Iterator[None]:
+        self.check()
         before = self.seconds.get(name, 0.0)
         with super().timed(name):
             yield
@@ -72,6 +80,7 @@ class Bench:
     def __init__(self, name: str, options: argparse.Namespace):
         self.name, self.options, self.start = name, options, time.perf_counter()
         self.device, self.figures = torch.device(options.device), {}
+        self.deadline = float("inf")
         config = configuration.load(ROOT / "configs" / "cifar.yaml")
         recipe = Recipe.from_dict(config["noisy"]["cifar10"]["recipe"])
         self.recipe = replace(recipe, model=options.model, batch_size=options.batch)
@@ -95,12 +104,26 @@ class Bench:
     def left(self) -> float:
         return self.options.limit - (time.perf_counter() - self.start)
 
+    @contextlib.contextmanager
+    def at_most(self, seconds: float) -> Iterator[None]:
+        """`check` raises `TimeUp` inside after so many seconds. It is asked before an epoch or a batch: a signal would
+        be sooner, but may ring in a destructor or an import, where nobody hears it."""
+        self.deadline = time.perf_counter() + seconds
+        try:
+            yield
+        finally:
+            self.deadline = float("inf")
+
+    def check(self) -> None:
+        if time.perf_counter() > self.deadline:
+            raise TimeUp
+
     def task(self, n: int | None = None, **changes) -> NoisyTask:
         """A fresh job on the first `n` images, by the recipe with `changes`; its session keeps laps."""
         gc.collect()  # graphs of earlier networks
         train = self.train if n is None else self.train.subset(torch.arange(min(n, len(self.train))))
         recipe = replace(self.recipe, **changes)
-        return NoisyTask(train, self.given[: len(train)], self.test, 10, 0, recipe, Laps(self.device))
+        return NoisyTask(train, self.given[: len(train)], self.test, 10, 0, recipe, Laps(self.device, self.check))
 
     def accuracy(self, net) -> float:
         return (predict(net, self.test)[0].argmax(1) == self.truth).float().mean().item()
@@ -178,26 +201,3 @@ def turns(bench: Bench, rounds: int, params: dict, n: int | None = None, **chang
         if bench.left() < time.perf_counter() - start:
             break
     return found, net
-
-
-class TimeUp(BaseException):
-    """Not an Exception: a package that tries again after errors must not swallow it."""
-
-
-@contextlib.contextmanager
-def at_most(seconds: float) -> Iterator[None]:
-    """Raises `TimeUp` inside after so many seconds, and again until it is heard: a destructor would swallow it."""
-
-    def ring(*_):
-        raise TimeUp
-
-    before = signal.signal(signal.SIGALRM, ring)
-    signal.setitimer(signal.ITIMER_REAL, max(seconds, 0.001), 0.01)
-    try:
-        yield
-    finally:
-        while True:  # it may ring on the way out
-            with contextlib.suppress(TimeUp):
-                signal.setitimer(signal.ITIMER_REAL, 0)
-                break
-        signal.signal(signal.SIGALRM, before)

@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from benchmarks import posthoc
-from benchmarks.common import Bench, TimeUp, at_most, parser, plain, turns, watched
+from benchmarks.common import Bench, TimeUp, parser, plain, turns, watched
 from sgoif import InfluenceConfig, OnlineInfluence
 from sgoif.bench.memory import PeakMemory
 
@@ -96,7 +96,7 @@ def guarded(bench: Bench, measure: Callable[[], dict]) -> dict:
     """What `measure` finds, or why it found nothing: neither a slow part nor a failing one takes the others along."""
     limit = min(bench.options.part_limit, bench.left())
     try:
-        with at_most(limit):
+        with bench.at_most(limit):
             return measure()
     except TimeUp:
         return {"stopped_after_seconds": max(limit, 0.0)}
@@ -148,7 +148,7 @@ def packages(bench: Bench, net: nn.Module) -> None:
     own = sum(added.values())
     bench.tell("SG-OIF, added to training", {"seconds": own, **added}, "score_all")
     n, step = len(bench.train), bench.recipe.batch_size
-    feed, few, first = (posthoc.Feed(bench.train, bench.given, c) for c in (n, bench.options.subset, step))
+    feed, few, first = (posthoc.Feed(bench.train, bench.given, c, bench.check) for c in (n, bench.options.subset, step))
 
     def tracin(checkpoints: int, repeats: int) -> dict:
         posthoc.tracin(net, first, 1, step)
@@ -174,7 +174,7 @@ def packages(bench: Bench, net: nn.Module) -> None:
     }
     for name, measure in rivals.items():
         try:
-            importlib.import_module(name.split()[0])  # not against the clock, and not to be broken off half-way
+            importlib.import_module(name.split()[0])  # not against the clock
         except ImportError as error:
             bench.tell(name, {"left_out": str(error)}, "score_all")
             continue

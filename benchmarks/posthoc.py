@@ -8,6 +8,7 @@ import copy
 import statistics
 import tempfile
 import time
+from collections.abc import Callable
 from pathlib import Path
 
 import torch
@@ -19,11 +20,14 @@ from sgoif.bench.models import Network
 
 
 class Feed(torch.utils.data.Dataset):
-    """Images and labels that lie on the device; a DataLoader gets a batch of neighbours as one slice."""
+    """Images and labels that lie on the device; a DataLoader gets a batch of neighbours as one slice.
 
-    def __init__(self, images: ImageSet, labels: Tensor, count: int | None = None):
-        index = torch.arange(len(images) if count is None else min(count, len(images)), device=images.device)
-        self.x, self.y = images.batch(index), labels[: len(index)]
+    `check` is called before each batch and may raise.
+    """
+
+    def __init__(self, images: ImageSet, labels: Tensor, count: int, check: Callable[[], None]):
+        index = torch.arange(min(count, len(images)), device=images.device)
+        self.x, self.y, self.check = images.batch(index), labels[: len(index)], check
 
     def __len__(self) -> int:
         return len(self.y)
@@ -32,6 +36,7 @@ class Feed(torch.utils.data.Dataset):
         return self.x[index], self.y[index]
 
     def __getitems__(self, index: list[int]) -> tuple[Tensor, Tensor]:
+        self.check()
         part = slice(index[0], index[-1] + 1)
         return self.x[part], self.y[part]
 
