@@ -29,8 +29,9 @@ from torch import Tensor, nn
 
 from sgoif.bench.contracts import OODDetector, OODTask
 from sgoif.bench.images import ImageSet
-from sgoif.bench.learner import WORK, Learner, seeded_weights
+from sgoif.bench.learner import Learner, seeded_weights
 from sgoif.bench.models import build
+from sgoif.bench.work import WORK
 
 # RGB to a luma axis and two chroma axes (YIQ): hue is a rotation of the chroma, saturation its length
 YIQ = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])

@@ -24,8 +24,9 @@ from torch import Tensor, nn
 
 from sgoif.bench.contracts import OODDetector, OODTask
 from sgoif.bench.images import ImageSet, mix_seed
-from sgoif.bench.learner import WORK, Learner, seeded_weights
+from sgoif.bench.learner import Learner, seeded_weights
 from sgoif.bench.posthoc import check_param, finite
+from sgoif.bench.work import WORK
 
 
 def block(c_in: int, c_out: int) -> nn.Sequential:

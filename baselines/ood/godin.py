@@ -17,8 +17,9 @@ from torch import Tensor, nn
 
 from sgoif.bench.contracts import OODDetector, OODTask
 from sgoif.bench.images import ImageSet
-from sgoif.bench.learner import WORK, Learner, seeded_weights
+from sgoif.bench.learner import Learner, seeded_weights
 from sgoif.bench.models import Network, build
+from sgoif.bench.work import WORK
 
 
 class QuotientHead(nn.Module):

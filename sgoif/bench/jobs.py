@@ -20,11 +20,12 @@ from sgoif.bench.contracts import NoisyTask, OODTask, train_plainly
 from sgoif.bench.errors import UserError
 from sgoif.bench.files import alone, atomic_write_json
 from sgoif.bench.inputs import Inputs
-from sgoif.bench.learner import WORK, Diverged
+from sgoif.bench.learner import Diverged
 from sgoif.bench.memory import PeakMemory
 from sgoif.bench.plain import plain_run
 from sgoif.bench.plan import SHARED, Cell, Plan, shared_module
 from sgoif.bench.session import OutOfTime, Session
+from sgoif.bench.work import WORK
 from sgoif.distributed import active
 
 
@@ -73,7 +74,7 @@ def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> 
             traceback.print_exc(file=sys.stderr)
     if unreadable := processes.union(inputs.unreadable.paths):
         facts["extras"] = {**facts.get("extras", {}), "unreadable_images": float(len(unreadable))}
-    passes = processes.total(WORK.passes)
+    passes = session.total_passes()
     if not processes.first():
         return None
     session.move("train", "compile", WORK.compiling)
@@ -86,7 +87,7 @@ def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> 
         arrays,
         seconds={k: round(v, 4) for k, v in session.seconds.items()},
         cpu_seconds={k: round(v, 4) for k, v in session.cpu_seconds.items()},
-        network_passes=int(passes),
+        network_passes=passes,
         shared_gpu=inputs.device.type == "cuda" and plan.config["execution"]["jobs_per_gpu"] > 1,
         peak_memory_mb=memory.mb,
         seed=cell.seed,

@@ -13,21 +13,8 @@ from sgoif.bench.graphed import Graphed, captures
 from sgoif.bench.images import Batch, Batches, ImageSource, mix_seed
 from sgoif.bench.models import Network, build
 from sgoif.bench.recipe import Recipe
+from sgoif.bench.work import WORK
 from sgoif.distributed import sum_
-
-
-class Work:
-    """Images passed through networks, in units of one forward pass (a training step counts three), and the seconds of
-    first steps of compiled networks: most of them go into compiling, which later networks of a process need not."""
-
-    def __init__(self):
-        self.reset()
-
-    def reset(self) -> None:
-        self.passes, self.compiling = 0, 0.0
-
-
-WORK = Work()  # of the cell being computed in this process
 
 
 class Diverged(RuntimeError):
@@ -103,26 +90,26 @@ class Learner:
 
     def __call__(self, x: Tensor) -> Tensor:
         """Logits in float32, in training mode."""
-        WORK.passes += len(x) * (3 if torch.is_grad_enabled() else 1)
+        WORK.step(x)
         with self.autocast():
             return (self.net(x) if self._compiled is None else self.net.classify(self._compiled(x))).float()
 
     def hooked(self, x: Tensor) -> Tensor:
         """Logits in float32, in training mode, by the network as it is: hooks do not fire inside a compiled one."""
-        WORK.passes += len(x) * (3 if torch.is_grad_enabled() else 1)
+        WORK.step(x)
         with self.autocast():
             return self.net(x).float()
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Logits [n, K] in float32 and penultimate features [n, d], in training mode."""
-        WORK.passes += len(x) * (3 if torch.is_grad_enabled() else 1)
+        WORK.step(x)
         with self.autocast():
             z = (self._compiled or self.net.features)(x)
             return self.net.classify(z).float(), z
 
     def features(self, x: Tensor) -> Tensor:
         """Penultimate features in float32, in training mode: for methods with a head of their own."""
-        WORK.passes += len(x) * (3 if torch.is_grad_enabled() else 1)
+        WORK.step(x)
         with self.autocast():
             return (self._compiled or self.net.features)(x).float()
 

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 from sgoif.bench.shapes import PLAIN
 
@@ -71,14 +71,11 @@ def cost_records(record: Callable[..., dict], task: str, cell: Cell, cells: Mapp
         yield record("overhead_cpu", (own_cpu + shared_cpu) / plain_cpu["train"])
     if result.get("peak_memory_mb") and plain.result.get("peak_memory_mb"):
         yield record("overhead_memory", result["peak_memory_mb"] / plain.result["peak_memory_mb"])
-    work = [_work(r) for r in (result, plain.result, *shared_runs)]
-    if all(work):
-        yield record("overhead_flops", (work[0] + sum(work[2:])) / work[1])
-
-
-def _work(result: Mapping[str, Any]) -> float:
-    """Arithmetic done, in any one unit: FLOPs where a run counts them, else passes of an image through the network."""
-    return (result.get("extras") or {}).get("flops") or result.get("network_passes") or 0.0
+    passes, plain_passes = result.get("network_passes") or {}, plain.result.get("network_passes") or {}
+    if plain_passes.get("train"):
+        own_passes = plain_passes["train"] if cell is plain else _total(passes, apart)
+        shared_passes = sum(_total(run.get("network_passes") or {}) for run in shared_runs)
+        yield record("overhead_passes", (own_passes + shared_passes) / plain_passes["train"])
 
 
 def _shared(cell: Cell, run: str, cells: Mapping[tuple, Cell]) -> Cell:

@@ -12,7 +12,7 @@ from torch import Tensor
 
 from sgoif.bench.contracts import NoisyTask
 from sgoif.bench.images import Batch, Batches, mix_seed
-from sgoif.bench.learner import WORK
+from sgoif.bench.work import WORK
 
 IGNORED = -100  # a label that cross-entropy leaves out
 

@@ -12,8 +12,9 @@ from torch import Tensor
 
 from sgoif.bench.errors import UserError
 from sgoif.bench.images import ImageSet
-from sgoif.bench.learner import WORK, predict
+from sgoif.bench.learner import predict
 from sgoif.bench.models import Network
+from sgoif.bench.work import WORK
 
 
 def check_param(ok: bool, where: str, what: str, value) -> None:

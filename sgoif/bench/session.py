@@ -7,7 +7,8 @@ A method asks its session for epochs and for named intermediate results:
     fold = session.cached("fold-2", lambda: {"probabilities": ...})   # computed once, read back after a kill
 
 Torch's global generator is re-seeded from (seed, phase, epoch) at each epoch, so that nothing random crosses an epoch
-boundary and a resumed run gives the same bits as an uninterrupted one.
+boundary and a resumed run gives the same bits as an uninterrupted one. Passes of images through networks belong to what
+is saved: a resumed run has done, by its own count, as much as an uninterrupted one. Seconds are all that were spent.
 """
 
 import contextlib
@@ -26,7 +27,10 @@ from sgoif.bench import processes
 from sgoif.bench.errors import UserError
 from sgoif.bench.files import atomic_write_bytes, is_intact, load_npz, save_npz
 from sgoif.bench.images import mix_seed
+from sgoif.bench.work import WORK
 from sgoif.distributed import active, size
+
+PASSES = "passes:"  # before the name of an account, in what `cached` keeps
 
 
 def save_torch(path: Path, value: object) -> None:
@@ -58,7 +62,9 @@ class Session:
         self.time_limit, self.save_every, self.label = time_limit, save_every, label
         self.seconds: dict[str, float] = {}
         self.cpu_seconds: dict[str, float] = {}
-        self._running: list[tuple[str, float, float]] = []
+        self.passes: dict[str, int] = {}
+        self._running: list[str] = []
+        self._at = (0.0, 0.0, 0)
         self._claim()
 
     def _claim(self) -> None:
@@ -89,9 +95,10 @@ class Session:
 
     @contextlib.contextmanager
     def timed(self, name: str) -> Iterator[None]:
-        """Adds wall and CPU seconds to the account `name`; a nested account is not counted in its outer one."""
+        """Adds wall and CPU seconds and passes to the account `name`; a nested account is not counted in its outer
+        one."""
         self._settle()
-        self._running.append((name, time.perf_counter(), time.process_time()))
+        self._running.append(name)
         try:
             yield
         finally:
@@ -99,15 +106,20 @@ class Session:
             self._running.pop()
 
     def _settle(self) -> None:
-        """Books the time since the last settlement on the innermost account."""
+        """Books what came since the last settlement on the innermost account."""
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        now, cpu = time.perf_counter(), time.process_time()
+        now = time.perf_counter(), time.process_time(), WORK.passes
         if self._running:
-            name, wall0, cpu0 = self._running[-1]
-            self.seconds[name] = self.seconds.get(name, 0.0) + now - wall0
-            self.cpu_seconds[name] = self.cpu_seconds.get(name, 0.0) + cpu - cpu0
-        self._running = [(name, now, cpu) for name, _, _ in self._running]
+            name, accounts = self._running[-1], (self.seconds, self.cpu_seconds, self.passes)
+            for account, value, before in zip(accounts, now, self._at, strict=True):
+                account[name] = account.get(name, 0) + value - before
+        self._at = now
+
+    def total_passes(self) -> dict[str, int]:
+        """By account, of all processes together."""
+        self._settle()
+        return {name: int(processes.total(self.passes[name])) for name in sorted(self.passes)}
 
     def move(self, name: str, other: str, seconds: float) -> None:
         """Books `seconds` of wall-clock, or as many as there are, on another account."""
@@ -149,17 +161,27 @@ class Session:
             except UserError:
                 warnings.warn(f"{path} is damaged; computing it again", stacklevel=2)
         if not processes.any_of(kept is None):
+            passes = {k.removeprefix(PASSES): int(kept.pop(k)) for k in list(kept) if k.startswith(PASSES)}
+            self._go_on(passes if processes.first() else dict.fromkeys(passes, 0))
             return kept
         arrays = compute()
+        passes = self.total_passes()
         if path is not None and processes.first():
-            save_npz(path, **arrays)
+            save_npz(path, **arrays, **{PASSES + name: np.array(count) for name, count in passes.items()})
             self._save_times()
         return arrays
+
+    def _go_on(self, passes: dict[str, int]) -> None:
+        """Counts from where something was saved."""
+        self._settle()
+        self.passes = passes
 
     def _save(self, phase: str, epoch: int, stateful) -> None:
         if self.directory is None:
             return
-        save_torch(self._state(phase), {"epoch": epoch, "states": [s.state_dict() for s in stateful]})
+        self._settle()
+        states = [s.state_dict() for s in stateful]
+        save_torch(self._state(phase), {"epoch": epoch, "passes": dict(self.passes), "states": states})
         if processes.first():
             self._save_times()
 
@@ -184,6 +206,7 @@ class Session:
             return 0
         for thing, state in zip(stateful, saved["states"], strict=True):
             thing.load_state_dict(state)
+        self._go_on(saved["passes"])
         self.say(f"{phase}: resumed after epoch {saved['epoch']}", done=True)
         return saved["epoch"]
 

@@ -37,7 +37,7 @@ def misshapen(result: Any) -> str:
         return "its `cell` has no setting, seed and method"
     if result.get("status") not in ("ok", "failed", "skipped"):
         return f"its status is {result.get('status')!r}"
-    for key in ("seconds", "cpu_seconds", "extras"):
+    for key in ("seconds", "cpu_seconds", "network_passes", "extras"):
         numbers = result.get(key) or {}
         if not isinstance(numbers, dict) or not all(_is_number(v) for v in numbers.values()):
             return f"`{key}` is not a table of numbers"

@@ -29,7 +29,7 @@ def cost(source: Source) -> Table:
         Column("overhead", "stand-alone CPU", "overhead_cpu", "lower", "times"),
         Column("overhead", "with retraining", "overhead_cleaned", "lower", "times"),
         Column("overhead", "memory", "overhead_memory", "lower", "times"),
-        Column("overhead", "FLOPs", "overhead_flops", "lower", "times"),
+        Column("overhead", "stand-alone passes", "overhead_passes", "lower", "times"),
     ]
     blocks = []
     for dataset in dict.fromkeys(p["dataset"] for p in source.panels):
@@ -45,8 +45,8 @@ def cost(source: Source) -> Table:
         if seeds else "",
         OVERHEAD if task == "noisy" else OVERHEAD_OOD,
         "stand-alone CPU: the same in CPU seconds, which do not grow when other jobs share the machine.",
-        "FLOPs: passes of an image through the network (a training step counts three), shared runs and retraining "
-        "included, over those of the plain run.",
+        "stand-alone passes: the same in images passed through a network (a training step counts three), which no "
+        "machine changes; networks of another size count as many.",
         "total: everything the cell did, what it writes down for other methods included. Nothing is marked: the "
         "cheapest method is not the best.",
         NOTHING,

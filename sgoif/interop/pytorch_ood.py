@@ -21,9 +21,9 @@ from torch import Tensor
 
 from sgoif.bench.contracts import OODDetector, OODTask
 from sgoif.bench.images import ImageSet
-from sgoif.bench.learner import WORK
 from sgoif.bench.models import Network
 from sgoif.bench.posthoc import finite
+from sgoif.bench.work import WORK
 
 BATCH = 256
 

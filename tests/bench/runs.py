@@ -108,7 +108,7 @@ class Run:
             for seed in seeds:
                 plain = {"test_logits": self.logits(dataset, 0.8)}
                 self.cell("noisy", dataset, setting, seed, "plain", plain, seconds={"train": 2.0, "record": 0.5},
-                          extras={"flops": 1e9}, curves={"loss": [1.0, 0.5, 0.3]})  # fmt: skip
+                          network_passes={"train": 10**6}, curves={"loss": [1.0, 0.5, 0.3]})  # fmt: skip
                 for method, skill in {**methods, "sgoif@no_gate": 1.0}.items():
                     scores = self.rng.normal(size=N) + skill * wrong
                     arrays = {"scores": scores, "ids": ids, "variant:early": scores + self.rng.normal(size=N)}
@@ -118,7 +118,8 @@ class Run:
                     seconds = {"train": 3.0 + skill} if own_training else {"score": 0.1, "retrain": 1.5}
                     self.cell("noisy", dataset, setting, seed, method, arrays, seconds=seconds,
                               shared=[] if own_training else ["plain"],
-                              extras={"hvps_per_step": 2.5, "flops": 3e9} if "sgoif" in method else {})  # fmt: skip
+                              network_passes={"train": 3 * 10**6} if own_training else {},
+                              extras={"hvps_per_step": 2.5} if "sgoif" in method else {})  # fmt: skip
             reason = "the loss became NaN in epoch 3"
             if setting != "n40s4":
                 self.cell("noisy", dataset, setting, 0, "newcomer", status="failed", reason=reason)

@@ -9,10 +9,11 @@ import torch
 
 from sgoif.bench.errors import UserError
 from sgoif.bench.images import Batches, ImageSet
-from sgoif.bench.learner import WORK, Diverged, Learner, predict
+from sgoif.bench.learner import Diverged, Learner, predict
 from sgoif.bench.models import MODELS, build
 from sgoif.bench.recipe import Recipe
 from sgoif.bench.session import Session
+from sgoif.bench.work import WORK
 from tests.support import RECIPE, noisy_task
 
 
@@ -175,10 +176,10 @@ def test_the_first_step_of_a_compiled_network_is_told_apart():
         step(batch)
     assert len(met) == batches.steps and 0.3 <= WORK.compiling < 0.3 + 5
     session = Session(None, "k", 0)
-    session.seconds = {"train": 1.0}
+    session.seconds = {"train": 100.0}
     session.move("train", "compile", WORK.compiling)
-    assert session.seconds["compile"] == WORK.compiling and sum(session.seconds.values()) == pytest.approx(1.0)
-    session.move("train", "compile", 9.0)
-    assert session.seconds == {"train": 0.0, "compile": pytest.approx(1.0)}
+    assert session.seconds["compile"] == WORK.compiling and sum(session.seconds.values()) == pytest.approx(100)
+    session.move("train", "compile", 900.0)
+    assert session.seconds == {"train": 0.0, "compile": pytest.approx(100)}
     WORK.reset()
     assert WORK.compiling == 0

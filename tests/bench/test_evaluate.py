@@ -131,12 +131,13 @@ def test_failed_missing_and_unrankable_cells_become_records_with_a_reason(noisy)
 def test_overheads_count_shared_runs_once_as_marginal_and_once_as_standalone(noisy):
     noisy.cell("noisy", "digits", "n20s0", 0, "plain", {"test_logits": noisy.logits("digits", 1)},
                seconds={"train": 2.0, "record": 0.5, "compile": 30.0},
-               network_passes=100, peak_memory_mb=200)  # fmt: skip
-    noisy.cell("noisy", "digits", "n20s0", 0, "folds", {"ids": noisy.ids}, seconds={"train": 6.0}, network_passes=300)
+               network_passes={"train": 100, "record": 7}, peak_memory_mb=200)  # fmt: skip
+    noisy.cell("noisy", "digits", "n20s0", 0, "folds", {"ids": noisy.ids}, seconds={"train": 6.0},
+               network_passes={"train": 300})  # fmt: skip
     noisy.cell("noisy", "digits", "n20s0", 0, "aum", scores(noisy),
                seconds={"score": 0.5, "retrain": 3.0, "compile": 9.0},
                cpu_seconds={"score": 0.6, "retrain": 9.0}, shared=["plain", "folds"],
-               network_passes=50, extras={"coverage": 0.7})  # fmt: skip
+               network_passes={"score": 50, "retrain": 90}, extras={"coverage": 0.7})  # fmt: skip
     noisy.cell("noisy", "digits", "n20s0", 0, "mixup", scores(noisy), seconds={"train": 3.0, "score": 1.0})
     records = evaluated(noisy, small(methods=["aum", "mixup"], seeds=[0]))
 
@@ -146,7 +147,7 @@ def test_overheads_count_shared_runs_once_as_marginal_and_once_as_standalone(noi
     assert cost("overhead_marginal") == pytest.approx(0.5 / 2)
     assert cost("overhead_standalone") == pytest.approx((0.5 + 2.5 + 6) / 2)
     assert cost("overhead_cleaned") == pytest.approx((0.5 + 2.5 + 6 + 3) / 2)
-    assert cost("overhead_flops") == pytest.approx((50 + 100 + 300) / 100)
+    assert cost("overhead_passes") == pytest.approx((50 + 107 + 300) / 100)
     assert cost("overhead_memory") == pytest.approx(300 / 200)
     assert (
         cost("seconds_total") == pytest.approx(12.5)
@@ -161,15 +162,15 @@ def test_overheads_count_shared_runs_once_as_marginal_and_once_as_standalone(noi
 
 def test_seconds_of_jobs_that_shared_a_gpu_are_not_compared(noisy):
     noisy.cell("noisy", "digits", "n20s0", 0, "plain", {"test_logits": noisy.logits("digits", 1)},
-               seconds={"train": 2.0}, network_passes=100)  # fmt: skip
+               seconds={"train": 2.0}, network_passes={"train": 100})  # fmt: skip
     noisy.cell("noisy", "digits", "n20s0", 0, "aum", scores(noisy), seconds={"score": 1.0, "retrain": 3.0},
-               network_passes=50, shared_gpu=True)  # fmt: skip
+               network_passes={"score": 50}, shared_gpu=True)  # fmt: skip
     records = evaluated(noisy, small(seeds=[0]))
     for metric in ("overhead_marginal", "overhead_standalone"):
         record = value(records, metric)
         assert record["value"] is None and record["status"] == "undefined" and "shared the GPU" in record["reason"]
     assert not [r for r in records if r["metric"] == "overhead_cleaned"]
-    assert value(records, "overhead_flops")["value"] == pytest.approx(0.5)
+    assert value(records, "overhead_passes")["value"] == pytest.approx(0.5)
     assert value(records, "overhead_marginal", method="plain")["value"] == 1
 
 

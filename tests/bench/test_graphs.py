@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from sgoif.bench import methods
-from sgoif.bench.learner import WORK
+from sgoif.bench.work import WORK
 from tests.bench.frozen import NotCapturable, capture_steps
 from tests.contract.interrupt import Killed, killing_session, quiet_session
 from tests.support import RECIPE, noisy_task

@@ -8,9 +8,9 @@ from sgoif.bench import methods
 from sgoif.bench.contracts import NoisyTask
 from sgoif.bench.graphed import SHAPES, WARM_UP, Graphed
 from sgoif.bench.images import Batch, ImageSet
-from sgoif.bench.learner import WORK
 from sgoif.bench.recipe import Recipe
 from sgoif.bench.session import Session
+from sgoif.bench.work import WORK
 from tests.support import flipped
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")

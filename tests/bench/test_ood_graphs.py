@@ -6,9 +6,9 @@ import pytest
 import torch
 
 from baselines.ood import opengan
-from sgoif.bench.learner import WORK
 from sgoif.bench.methods import load
 from sgoif.bench.recipe import Recipe
+from sgoif.bench.work import WORK
 from tests.bench.frozen import Frozen, NotCapturable, capture_steps
 from tests.support import RECIPE, ood_task
 

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from sgoif.bench.session import OutOfTime, Session
+from sgoif.bench.work import WORK
 
 
 class Counter:
@@ -66,14 +67,50 @@ def test_cached_is_computed_once_and_survives(tmp_path):
     assert calls == [1] and got["a"].tolist() == [0, 1, 2]
 
 
-def test_time_is_booked_on_the_innermost_account_once():
+def test_time_and_passes_are_booked_on_the_innermost_account_once(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+
+    def work(seconds: float, passes: int) -> None:
+        clock[0] += seconds
+        WORK.passes += passes
+
     session = Session(None, "k", seed=0)
     with session.timed("outer"):
-        time.sleep(0.02)
+        work(2, 20)
         with session.timed("inner"):
-            time.sleep(0.05)
-        time.sleep(0.02)
-    assert 0.03 < session.seconds["outer"] < 0.05 <= session.seconds["inner"] < 0.09
+            work(5, 50)
+        work(3, 30)
+    work(7, 70)  # on no account
+    assert session.seconds == {"outer": 5, "inner": 5} and session.passes == {"outer": 50, "inner": 50}
+
+
+def trained(session: Session, kill: str | None = None) -> dict[str, int]:
+    """Two phases, a prediction after each, a part that is kept; killed in the phase named, after its third epoch."""
+
+    def compute() -> dict:
+        WORK.passes += 7
+        return {}
+
+    for phase in ("first", "second"):
+        for epoch in session.epochs(4, Counter(), phase=phase):
+            WORK.passes += 300
+            if (kill, epoch) == (phase, 2):
+                raise KeyboardInterrupt
+        with session.timed("score"):
+            WORK.passes += 100
+            session.cached(f"{phase}-part", compute)
+    return session.total_passes()
+
+
+@pytest.mark.parametrize("kill", ["first", "second"])
+def test_a_resumed_cell_counts_the_passes_of_an_uninterrupted_one(tmp_path, kill):
+    whole = trained(Session(None, "k", seed=0))
+    assert whole == {"train": 2400, "score": 214}
+    with pytest.raises(KeyboardInterrupt):
+        trained(Session(tmp_path / "w", "k", seed=0, save_every=0), kill)
+    WORK.reset()  # another process
+    assert trained(Session(tmp_path / "w", "k", seed=0, save_every=0)) == whole
 
 
 def test_a_cell_that_overruns_its_time_ends():

@@ -197,7 +197,7 @@ def test_score_files_with_other_arrays(measured, data, columns):
         save_npz(cell / "arrays.npz", **{**right, **columns})
         result, listed = read_json(cell / "result.json"), read_json(batch)
         result["arrays_sha256"] = listed["cells"][0]["arrays_sha256"] = sha256_file(cell / "arrays.npz")
-        field = data.draw(st.sampled_from(["seconds", "extras", "shared", "cpu_seconds", "peak_memory_mb", "unused"]))
+        field = data.draw(st.sampled_from(FIELDS))
         result[field] = data.draw(values.filter(lambda v: "nan" not in repr(v) and "inf" not in repr(v)))
         atomic_write_json(cell / "result.json", result)
         atomic_write_json(batch, listed)
@@ -206,6 +206,7 @@ def test_score_files_with_other_arrays(measured, data, columns):
 
 # ------------------------------------------------------------------------------------------------ command line
 
+FIELDS = ("seconds", "cpu_seconds", "network_passes", "extras", "shared", "peak_memory_mb", "unused")
 WORDS = ("--config", "--task", "--dataset", "--method", "--batch", "--threads", "--setting", "c.json", "noisy",
          "digits", "loss", "0", "-1", "9" * 30, "n20_s0", "--", "-h", "", "\x00", "../..", "/", ".", "é")  # fmt: skip
 

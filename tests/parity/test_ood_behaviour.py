@@ -5,9 +5,9 @@ import functools
 import pytest
 import torch
 
-from sgoif.bench.learner import WORK
 from sgoif.bench.methods import load
 from sgoif.bench.session import Session
+from sgoif.bench.work import WORK
 from tests.support import ood_task
 
 # least AUROC asked for: (held-out digits, photograph patches); None where a method is not made for it

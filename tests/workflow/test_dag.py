@@ -61,7 +61,7 @@ def test_the_paper_plans_without_any_dataset_in_time(tmp_path):
     empty = json.dumps({"root": str(tmp_path / "nothing")})
     done = snakemake("-n", "-q", "rules", "--configfile", "configs/paper.yaml", "--config", f"data={empty}")
     assert done.returncode == 0, done.stderr[-2000:]
-    assert time.perf_counter() - before < 60  # 20 s on an idle machine; the tests run two at a time
+    assert time.perf_counter() - before < 180  # 20 s on an idle machine: this is about hours
 
 
 @pytest.mark.parametrize(
