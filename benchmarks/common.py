@@ -20,9 +20,10 @@ from unittest import mock
 import torch
 from torch import nn
 
-from baselines.noisy import sgoif as production
+from baselines.noisy.sgoif import SGOIF
 from sgoif import OnlineInfluence
 from sgoif.bench import config as configuration
+from sgoif.bench import watched as watching
 from sgoif.bench.cells import environment
 from sgoif.bench.contracts import NoisyTask, train_plainly
 from sgoif.bench.data import load, registry
@@ -166,10 +167,10 @@ def watched(task: NoisyTask, **params) -> None:
     session = task.session
     with (
         _booked(session, "read", OnlineInfluence, "scores"),
-        _booked(session, "estimate", production, "estimate_wrong"),
+        _booked(session, "estimate", watching, "estimate_wrong"),
         session.timed("rest"),
     ):
-        production.SGOIF(**params).detect(task)
+        SGOIF(**params).detect(task)
 
 
 def _booked(session: Laps, account: str, owner: Any, name: str):

@@ -1,8 +1,9 @@
-"""Gradients of given anchor data (held-out or trusted examples) under the current parameters."""
+"""Given anchor data (held-out or trusted examples) under the current parameters: its gradients, its predictions."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
@@ -15,32 +16,56 @@ from sgoif.errors import BatchError
 AnchorData = Iterable[tuple[Tensor, Tensor]]
 
 
+@contextmanager
+def _passing(capture: Capture, data: AnchorData) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
+    """The data, checked and on the model's device, while the model is in eval mode; afterwards it is as it was."""
+    device = capture.head.weight.device
+
+    def batches() -> Iterator[tuple[Tensor, Tensor]]:
+        empty = True
+        for x, y in data:
+            empty = False
+            if y.device.type == "cpu" and ((y < 0) | (y >= capture.n_classes)).any():
+                raise BatchError(f"anchor_data: a label lies outside 0..{capture.n_classes - 1}")
+            yield x.to(device), y.to(device)
+        if empty:
+            raise BatchError("anchor_data holds nothing; it is read again and again, so give a list or a DataLoader")
+
+    modes = [(module, module.training) for module in capture.model.modules()]
+    capture.model.eval()
+    try:
+        yield batches()
+    finally:
+        capture.recording = False
+        for module, mode in modes:
+            module.training = mode
+
+
 def anchor_batches(
     capture: Capture, data: AnchorData, temperature: Tensor | float, at_once: int
 ) -> Iterator[FactoredBatch]:
     """Settled batches of the (x, y), in eval mode, outside head scope of `at_once` examples each; parameters,
     gradients, modes and buffers of the model stay as they were."""
-    model, device, first = capture.model, capture.head.weight.device, 0
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        for x, y in data:
-            if y.device.type == "cpu" and ((y < 0) | (y >= capture.n_classes)).any():
-                raise BatchError(f"anchor_data: a label lies outside 0..{capture.n_classes - 1}")
-            y = y.to(device)
+    model, first = capture.model, 0
+    with _passing(capture, data) as batches:
+        for x, y in batches:
             capture.start(scoring=False)
             with torch.set_grad_enabled(capture.deep):
-                loss = F.cross_entropy(model(x.to(device)).float(), y)
+                loss = F.cross_entropy(model(x).float(), y)
                 if capture.deep:  # fills the layers' output gradients and leaves every .grad alone
                     torch.autograd.grad(loss, [p for p in model.parameters() if p.requires_grad], allow_unused=True)
             record = capture.stop()
             capture.validate(record, len(y))
-            index = torch.arange(first, first + len(y), device=device)
+            index = torch.arange(first, first + len(y), device=y.device)
             first += len(y)
             size = at_once if capture.deep else len(y)
             for start in range(0, len(y), size):
                 yield capture.pass_batch(record, index, y, temperature, slice(start, start + size)).settled()
-    finally:
-        capture.recording = False
-        for module, mode in modes:
-            module.training = mode
+
+
+@torch.no_grad()
+def anchor_predictions(capture: Capture, data: AnchorData) -> tuple[Tensor, Tensor]:
+    """What the model says of the given data, as probabilities `[m, C]`, and the labels `[m]`."""
+    with _passing(capture, data) as batches:
+        said, labels = zip(*((capture.model(x).to(capture.dtype).softmax(1), y) for x, y in batches), strict=True)
+    return torch.cat(said), torch.cat(labels)

@@ -30,7 +30,7 @@ from sgoif.capture import Record
 from sgoif.config import InfluenceConfig
 from sgoif.engine import EVENTS, Engine
 from sgoif.errors import BatchError, CaptureError, InfluenceError
-from sgoif.given import AnchorData
+from sgoif.given import AnchorData, anchor_predictions
 from sgoif.intake import MOST_EXAMPLES
 from sgoif.result import InfluenceResult
 
@@ -50,7 +50,8 @@ class OnlineInfluence(Engine):
         anchor_data: AnchorData | None = None,
     ) -> None:
         """`total_steps`: optimiser steps of the whole training, if known (else the score window is cut at epoch ends).
-        `anchor_data`: batches (x, y) for `source='heldout'` or `'trusted'`; iterated anew at every check."""
+        `anchor_data`: batches (x, y) for `source='heldout'` or `'trusted'`; iterated anew at every
+        check, and trusted data once more when scores are read: they name the latent classes."""
         super().__init__(model, n_examples, n_classes, config or InfluenceConfig(), total_steps, anchor_data)
 
     @contextmanager
@@ -152,7 +153,10 @@ class OnlineInfluence(Engine):
             "curvature": self.config.curvature,
             "anchors": self.parts.anchors.count,
         }
-        return InfluenceResult.read(self.ledger, self.config, self.counters(), scope)
+        known = None
+        if self.config.source == "trusted" and self.config.memory:
+            known = anchor_predictions(self.capture, self.anchor_data)
+        return InfluenceResult.read(self.ledger, self.config, self.counters(), scope, known)
 
     def counters(self) -> dict[str, float]:
         """What the run has cost and met so far. Reads the device."""

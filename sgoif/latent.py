@@ -15,8 +15,11 @@ instead. With T_cy = P(given y | class c), the log-odds that the given label is 
     o_i = log sum_{c != c(y_i)} P(c | x_i) T_{c y_i} - log P(c(y_i) | x_i) T_{c(y_i) y_i}.
 
 Where the labels of a class are mostly wrong in one and the same way, no method that sees the labels alone can tell, and
-this one is wrong with them. Where the network has hardly learnt, its predictions do not gather anywhere: the doubt, the
-mean entropy of P(c | x_i) over log C, is then large, and the classes are not trusted: t = min(1, 2 (1 - doubt / 0.06)).
+this one is wrong with them. A few examples whose labels are known to be right can: mu_c then starts at the mean of u
+over those of class c, and a label's class is the one that most of its own fall in.
+
+Where the network has hardly learnt, its predictions do not gather anywhere: the doubt, the mean entropy of P(c | x_i)
+over log C, is then large, and the classes are not trusted: t = min(1, 2 (1 - doubt / 0.06)).
 """
 
 from __future__ import annotations
@@ -115,8 +118,9 @@ class _Mixture:
         return self
 
 
-def find(beliefs: Tensor, given: Tensor) -> LatentClasses:
-    """The latent classes of mean predictions `[n, C]` and their given labels `[n]`.
+def find(beliefs: Tensor, given: Tensor, known: tuple[Tensor, Tensor] | None = None) -> LatentClasses:
+    """The latent classes of mean predictions `[n, C]` and their given labels `[n]`; `known`: predictions `[m, C]` and
+    right labels `[m]` of other examples.
 
     Started at several concentrations on some of the examples; the tightest mixture goes on with all of them.
     """
@@ -124,9 +128,11 @@ def find(beliefs: Tensor, given: Tensor) -> LatentClasses:
     if given.shape != (n,) or n == 0:
         raise InfluenceError(f"latent classes: beliefs {tuple(beliefs.shape)} and labels {tuple(given.shape)}")
     u = on_sphere(beliefs)
-    sums = u.new_zeros(classes, classes).index_add_(0, given, u)
-    corners = torch.eye(classes, device=u.device, dtype=u.dtype)  # where a label without examples would stand
-    centres = torch.nn.functional.normalize(torch.where(sums.norm(dim=1, keepdim=True) > 0, sums, corners), dim=1)
+    centres = torch.eye(classes, device=u.device, dtype=u.dtype)  # where a label without examples would stand
+    sides = [(u, given)] if known is None else [(u, given), (on_sphere(known[0]).to(u), known[1].to(given))]
+    for points, labels in sides:
+        sums = torch.zeros_like(centres).index_add_(0, labels, points)
+        centres = torch.where(sums.norm(dim=1, keepdim=True) > 0, torch.nn.functional.normalize(sums, dim=1), centres)
     some = u[:: max(1, n // max(SOME, 100 * classes))]
     first = max((_Mixture(centres, length).fit(some) for length in STARTS), key=lambda m: m.kappa)
     mixture = first.fit(u)
@@ -139,6 +145,9 @@ def find(beliefs: Tensor, given: Tensor) -> LatentClasses:
     named = match(joint)
     lift = joint.gather(1, named.unsqueeze(1))[:, 0] * n / (joint.sum(1) * joint.sum(0)[named])
     named = torch.where(lift < 1, joint.argmax(1), named)
+    if known is not None:
+        votes = torch.zeros_like(joint).index_add_(0, sides[1][1], mixture.member(sides[1][0]))
+        named = torch.where(votes.sum(1) > 0, votes.argmax(1), named)
     counts = joint.T + SMOOTHING / classes
     given_label = counts / counts.sum(1, keepdim=True)
     return LatentClasses(mixture.centres, mixture.kappa, mixture.share, given_label, named, doubt)

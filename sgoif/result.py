@@ -21,8 +21,9 @@ def level(values: Tensor) -> Tensor:
     return values / values.square().mean().sqrt().clamp(min=torch.finfo(values.dtype).tiny)
 
 
-def _latent(kept: tuple[Tensor, Tensor] | None) -> dict[str, Any]:
-    """`beliefs`, `odds`, `transition`, `trust` from the sums of predictions and the given labels that a ledger kept."""
+def _latent(kept: tuple[Tensor, Tensor] | None, known: tuple[Tensor, Tensor] | None) -> dict[str, Any]:
+    """`beliefs`, `odds`, `transition`, `trust` from the sums of predictions and the given labels that a ledger kept;
+    `known`: see `latent.find`."""
     if kept is None:
         return {}
     beliefs, given = kept
@@ -32,7 +33,7 @@ def _latent(kept: tuple[Tensor, Tensor] | None) -> dict[str, Any]:
     if not seen.any():
         return {"beliefs": mean.float().cpu(), "odds": odds.float().cpu()}
     visited = mean[seen], given[seen]
-    classes = latent.find(*visited)
+    classes = latent.find(*visited, known)
     odds[seen] = classes.log_odds(*visited)
     found = {"beliefs": mean, "odds": odds, "transition": classes.transition}
     return {**{name: value.float().cpu() for name, value in found.items()}, "trust": classes.trust}
@@ -60,8 +61,15 @@ class InfluenceResult:
     trust: float = 0.0  # how far these are to be believed, in [0, 1]
 
     @classmethod
-    def read(cls, ledger: Ledger, config: InfluenceConfig, counters: dict, scope: dict) -> InfluenceResult:
-        """The result that a ledger holds."""
+    def read(
+        cls,
+        ledger: Ledger,
+        config: InfluenceConfig,
+        counters: dict,
+        scope: dict,
+        known: tuple[Tensor, Tensor] | None = None,
+    ) -> InfluenceResult:
+        """The result that a ledger holds; `known`: see `latent.find`."""
         sums, spread, epochs = ledger.read()
         visits = sums["visits"]
         mean = {name: (column / visits.clamp(min=1)).float() for name, column in sums.items()}
@@ -76,7 +84,7 @@ class InfluenceResult:
             counters=counters,
             scope=scope,
             config=config,
-            **_latent(ledger.read_beliefs()),
+            **_latent(ledger.read_beliefs(), known),
         )
 
     @property

@@ -40,7 +40,7 @@ def support(
     for name, data in (("train", train), ("targets", targets)):
         if iter(data) is data:
             raise InfluenceError(f"support(): {name} is read more than once; give a list or a DataLoader, no generator")
-    config = replace(config or InfluenceConfig(), source="trusted", window=1 / PASSES)
+    config = replace(config or InfluenceConfig(), source="trusted", window=1 / PASSES, memory=False)
     influence = OnlineInfluence(model, n_examples, config=config, anchor_data=targets)
     modes = [(module, module.training) for module in model.modules()]
     model.eval()

@@ -9,7 +9,7 @@ from typing import Any
 from sgoif.bench import render, statistics
 from sgoif.bench.evaluate import PLAIN
 from sgoif.bench.render import BEST, CLOSE, Block, Column, Entry, Row, Table
-from sgoif.bench.table_names import OTHERS, REFERENCE, TITLES
+from sgoif.bench.table_names import APART, OTHERS, REFERENCE, TITLES
 
 OVERHEAD = (
     "Overhead (×): measured wall-clock over that of plain training (same data, network, epochs, machine), folds and "
@@ -117,9 +117,9 @@ def make_block(title: str, fields: Sequence[Field], rows: Sequence[tuple[str, st
 def mark_best(entries: Mapping[str, Entry], column: Column) -> None:
     """Marks the best (and what looks the same as printed), and what is not significantly worse than it.
 
-    A method that lacks seeds does not compete: its mean may be good because the hard seed failed.
+    Methods in `APART` do not compete, nor does one that lacks seeds: its mean may be good because the hard seed failed.
     """
-    measured = {m: e for m, e in entries.items() if e.mean is not None and e.status == "ok"}
+    measured = {m: e for m, e in entries.items() if e.mean is not None and e.status == "ok" and m not in APART}
     best, close = statistics.not_worse({m: e.pairs for m, e in measured.items()}, column.better == "higher")
     if best is None:
         return

@@ -86,6 +86,15 @@ def test_anchor_data_and_source_go_together():
         OnlineInfluence(mlp(), 10, config=InfluenceConfig(source="trusted"))
     with pytest.raises(InfluenceError, match="anchor_data"):
         OnlineInfluence(mlp(), 10, anchor_data=[])
+
+
+def test_anchor_data_that_is_used_up_is_told():
+    model, (x, y) = mlp().double(), blobs(10)
+    influence = OnlineInfluence(model, 10, config=quick(source="trusted"), anchor_data=iter([blobs(6, seed=1)]))
+    watch_once(influence, model, x, y)
+    influence.step()
+    with pytest.raises(BatchError, match="anchor_data holds nothing"):
+        influence.scores()
     with pytest.raises(InfluenceError, match="multiple of the 3 classes"):
         OnlineInfluence(mlp(), 10, config=InfluenceConfig(anchors=4))
 

@@ -88,6 +88,19 @@ def test_where_the_labels_of_two_classes_are_mostly_swapped_nothing_can_tell():
     assert (wrong == (given != truth))[swapped].float().mean() < 0.1  # told plainly in the module's docstring
 
 
+def test_examples_with_right_labels_can_tell():
+    """The same, and class 3 is like class 0; ten known examples of each class, one label without any."""
+    transition = torch.tensor([[0.2, 0.8, 0.0, 0.0], [0.8, 0.2, 0.0, 0.0], [0.0, 0.0, 0.7, 0.3], [0.0, 0.0, 0.6, 0.4]])
+    beliefs, given, truth = noisy(transition)
+    said, _, right = noisy(transition, per_class=10, seed=1)
+    known = said[right != 3], right[right != 3]
+    classes = find(beliefs, given, known)
+    wrong = classes.log_odds(beliefs, given) > 0
+    assert (wrong == (given != truth))[truth < 2].float().mean() > 0.95
+    torch.testing.assert_close(classes.transition[:2], transition[:2], atol=0.06, rtol=0)
+    assert classes.named[:2].tolist() == [0, 1]  # classes start where the known ones are
+
+
 def test_a_label_without_examples_and_rows_in_parts(monkeypatch):
     beliefs, given, _ = noisy(torch.eye(4) * 0.9 + 0.025)
     beliefs, given = beliefs[given != 3], given[given != 3]

@@ -4,6 +4,7 @@ from sgoif.bench import statistics
 from sgoif.bench.curves import OURS
 from sgoif.bench.figures import _drawing as draws
 from sgoif.bench.figures._evidence import Evidence, tables_of
+from sgoif.bench.table_names import APART
 
 PLACE = 40
 TITLE = "Average ranks and critical difference"
@@ -21,7 +22,7 @@ def subjects(config) -> list[str]:
 def draw(table: str, evidence: Evidence):
     panels = evidence.layout(table)["panels"]
     found = evidence.numbers(table, "auc_pr")
-    methods = list(dict.fromkeys(m for p in panels for m in p["methods"] if m != "plain"))
+    methods = list(dict.fromkeys(m for p in panels for m in p["methods"] if m not in ("plain", *APART)))
     values = {m: [found.get((p["dataset"], p["setting"], m), {}).get("mean") for p in panels] for m in methods}
     full = {m: v for m, v in values.items() if v and None not in v}
     left_out = [draws.name_of(m) for m in methods if m not in full]

@@ -1,0 +1,50 @@
+"""SG-OIF with trusted anchors: the same method, given a few images with clean labels.
+
+The anchors are the trusted images instead of the training stream, passed through the network at every check, and name
+the latent classes (`sgoif.latent`). That matters where most labels of a class are wrong in one and the same way: the
+labels alone then say nothing about which class is meant.
+
+Reference: as for SG-OIF; an influence on validation loss is what the paper's equations define. Cost: one training run,
+and a forward pass of the trusted images per check.
+"""
+
+from collections.abc import Iterator
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sgoif.bench.contracts import NoisyTask
+from sgoif.bench.errors import UserError
+from sgoif.bench.images import ImageSource
+from sgoif.bench.watched import Watched
+from sgoif.bench.work import WORK
+
+BATCH = 1024
+
+
+@dataclass
+class Trusted:
+    """The images with their labels, batch by batch, as often as asked."""
+
+    images: ImageSource
+    labels: Tensor
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        parts = torch.arange(len(self.labels)).to(self.images.device).split(BATCH)
+        for part, x in zip(parts, self.images.passes(parts), strict=True):
+            WORK.passes += len(part)
+            yield x, self.labels[part]
+
+
+class TrustedSGOIF(Watched):
+    name = "sgoif_trusted"
+    title = "SG-OIF, trusted anchors"
+    uses_trusted = True
+    source = "trusted"
+
+    def anchor_data(self, task: NoisyTask) -> Trusted:
+        if task.trusted is None:
+            raise UserError("sgoif_trusted needs trusted images (data.trusted): they are its anchors")
+        images, labels = task.trusted
+        return Trusted(images, labels.to(images.device))
