@@ -18,8 +18,12 @@ Where the labels of a class are mostly wrong in one and the same way, no method 
 this one is wrong with them. A few examples whose labels are known to be right can: mu_c then starts at the mean of u
 over those of class c, and a label's class is the one that most of its own fall in.
 
-Where the network has hardly learnt, its predictions do not gather anywhere: the doubt, the mean entropy of P(c | x_i)
-over log C, is then large, and the classes are not trusted: t = min(1, 2 (1 - doubt / 0.06)).
+Where the network has hardly learnt, its predictions do not gather anywhere, and the classes are not trusted. With few
+labels that shows as doubt, the mean entropy of P(c | x_i) over log C; with many labels any cloud of points falls apart
+into clear-cut classes, but into others when it is drawn again: two mixtures, each of one half of the examples, put an
+example into the same class with the mean probability s. The trust is
+
+    t = min(1, 2 (1 - doubt / 0.06)) min(1, (s - 0.3) / 0.2),  each factor at least 0.
 """
 
 from __future__ import annotations
@@ -37,6 +41,7 @@ ROWS = 65_536  # examples in memory at once, times the number of classes
 SMOOTHING = 1.0  # examples added to every class, spread over its labels
 STARTS = (0.5, 0.8, 0.9, 0.95)  # mean lengths whose concentrations EM starts from
 DOUBT = 0.06  # where trust ends; it is full up to half of that
+STABLE = (0.3, 0.5)  # between these trust grows from none to full
 SOME = 10_000  # examples, or a hundred a class, that choose among the starts
 
 
@@ -51,11 +56,14 @@ class LatentClasses:
     given: Tensor  # [C, C] T
     named: Tensor  # [C] c(y): the class of each label
     doubt: float  # mean entropy of P(c | x_i) over log C
+    stability: float  # s: mean probability of the same class by either half of the examples
 
     @property
     def trust(self) -> float:
         """How far the classes are to be believed, in [0, 1]."""
-        return min(1.0, 2 * max(0.0, 1 - self.doubt / DOUBT))
+        least, full = STABLE
+        sure, stable = 2 * (1 - self.doubt / DOUBT), (self.stability - least) / (full - least)
+        return min(1.0, max(0.0, sure)) * min(1.0, max(0.0, stable))
 
     def posterior(self, beliefs: Tensor, given: Tensor | None = None) -> Tensor:
         """P(c | x_i), or P(c | x_i, y_i) with the given labels `[n]`; beliefs `[n, C]` -> `[n, C]`."""
@@ -118,39 +126,51 @@ class _Mixture:
         return self
 
 
-def find(beliefs: Tensor, given: Tensor, known: tuple[Tensor, Tensor] | None = None) -> LatentClasses:
-    """The latent classes of mean predictions `[n, C]` and their given labels `[n]`; `known`: predictions `[m, C]` and
-    right labels `[m]` of other examples.
+Known = tuple[Tensor, Tensor]
 
-    Started at several concentrations on some of the examples; the tightest mixture goes on with all of them.
-    """
+
+def find(beliefs: Tensor, given: Tensor, known: Known | None = None) -> LatentClasses:
+    """The latent classes of mean predictions `[n, C]` and their given labels `[n]`; `known`: predictions `[m, C]` and
+    right labels `[m]` of other examples."""
     n, classes = beliefs.shape
     if given.shape != (n,) or n == 0:
         raise InfluenceError(f"latent classes: beliefs {tuple(beliefs.shape)} and labels {tuple(given.shape)}")
     u = on_sphere(beliefs)
-    centres = torch.eye(classes, device=u.device, dtype=u.dtype)  # where a label without examples would stand
-    sides = [(u, given)] if known is None else [(u, given), (on_sphere(known[0]).to(u), known[1].to(given))]
-    for points, labels in sides:
-        sums = torch.zeros_like(centres).index_add_(0, labels, points)
-        centres = torch.where(sums.norm(dim=1, keepdim=True) > 0, torch.nn.functional.normalize(sums, dim=1), centres)
-    some = u[:: max(1, n // max(SOME, 100 * classes))]
-    first = max((_Mixture(centres, length).fit(some) for length in STARTS), key=lambda m: m.kappa)
-    mixture = first.fit(u)
-    joint, entropy = u.new_zeros(classes, classes), 0.0  # joint: [given, class]
+    if known is not None:
+        known = on_sphere(known[0]).to(u), known[1].to(given)
+    mixture = _fitted(u, given, known)
+    halves = [mixture, mixture]
+    if n > 1:
+        halves = [_fitted(u[k::2], given[k::2], known and (known[0][k::2], known[1][k::2])) for k in (0, 1)]
+    joint, entropy, same = u.new_zeros(classes, classes), 0.0, 0.0  # joint: [given, class]
     for part, labels in zip(u.split(ROWS), given.split(ROWS), strict=True):
         member = mixture.member(part)
         joint.index_add_(0, labels, member)
         entropy += float(torch.special.entr(member).sum())
+        same += float((halves[0].member(part) * halves[1].member(part)).sum())
     doubt = entropy / n / math.log(max(classes, 2))
     named = match(joint)
     lift = joint.gather(1, named.unsqueeze(1))[:, 0] * n / (joint.sum(1) * joint.sum(0)[named])
     named = torch.where(lift < 1, joint.argmax(1), named)
     if known is not None:
-        votes = torch.zeros_like(joint).index_add_(0, sides[1][1], mixture.member(sides[1][0]))
+        votes = torch.zeros_like(joint).index_add_(0, known[1], mixture.member(known[0]))
         named = torch.where(votes.sum(1) > 0, votes.argmax(1), named)
     counts = joint.T + SMOOTHING / classes
     given_label = counts / counts.sum(1, keepdim=True)
-    return LatentClasses(mixture.centres, mixture.kappa, mixture.share, given_label, named, doubt)
+    return LatentClasses(mixture.centres, mixture.kappa, mixture.share, given_label, named, doubt, same / n)
+
+
+def _fitted(u: Tensor, given: Tensor, known: Known | None) -> _Mixture:
+    """The mixture of points `[n, C]`, started at several concentrations on some of them; the tightest goes on with all.
+
+    The class of each label starts at the mean of its known points, else of its given ones, else in its corner."""
+    n, classes = u.shape
+    centres = torch.eye(classes, device=u.device, dtype=u.dtype)
+    for points, labels in ((u, given), known or (u[:0], given[:0])):
+        sums = torch.zeros_like(centres).index_add_(0, labels, points)
+        centres = torch.where(sums.norm(dim=1, keepdim=True) > 0, torch.nn.functional.normalize(sums, dim=1), centres)
+    some = u[:: max(1, n // max(SOME, 100 * classes))]
+    return max((_Mixture(centres, length).fit(some) for length in STARTS), key=lambda m: m.kappa).fit(u)
 
 
 def match(joint: Tensor) -> Tensor:

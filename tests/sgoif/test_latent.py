@@ -31,7 +31,7 @@ def test_the_matching_is_scipys(n):
 def test_log_odds_are_bayes_rule():
     beliefs, given = torch.tensor([[0.7, 0.2, 0.1], [0.1, 0.1, 0.8]]), torch.tensor([0, 1])
     transition = torch.tensor([[0.6, 0.3, 0.1], [0.2, 0.7, 0.1], [0.1, 0.5, 0.4]])
-    classes = LatentClasses(torch.eye(3), 5.0, torch.tensor([0.5, 0.3, 0.2]), transition, torch.arange(3), doubt=0.0)
+    classes = LatentClasses(torch.eye(3), 5.0, torch.tensor([0.5, 0.3, 0.2]), transition, torch.arange(3), 0.0, 1.0)
     weight = classes.share * torch.exp(5.0 * on_sphere(beliefs)) * transition[:, given].T
     right = weight[[0, 1], given] / weight.sum(1)
     torch.testing.assert_close(classes.log_odds(beliefs, given), torch.log((1 - right) / right))
@@ -115,10 +115,17 @@ def test_predictions_that_gather_nowhere_are_not_trusted():
     assert find(beliefs, beliefs.argmax(1)).trust == 0
     assert find(*noisy(torch.eye(5) * 0.9 + 0.02)[:2]).trust == 1
     parts = [
-        LatentClasses(torch.eye(2), 1.0, torch.ones(2), torch.eye(2), torch.arange(2), doubt).trust
-        for doubt in (0.03, 0.045, 0.07)
+        LatentClasses(torch.eye(2), 1.0, torch.ones(2), torch.eye(2), torch.arange(2), doubt, stability).trust
+        for doubt, stability in ((0.03, 0.5), (0.045, 0.9), (0.07, 1.0), (0.0, 0.4), (0.045, 0.4), (0.0, 0.2))
     ]
-    assert parts == [1.0, pytest.approx(0.5), 0.0]
+    assert parts == pytest.approx([1.0, 0.5, 0.0, 0.5, 0.25, 0.0])
+
+
+def test_a_cloud_that_falls_apart_differently_each_time_is_not_trusted():
+    """With a hundred labels the classes of a shapeless cloud are clear-cut, and of no meaning."""
+    logits = 0.3 * torch.randn(3000, 100, generator=torch.Generator().manual_seed(0))
+    classes = find(logits.softmax(1), torch.randint(0, 100, (3000,), generator=torch.Generator().manual_seed(1)))
+    assert classes.doubt < 0.03 and classes.stability < 0.3 and classes.trust == 0
 
 
 def test_shapes_are_checked():
