@@ -53,7 +53,7 @@ class InfluenceConfig:
     precondition: bool = option(True, "precondition the solvers by the backend's inverse; False = a scalar")
     rank: int = option(8, "rank r of the streaming subspace that solves the dominant directions exactly; 0 = none")
     solve_every: int = option(50, "steps between two checks of the residual (each followed by one solver step)")
-    update_every: int = option(10, "outside head scope, steps between two updates of curvature and anchors")
+    update_every: int = option(16, "outside head scope, steps between two updates of curvature and anchors")
     probe_examples: int = option(1024, "examples, newest first, whose curvature makes the residual")
     deep_examples: int = option(
         128, "examples of such a step that enter curvature and anchors outside head scope; their gradients are held"
