@@ -12,6 +12,7 @@ import yaml
 
 from sgoif.bench import config as configuration
 from sgoif.bench import figures, jobs
+from sgoif.bench.adopt import adopt
 from sgoif.bench.cli import main
 from sgoif.bench.data.holdout import hold_out
 from sgoif.bench.data.prepare import prepare
@@ -20,6 +21,7 @@ from sgoif.bench.evaluate import NOT_RUN
 from sgoif.bench.figures._evidence import Evidence
 from sgoif.bench.files import atomic_write_json, read_json
 from sgoif.bench.plan import Plan
+from sgoif.bench.summary import summarise
 
 CELLS = {"noisy/digits": ["plain", "random", "loss", "aum"], "ood/digits_id": ["plain", "msp"]}
 
@@ -270,3 +272,21 @@ def test_another_recipe_another_file_and_a_run_of_its_own_are_refused(work, else
         assert step("adopt", file, "--config", "mini.yaml") == 2
         error = capsys.readouterr().err
         assert told in error and len(error.splitlines()) == 1
+
+
+def test_the_published_pieces_still_make_the_published_run(tmp_path, monkeypatch):
+    """Every ranking and accuracy of the published summary, from the pieces beside it; nothing is drawn."""
+    published = configuration.ROOT / "results" / "published"
+    monkeypatch.setattr("sgoif.bench.adopt._render", lambda *_: None)
+    pieces = sorted((published / "pieces" / "measured").glob("*.json.gz"))
+    run_dir = adopt(pieces, configuration.ROOT / "configs" / "measured.yaml", tmp_path)
+
+    def means(summary: list[dict]) -> dict[tuple, float]:
+        shown = [r for r in summary if r["metric"].split(":")[0] in ("auc_pr", "p_at_1", "auroc", "test_accuracy")]
+        keys = ("table", "dataset", "setting", "method", "variant", "metric")
+        return {tuple(r.get(k, "") for k in keys): r["mean"] for r in shown if r["mean"] is not None}
+
+    told = means(read_json(published / "measured" / "summary.json"))
+    assert len(told) > 600
+    found = means(summarise(run_dir, read_json(run_dir / "config.json")))
+    assert {k: v for k, v in found.items() if k in told} == pytest.approx(told, abs=1e-5)  # it is rounded
