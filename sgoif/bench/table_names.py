@@ -20,7 +20,7 @@ OTHERS, REFERENCE = "Others", "Reference"
 TITLES = {
     "incv": "INCV", "mixup": "Mixup", "sce": "SCE-loss", "mentornet": "MentorNet", "coteaching": "Co-Teaching",
     "fastif": "FastIF †", "tracin": "TracIn", "confident_learning": "CL", "sgoif": "SG-OIF",
-    "sgoif_trusted": "trusted anchors †",
+    "sgoif_trusted": "SG-OIF, trusted †",
     "random": "random", "loss": "last-epoch loss", "margin": "last-epoch margin", "aum": "mean margin (AUM)",
     "oof_self_confidence": "out-of-fold self-confidence", "plain": "plain training",
     "cutpaste": "CutPaste", "draem": "DRAEM", "patchcore": "PatchCore", "gram": "Gram", "ebo": "EBO",
