@@ -7,7 +7,7 @@ from contextlib import contextmanager
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from sgoif.batch import FactoredBatch
 from sgoif.capture import Capture
@@ -17,28 +17,27 @@ AnchorData = Iterable[tuple[Tensor, Tensor]]
 
 
 @contextmanager
-def _passing(capture: Capture, data: AnchorData) -> Iterator[Iterator[tuple[Tensor, Tensor]]]:
-    """The data, checked and on the model's device, while the model is in eval mode; afterwards it is as it was."""
-    device = capture.head.weight.device
-
-    def batches() -> Iterator[tuple[Tensor, Tensor]]:
-        empty = True
-        for x, y in data:
-            empty = False
-            if y.device.type == "cpu" and ((y < 0) | (y >= capture.n_classes)).any():
-                raise BatchError(f"anchor_data: a label lies outside 0..{capture.n_classes - 1}")
-            yield x.to(device), y.to(device)
-        if empty:
-            raise BatchError("anchor_data holds nothing; it is read again and again, so give a list or a DataLoader")
-
-    modes = [(module, module.training) for module in capture.model.modules()]
-    capture.model.eval()
+def evaluating(model: nn.Module) -> Iterator[None]:
+    """The model in eval mode; afterwards each of its modules is in the mode it was in."""
+    modes = [(module, module.training) for module in model.modules()]
+    model.eval()
     try:
-        yield batches()
+        yield
     finally:
-        capture.recording = False
         for module, mode in modes:
             module.training = mode
+
+
+def _checked(capture: Capture, data: AnchorData) -> Iterator[tuple[Tensor, Tensor]]:
+    """The data on the model's device."""
+    device, empty = capture.head.weight.device, True
+    for x, y in data:
+        empty = False
+        if y.device.type == "cpu" and ((y < 0) | (y >= capture.n_classes)).any():
+            raise BatchError(f"anchor_data: a label lies outside 0..{capture.n_classes - 1}")
+        yield x.to(device), y.to(device)
+    if empty:
+        raise BatchError("anchor_data holds nothing; it is read again and again, so give a list or a DataLoader")
 
 
 def anchor_batches(
@@ -47,14 +46,16 @@ def anchor_batches(
     """Settled batches of the (x, y), in eval mode, outside head scope of `at_once` examples each; parameters,
     gradients, modes and buffers of the model stay as they were."""
     model, first = capture.model, 0
-    with _passing(capture, data) as batches:
-        for x, y in batches:
+    with evaluating(model):
+        for x, y in _checked(capture, data):
             capture.start(scoring=False)
-            with torch.set_grad_enabled(capture.deep):
-                loss = F.cross_entropy(model(x).float(), y)
-                if capture.deep:  # fills the layers' output gradients and leaves every .grad alone
-                    torch.autograd.grad(loss, [p for p in model.parameters() if p.requires_grad], allow_unused=True)
-            record = capture.stop()
+            try:
+                with torch.set_grad_enabled(capture.deep):
+                    loss = F.cross_entropy(model(x).float(), y)
+                    if capture.deep:  # fills the layers' output gradients and leaves every .grad alone
+                        torch.autograd.grad(loss, [p for p in model.parameters() if p.requires_grad], allow_unused=True)
+            finally:
+                record = capture.stop()
             capture.validate(record, len(y))
             index = torch.arange(first, first + len(y), device=y.device)
             first += len(y)
@@ -66,6 +67,6 @@ def anchor_batches(
 @torch.no_grad()
 def anchor_predictions(capture: Capture, data: AnchorData) -> tuple[Tensor, Tensor]:
     """What the model says of the given data, as probabilities `[m, C]`, and the labels `[m]`."""
-    with _passing(capture, data) as batches:
-        said, labels = zip(*((capture.model(x).to(capture.dtype).softmax(1), y) for x, y in batches), strict=True)
-    return torch.cat(said), torch.cat(labels)
+    with evaluating(capture.model):
+        said = [(capture.model(x).to(capture.dtype).softmax(1), y) for x, y in _checked(capture, data)]
+    return torch.cat([p for p, _ in said]), torch.cat([y for _, y in said])

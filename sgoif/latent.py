@@ -44,6 +44,8 @@ DOUBT = 0.06  # where trust ends; it is full up to half of that
 STABLE = (0.3, 0.5)  # between these trust grows from none to full
 SOME = 10_000  # examples, or a hundred a class, that choose among the starts
 
+Known = tuple[Tensor, Tensor]  # predictions [m, C] and right labels [m] of examples outside the training set
+
 
 @dataclass(frozen=True)
 class LatentClasses:
@@ -126,12 +128,8 @@ class _Mixture:
         return self
 
 
-Known = tuple[Tensor, Tensor]
-
-
 def find(beliefs: Tensor, given: Tensor, known: Known | None = None) -> LatentClasses:
-    """The latent classes of mean predictions `[n, C]` and their given labels `[n]`; `known`: predictions `[m, C]` and
-    right labels `[m]` of other examples."""
+    """The latent classes of mean predictions `[n, C]` and their given labels `[n]`."""
     n, classes = beliefs.shape
     if given.shape != (n,) or n == 0:
         raise InfluenceError(f"latent classes: beliefs {tuple(beliefs.shape)} and labels {tuple(given.shape)}")

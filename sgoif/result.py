@@ -21,7 +21,7 @@ def level(values: Tensor) -> Tensor:
     return values / values.square().mean().sqrt().clamp(min=torch.finfo(values.dtype).tiny)
 
 
-def _latent(kept: tuple[Tensor, Tensor] | None, known: tuple[Tensor, Tensor] | None) -> dict[str, Any]:
+def _latent(kept: tuple[Tensor, Tensor] | None, known: latent.Known | None) -> dict[str, Any]:
     """`beliefs`, `odds`, `transition`, `trust` from the sums of predictions and the given labels that a ledger kept;
     `known`: see `latent.find`."""
     if kept is None:
@@ -67,7 +67,7 @@ class InfluenceResult:
         config: InfluenceConfig,
         counters: dict,
         scope: dict,
-        known: tuple[Tensor, Tensor] | None = None,
+        known: latent.Known | None = None,
     ) -> InfluenceResult:
         """The result that a ledger holds; `known`: see `latent.find`."""
         sums, spread, epochs = ledger.read()

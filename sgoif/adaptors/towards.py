@@ -20,6 +20,7 @@ from torch import Tensor, nn
 
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError
+from sgoif.given import evaluating
 from sgoif.influence import OnlineInfluence
 
 PASSES = 2  # the first builds the curvature, the second scores
@@ -42,18 +43,15 @@ def support(
             raise InfluenceError(f"support(): {name} is read more than once; give a list or a DataLoader, no generator")
     config = replace(config or InfluenceConfig(), source="trusted", window=1 / PASSES, memory=False)
     influence = OnlineInfluence(model, n_examples, config=config, anchor_data=targets)
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
     try:
-        for _ in range(PASSES):
-            for index, x, y in train:
-                _watch(influence, model, index, x, y)
-            influence.end_epoch()
-        result = influence.scores()
+        with evaluating(model):
+            for _ in range(PASSES):
+                for index, x, y in train:
+                    _watch(influence, model, index, x, y)
+                influence.end_epoch()
+            result = influence.scores()
     finally:
         influence.close()
-        for module, mode in modes:
-            module.training = mode
     if not (result.confidence > 0).any():
         raise InfluenceError(
             "support(): no direction towards the targets could be certified; are the targets labelled with what the "

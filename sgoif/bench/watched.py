@@ -29,7 +29,7 @@ class Watched(NoisyLabelDetector):
             super().__init__(**{"source": self.source, **params})
         except InfluenceError as e:
             raise UserError(f"params.{self.name}: {e}") from None
-        self.need(self.params.source == self.source, "source", f"{self.source} (clean labels: method sgoif_trusted)")
+        self.need(self.params.source == self.source, "source", f"is {self.source!r} in this method")
 
     def anchor_data(self, task: NoisyTask) -> AnchorData | None:
         """Examples outside the training set that are the anchors, where they are not streamed from it."""
