@@ -131,16 +131,19 @@ def check_resolved(config: Any, path: Path) -> None:
 
 
 def _check_restrict(spec: dict[str, Any], where: str) -> None:
-    """Methods, settings and seeds that `restrict` and `retrain` name are those of the dataset."""
+    """Methods, settings and seeds that `restrict`, `retrain` and `retrain_seeds` name are those of the dataset."""
+    seeds = [str(s) for s in spec["seeds"]]
     for method, share in spec.get("restrict", {}).items():
         _known(method, [*spec["methods"], "folds", "plain"], f"{where}.restrict", "method")
         for setting in share.get("settings", []):
             _known(setting, spec.get("settings", {}), f"{where}.restrict.{method}.settings", "setting")
         for seed in share.get("seeds", []):
-            _known(str(seed), [str(s) for s in spec["seeds"]], f"{where}.restrict.{method}.seeds", "seed")
+            _known(str(seed), seeds, f"{where}.restrict.{method}.seeds", "seed")
     if isinstance(spec.get("retrain"), list):
         for method in spec["retrain"]:
             _known(method, spec["methods"], f"{where}.retrain", "method")
+    for seed in spec.get("retrain_seeds", []):
+        _known(str(seed), seeds, f"{where}.retrain_seeds", "seed")
 
 
 def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:

@@ -124,8 +124,9 @@ class Plan:
 
     def retrains(self, cell: Cell) -> bool:
         """Whether the network is trained again without the examples that the cell's method removes."""
-        chosen = self.spec(cell.task, cell.dataset).get("retrain", True)
-        return chosen if isinstance(chosen, bool) else cell.method in chosen
+        spec = self.spec(cell.task, cell.dataset)
+        chosen, seeds = spec.get("retrain", True), spec.get("retrain_seeds")
+        return (chosen if isinstance(chosen, bool) else cell.method in chosen) and (seeds is None or cell.seed in seeds)
 
     def params(self, method: str) -> dict[str, Any]:
         name, variant = methods.split(method)

@@ -123,6 +123,20 @@ def test_a_method_can_be_restricted_to_settings_and_seeds(tmp_path):
     assert len(other) > 1 and "retrain" not in plan.cell_config(other[0])
 
 
+def test_retraining_can_be_left_to_some_seeds():
+    from sgoif.bench.plan import Cell, Plan
+
+    config = copy.deepcopy(SMALL)
+    spec = config["noisy"]["digits"]
+    spec["seeds"], spec["retrain_seeds"] = [0, 1], [1]
+    plan, setting = Plan(configuration.resolve(config)), next(iter(spec["settings"]))
+    cells = [Cell("noisy", "digits", setting, seed, "loss") for seed in spec["seeds"]]
+    assert [plan.cell_config(cell)["retrain"] for cell in cells] == [False, True]
+    spec["retrain_seeds"] = [2]
+    with pytest.raises(UserError, match=r"noisy\.digits\.retrain_seeds: no seed '2'"):
+        configuration.resolve(config)
+
+
 @pytest.mark.parametrize(
     ("share", "told"),
     [
