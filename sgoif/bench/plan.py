@@ -113,10 +113,15 @@ class Plan:
         n = len(self.settings(task, dataset)) * len(self.seeds(task, dataset))
         return math.ceil(n / per_job) if per_job else 1
 
-    def batch(self, task: str, dataset: str, method: str, number: int) -> list[Cell]:
+    def slots(self, task: str, dataset: str, method: str, number: int) -> list[Cell]:
+        """The cells of a batch, whether or not they are left to the method."""
         cells = self.cells(task, dataset, method)
         size = self.config["execution"]["cells_per_job"] or len(cells)
-        return [c for c in cells[number * size : (number + 1) * size] if self.wanted(c)]
+        return cells[number * size : (number + 1) * size]
+
+    def batch(self, task: str, dataset: str, method: str, number: int) -> list[Cell]:
+        """The cells of a batch that its method computes."""
+        return [c for c in self.slots(task, dataset, method, number) if self.wanted(c)]
 
     def wanted(self, cell: Cell) -> bool:
         """Whether the configuration leaves this cell to its method (see `restrict` in the schema)."""

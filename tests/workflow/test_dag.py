@@ -56,6 +56,16 @@ def test_trusted_labels_go_only_to_methods_that_declare_them(planned):
     assert with_val - {"evaluate"} == {f"noisy_{m}" for m in ("tracin", "fastif", "mentornet", "sgoif_trusted")}
 
 
+def test_a_restricted_plain_run_leaves_the_others_their_labels():
+    share = {"digits": {"restrict": {"plain": {"settings": ["n20_s0"], "reason": "measured before"}}}}
+    target = "results/embedded/batches/noisy/digits/sgoif/0.json"
+    override = f"noisy={json.dumps(share)}"
+    done = snakemake("-n", "-F", "--configfile", "configs/embedded.yaml", "--config", override, "--", target)
+    assert done.returncode == 0, done.stderr[-2000:]
+    sgoif = next(job for job in jobs(done.stdout + done.stderr) if job["rule"] == "noisy_sgoif")
+    assert "labels/digits/n20_s2.npz" in sgoif["input"]
+
+
 def test_the_paper_plans_without_any_dataset_in_time(tmp_path):
     before = time.perf_counter()
     empty = json.dumps({"root": str(tmp_path / "nothing")})

@@ -54,8 +54,8 @@ def images(w):
 
 
 def labels(w):
-    """Given labels of the batch's settings."""
-    cells = PLAN.batch(w.task, w.dataset, "plain", int(w.batch))
+    """Given labels of the batch's settings: of all, since every method is left some of them."""
+    cells = PLAN.slots(w.task, w.dataset, "plain", int(w.batch))
     return sorted({f"{RUN}/labels/{w.dataset}/{cell.setting}.npz" for cell in cells})
 
 
@@ -96,7 +96,7 @@ def job(method):
 
 def minutes(w):
     """Time limit of a batch's job on a cluster: that of its cells, and some to start."""
-    cells = PLAN.batch(w.task, w.dataset, "plain", int(w.batch))
+    cells = PLAN.slots(w.task, w.dataset, "plain", int(w.batch))
     return 10 + math.ceil(len(cells) * CONFIG["execution"]["time_limit_minutes"])
 
 
