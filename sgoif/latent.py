@@ -29,6 +29,7 @@ example into the same class with the mean probability s. The trust is
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 from dataclasses import dataclass
 
 import torch
@@ -37,6 +38,7 @@ from torch import Tensor
 from sgoif.errors import InfluenceError
 
 ITERATIONS = 60
+SETTLED = 1e-5  # relative change of kappa at which EM ends
 ROWS = 65_536  # examples in memory at once, times the number of classes
 SMOOTHING = 1.0  # examples added to every class, spread over its labels
 STARTS = (0.5, 0.8, 0.9, 0.95)  # mean lengths whose concentrations EM starts from
@@ -95,37 +97,56 @@ def on_sphere(beliefs: Tensor) -> Tensor:
     return torch.nn.functional.normalize(beliefs.clamp(min=0).sqrt(), dim=1)
 
 
-def concentration(length: float, dimension: int) -> float:
-    """kappa of a von Mises-Fisher distribution whose mean vector has this length (Banerjee et al., JMLR 2005)."""
-    length = min(max(length, 1e-6), 1 - 1e-6)
+def concentration(length: Tensor, dimension: int) -> Tensor:
+    """kappa of von Mises-Fisher distributions whose mean vectors have these lengths (Banerjee et al., JMLR 2005)."""
+    length = length.clamp(1e-6, 1 - 1e-6)
     return length * (dimension - length**2) / (1 - length**2)
 
 
-class _Mixture:
-    """Expectation-maximisation on u `[n, C]`, a part of the rows at a time."""
+class _Mixtures:
+    """Expectation-maximisation of several mixtures on the same points u `[n, C]`, a part of the rows at a time."""
 
-    def __init__(self, centres: Tensor, length: float) -> None:
-        self.centres, self.dimension = centres, centres.shape[1]
-        self.kappa = concentration(length, self.dimension)
-        self.share = torch.full_like(centres[0], 1 / len(centres))
+    def __init__(self, centres: Tensor, kappa: Tensor, share: Tensor) -> None:
+        self.centres, self.kappa, self.share = centres, kappa, share  # [S, C, C], [S] in double precision, [S, C]
+
+    @classmethod
+    def started(cls, centres: Tensor, lengths: Sequence[float]) -> _Mixtures:
+        """All at the centres `[C, C]`, each with the concentration of one mean length."""
+        starts, classes = len(lengths), len(centres)
+        kappa = concentration(torch.tensor(lengths, dtype=torch.float64, device=centres.device), classes)
+        return cls(centres.repeat(starts, 1, 1), kappa, centres.new_full((starts, classes), 1 / classes))
 
     def member(self, u: Tensor) -> Tensor:
-        return (self.kappa * u @ self.centres.T + self.share.log()).softmax(1)
+        """P(c | x_i) by each mixture, `[S, n, C]`."""
+        near = self.kappa.to(u.dtype)[:, None, None] * (u @ self.centres.mT)
+        return (near + self.share.log().unsqueeze(1)).softmax(2)
 
-    def fit(self, u: Tensor) -> _Mixture:
+    def fit(self, u: Tensor) -> _Mixtures:
+        """Each until its concentration settles."""
+        moving = torch.ones_like(self.kappa, dtype=torch.bool)
         for _ in range(ITERATIONS):
             sums, mass = torch.zeros_like(self.centres), torch.zeros_like(self.share)
-            for part in u.split(ROWS):
+            for part in u.split(max(1, ROWS // len(self.kappa))):
                 member = self.member(part)
-                sums += member.T @ part
-                mass += member.sum(0)
-            lengths = sums.norm(dim=1, keepdim=True)
-            self.centres = torch.where(lengths > 0, sums / lengths.clamp(min=1e-12), self.centres)
-            self.share = (mass + SMOOTHING) / (mass + SMOOTHING).sum()
-            before, self.kappa = self.kappa, concentration(float(lengths.sum()) / len(u), self.dimension)
-            if math.isclose(before, self.kappa, rel_tol=1e-5):
+                sums += member.mT @ part
+                mass += member.sum(1)
+            lengths = sums.norm(dim=2, keepdim=True)
+            centres = torch.where(lengths > 0, sums / lengths.clamp(min=1e-12), self.centres)
+            share = (mass + SMOOTHING) / (mass + SMOOTHING).sum(1, keepdim=True)
+            kappa = concentration(lengths.double().sum((1, 2)) / len(u), u.shape[1])
+            settled = (kappa - self.kappa).abs() <= SETTLED * torch.maximum(kappa, self.kappa)
+            self.centres = torch.where(moving[:, None, None], centres, self.centres)
+            self.share = torch.where(moving[:, None], share, self.share)
+            self.kappa = torch.where(moving, kappa, self.kappa)
+            moving &= ~settled
+            if not moving.any():
                 break
         return self
+
+    @property
+    def tightest(self) -> _Mixtures:
+        best = self.kappa.argmax().unsqueeze(0)
+        return _Mixtures(self.centres[best], self.kappa[best], self.share[best])
 
 
 def find(beliefs: Tensor, given: Tensor, known: Known | None = None) -> LatentClasses:
@@ -140,25 +161,26 @@ def find(beliefs: Tensor, given: Tensor, known: Known | None = None) -> LatentCl
     halves = [mixture, mixture]
     if n > 1:
         halves = [_fitted(u[k::2], given[k::2], known and (known[0][k::2], known[1][k::2])) for k in (0, 1)]
-    joint, entropy, same = u.new_zeros(classes, classes), 0.0, 0.0  # joint: [given, class]
+    joint, entropy, same = u.new_zeros(classes, classes), u.new_zeros(()), u.new_zeros(())  # joint: [given, class]
     for part, labels in zip(u.split(ROWS), given.split(ROWS), strict=True):
-        member = mixture.member(part)
+        member = mixture.member(part)[0]
         joint.index_add_(0, labels, member)
-        entropy += float(torch.special.entr(member).sum())
-        same += float((halves[0].member(part) * halves[1].member(part)).sum())
-    doubt = entropy / n / math.log(max(classes, 2))
+        entropy += torch.special.entr(member).sum()
+        same += (halves[0].member(part) * halves[1].member(part)).sum()
+    doubt = float(entropy) / n / math.log(max(classes, 2))
     named = match(joint)
     lift = joint.gather(1, named.unsqueeze(1))[:, 0] * n / (joint.sum(1) * joint.sum(0)[named])
     named = torch.where(lift < 1, joint.argmax(1), named)
     if known is not None:
-        votes = torch.zeros_like(joint).index_add_(0, known[1], mixture.member(known[0]))
+        votes = torch.zeros_like(joint).index_add_(0, known[1], mixture.member(known[0])[0])
         named = torch.where(votes.sum(1) > 0, votes.argmax(1), named)
     counts = joint.T + SMOOTHING / classes
     given_label = counts / counts.sum(1, keepdim=True)
-    return LatentClasses(mixture.centres, mixture.kappa, mixture.share, given_label, named, doubt, same / n)
+    kappa, stability = float(mixture.kappa[0]), float(same) / n
+    return LatentClasses(mixture.centres[0], kappa, mixture.share[0], given_label, named, doubt, stability)
 
 
-def _fitted(u: Tensor, given: Tensor, known: Known | None) -> _Mixture:
+def _fitted(u: Tensor, given: Tensor, known: Known | None) -> _Mixtures:
     """The mixture of points `[n, C]`, started at several concentrations on some of them; the tightest goes on with all.
 
     The class of each label starts at the mean of its known points, else of its given ones, else in its corner."""
@@ -168,7 +190,7 @@ def _fitted(u: Tensor, given: Tensor, known: Known | None) -> _Mixture:
         sums = torch.zeros_like(centres).index_add_(0, labels, points)
         centres = torch.where(sums.norm(dim=1, keepdim=True) > 0, torch.nn.functional.normalize(sums, dim=1), centres)
     some = u[:: max(1, n // max(SOME, 100 * classes))]
-    return max((_Mixture(centres, length).fit(some) for length in STARTS), key=lambda m: m.kappa).fit(u)
+    return _Mixtures.started(centres, STARTS).fit(some).tightest.fit(u)
 
 
 def match(joint: Tensor) -> Tensor:

@@ -45,7 +45,7 @@ def test_concentration_inverts_the_mean_length():
     for kappa in (2.0, 10.0, 50.0):
         density = torch.exp(kappa * (angle.cos() - 1))
         length = float((density * angle.cos()).sum() / density.sum())
-        assert concentration(length, 2) == pytest.approx(kappa, rel=0.1)
+        assert float(concentration(torch.tensor(length), 2)) == pytest.approx(kappa, rel=0.1)
 
 
 def test_clean_labels_are_left_alone():
