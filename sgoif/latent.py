@@ -165,7 +165,7 @@ def find(beliefs: Tensor, given: Tensor, known: Known | None = None) -> LatentCl
     for part, labels in zip(u.split(ROWS), given.split(ROWS), strict=True):
         member = mixture.member(part)[0]
         joint.index_add_(0, labels, member)
-        entropy += torch.special.entr(member).sum()
+        entropy -= torch.xlogy(member, member).sum()  # torch.special.entr would be compiled at its first use on a GPU
         same += (halves[0].member(part) * halves[1].member(part)).sum()
     doubt = float(entropy) / n / math.log(max(classes, 2))
     named = match(joint)
