@@ -22,8 +22,10 @@ def draw(table: str, evidence: Evidence):
     name = evidence.config["tables"][table]["dataset"]
     dataset = evidence.config["noisy"][name]
     found: dict[str, dict[str, float]] = {}
+    seeds = {len(dataset["seeds"])}
     for (_, setting, method), r in evidence.numbers(table, "auc_pr").items():
         found.setdefault(method, {})[setting] = 100 * r["mean"]
+        seeds.add(r["n_seeds"])
     rates = {setting: 100 * r["mean"] for (_, setting, _), r in evidence.numbers(table, "base_rate").items()}
     order = sorted(found, key=lambda m: sum(found[m].values()) / len(found[m]))
     levels = sorted({dataset["settings"][s].get("noise", 0) for v in found.values() for s in v})
@@ -40,7 +42,8 @@ def draw(table: str, evidence: Evidence):
         label = f"noise {100 * level:.0f}%"
         axes.scatter(xs, ys, s=26, color=colour, marker=shape, label=label, alpha=0.85, linewidths=0)
     axes.set_xlabel("AUC-PR (%), one mark per sparsity; dotted: share of wrong labels")
-    draws.heading(figure, f"{evidence.title(name)}; mean of {len(dataset['seeds'])} seeds")
+    over = " to ".join(str(n) for n in dict.fromkeys((min(seeds), max(seeds))))
+    draws.heading(figure, f"{evidence.title(name)}; mean of {over} seeds")
     if not levels:
         draws.gap(axes, "no method has a score")
         return figure
