@@ -1,7 +1,7 @@
 """A run made of pieces that were carried home: its metrics, summary, tables, ledger, figures and report.
 
 Nothing is computed again; what no piece holds is "not run". results/<run>/pieces.json says which cell came with which
-piece: [{file, config_hash, cells: [facts of a cell]}]. `publish` and the report take the run's origin from it.
+piece: [{file, config_hash, note, cells: [facts of a cell]}]. `publish` and the report take the run's origin from it.
 """
 
 from __future__ import annotations
@@ -55,7 +55,12 @@ def adopt(files: Sequence[Path], config_file: Path, results: Path) -> Path:
                 atomic_write_json(run_dir / "metrics" / task / f"{dataset}.json", records, seal=True)
     kept = [[c for c in piece["cells"] if holder[_owner(c["cell"])] == n] for n, piece in enumerate(pieces)]
     told = [
-        {"file": Path(path).name, "config_hash": piece["config_hash"], "cells": [_without_config(c) for c in cells]}
+        {
+            "file": Path(path).name,
+            "config_hash": piece["config_hash"],
+            "note": piece.get("note", ""),
+            "cells": [_without_config(c) for c in cells],
+        }
         for path, piece, cells in zip(files, pieces, kept, strict=True)
         if cells
     ]
@@ -84,6 +89,8 @@ def _odd(piece: Mapping[str, Any]) -> str:
     cells, records = piece.get("cells"), piece.get("records")
     if not isinstance(cells, list) or not isinstance(records, list) or not isinstance(piece.get("config_hash"), str):
         return "it has no `cells`, `records` and `config_hash`"
+    if not isinstance(piece.get("note", ""), str):
+        return "its `note` is not a text"
     for cell in cells:
         if wrong := misshapen(cell) or ("" if set(cell["cell"]) == CELL else "its `cell` is not one"):
             return f"a cell is not one: {wrong}"

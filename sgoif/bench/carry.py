@@ -2,7 +2,7 @@
 
 For a machine that is lent for minutes and lets only small files go: scores, checkpoints and the truth stay there.
 `adopt` makes a run of several pieces. A piece is a gzipped JSON file
-    {format, run, config_hash, cells: [result.json without its arrays and curves], records: [as in metrics/*.json]}
+    {format, run, config_hash, note, cells: [result.json without arrays and curves], records: [as in metrics/*.json]}
 """
 
 from __future__ import annotations
@@ -28,10 +28,11 @@ FORMAT = "sgoif.bench piece 1"
 LEFT_BEHIND = ("arrays", "curves")  # of a result.json: they describe or draw what is not carried
 
 
-def carry(plan: Plan, run_dir: Path, out: Path, commit: str = "") -> tuple[dict[str, Any], list[str]]:
+def carry(plan: Plan, run_dir: Path, out: Path, commit: str = "", note: str = "") -> tuple[dict[str, Any], list[str]]:
     """Writes the piece; returns it, and what was left out because it is damaged or of other code, one line each.
 
-    `commit` is said of cells that do not know theirs: a machine that got the project without git cannot tell.
+    `commit` is said of cells that do not know theirs: a machine that got the project without git cannot tell. `note`:
+    what a reader of the provenance should know about how the piece was measured.
     """
     left_out: list[str] = []
     root = Path(plan.config["data"]["root"])
@@ -58,6 +59,7 @@ def carry(plan: Plan, run_dir: Path, out: Path, commit: str = "") -> tuple[dict[
         "format": FORMAT,
         "run": plan.config["run"],
         "config_hash": digest(plan.config),
+        "note": note,
         "cells": facts,
         "records": records,
     }

@@ -64,6 +64,7 @@ def parser() -> argparse.ArgumentParser:
     step(_publish, "copy tables, figures and provenance to results/published", "config")
     p = step(_carry, "put the records of all finished cells into one small file", "config", "out")
     p.add_argument("--commit", default="", help="of cells that do not know theirs, computed where there is no git")
+    p.add_argument("--note", default="", help="how they were measured, for readers of the provenance")
     p = step(_adopt, "make a run of pieces that were carried here", "config")
     p.add_argument("files", nargs="+", metavar="FILE", help="a piece; where two hold a cell, the later one counts")
     step(_where, "say where the results of a run are", "config")
@@ -238,7 +239,7 @@ def _carry(args):
 
     plan, run_dir = _open(args)
     out = Path(args.out)
-    piece, left_out = carry(plan, run_dir, out, args.commit)
+    piece, left_out = carry(plan, run_dir, out, args.commit, args.note)
     for line in left_out:
         print(f"warning: left out: {line}", file=sys.stderr)
     size = out.stat().st_size / 2**20

@@ -14,7 +14,7 @@ from sgoif.bench.config import digest
 from sgoif.bench.errors import UserError
 from sgoif.bench.files import atomic_write_json, atomic_write_text, read_json
 
-LARGEST_REPORT = 1_000_000  # bytes; a larger one stays with its run
+LARGEST_REPORT = 2_000_000  # bytes; a larger one stays with its run
 PIECES = "pieces.json"  # of a run that was adopted: the facts of its cells, by the piece they came with
 
 
@@ -64,7 +64,8 @@ def provenance(run_dir: Path, config: dict[str, Any]) -> dict[str, Any]:
 
 def _piece(piece: dict[str, Any]) -> dict[str, Any]:
     of = sorted({f"{c['cell']['task']}/{c['cell']['dataset']}" for c in piece["cells"]})
-    return {"file": piece["file"], "of": of, "config_hash": piece["config_hash"], **_origin(piece["cells"])}
+    said = {key: piece[key] for key in ("file", "config_hash", "note")}
+    return {**said, "of": of, **_origin(piece["cells"])}
 
 
 def _origin(cells: list[dict[str, Any]]) -> dict[str, Any]:

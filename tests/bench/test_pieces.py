@@ -86,7 +86,8 @@ def names(piece: dict) -> set[str]:
 def whole(computed) -> bytes:
     """The piece that holds all of it."""
     config, out = computed / "results" / "mini" / "config.json", computed / "whole.json.gz"
-    assert step("carry", "--config", config, "--out", out, "--commit", "c0ffee") == 0
+    said = ("--commit", "c0ffee", "--note", "on a borrowed machine")
+    assert step("carry", "--config", config, "--out", out, *said) == 0
     return out.read_bytes()
 
 
@@ -132,6 +133,7 @@ def test_adopted_elsewhere_it_is_the_same_run(work, elsewhere, monkeypatch):
     cells = [read_json(p) for p in there.glob("cells/*/*/*/*/*/result.json")]
     assert origin["cells"] == len(cells) == 15
     (piece,) = origin["pieces"]
+    assert piece["note"] == "on a borrowed machine"
     assert (piece["file"], piece["cells"], piece["of"]) == ("a.json.gz", 15, list(CELLS))
     assert piece["commit"] == origin["commit"] == sorted({c["commit"] or "c0ffee" for c in cells})
     assert {"hardware", "versions", "date", "config_hash"} <= set(piece)
