@@ -56,7 +56,8 @@ def cost_records(record: Callable[..., dict], task: str, cell: Cell, cells: Mapp
     shared_runs = [_shared(cell, run, cells).result for run in result.get("shared") or []]
     shared = sum(_total(run["seconds"], (COMPILE,)) for run in shared_runs)
     own = base if cell is plain else own
-    if any(run.get("shared_gpu") for run in (result, plain.result, *shared_runs)):
+    crowded = any(run.get("shared_gpu") for run in (result, plain.result, *shared_runs))
+    if crowded:
         for metric in ("overhead_marginal", "overhead_standalone"):
             yield record(metric, status="undefined", reason=SHARED_GPU)
     else:
@@ -65,7 +66,7 @@ def cost_records(record: Callable[..., dict], task: str, cell: Cell, cells: Mapp
         if seconds.get("retrain"):
             yield record("overhead_cleaned", (own + shared + seconds["retrain"]) / base)
     cpu, plain_cpu = result.get("cpu_seconds") or {}, plain.result.get("cpu_seconds") or {}
-    if plain_cpu.get("train"):  # does not grow when other jobs share the machine, as wall-clock does
+    if plain_cpu.get("train") and not crowded:  # does not grow when other jobs share the cores, as wall-clock does
         own_cpu = plain_cpu["train"] if cell is plain else _total(cpu, apart)
         shared_cpu = sum(_total(run.get("cpu_seconds") or {}) for run in shared_runs)
         yield record("overhead_cpu", (own_cpu + shared_cpu) / plain_cpu["train"])

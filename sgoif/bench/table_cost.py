@@ -2,7 +2,11 @@
 
 from __future__ import annotations
 
-from sgoif.bench.render import Column, Table
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+
+from sgoif.bench.overhead import SHARED_GPU
+from sgoif.bench.render import Column, Entry, Table
 from sgoif.bench.table_names import NOISY_GROUPS, OOD_GROUPS
 from sgoif.bench.table_source import NOTHING, OVERHEAD, Field, Source, make_block, pooled
 
@@ -34,9 +38,7 @@ def cost(source: Source) -> Table:
     blocks = []
     for dataset in dict.fromkeys(p["dataset"] for p in source.panels):
         panels = [p for p in source.panels if p["dataset"] == dataset]
-        fields = [
-            Field(c, lambda m, c=c, panels=panels: pooled(source, panels, m, c.metric), ranked=False) for c in columns
-        ]
+        fields = [Field(c, lambda m, c=c, panels=panels: _entry(source, panels, m, c), ranked=False) for c in columns]
         used = [f for f in fields if any(f.entry(m).mean is not None for _, m in rows)]
         blocks.append(make_block(panels[0]["title"], used, rows))
     seeds = sorted({len(p["seeds"]) for p in source.panels})
@@ -44,7 +46,7 @@ def cost(source: Source) -> Table:
         f"Measured cost, mean over all settings of the dataset and {' to '.join(map(str, seeds))} seed(s)."
         if seeds else "",
         OVERHEAD if task == "noisy" else OVERHEAD_OOD,
-        "stand-alone CPU: the same in CPU seconds, which do not grow when other jobs share the machine.",
+        "stand-alone CPU: the same in CPU seconds, which do not grow when other jobs share the machine's cores.",
         "stand-alone passes: the same in images passed through a network (a training step counts three), which no "
         "machine changes; networks of another size count as many.",
         "total: everything the cell did, what it writes down for other methods included. Nothing is marked: the "
@@ -52,3 +54,12 @@ def cost(source: Source) -> Table:
         NOTHING,
     ]  # fmt: skip
     return source.table(blocks, caption)
+
+
+def _entry(source: Source, panels: Sequence[Mapping], method: str, column: Column) -> Entry:
+    """The time of jobs that shared a GPU is shown with that said."""
+    entry = pooled(source, panels, method, column.metric)
+    clocked = column.metric.startswith(("seconds", "cpu_seconds", "overhead_cpu")) and entry.mean is not None
+    records = (source.get(p, method, "overhead_marginal") for p in panels) if clocked else ()
+    shared = any(r is not None and r["reason"] == SHARED_GPU for r in records)
+    return replace(entry, status="partial", note=source.note(SHARED_GPU)) if shared else entry

@@ -11,6 +11,7 @@ from sgoif.bench import render, tables
 from sgoif.bench.errors import UserError
 from sgoif.bench.evaluate import evaluate
 from sgoif.bench.files import atomic_write_json, read_json
+from sgoif.bench.overhead import SHARED_GPU
 from sgoif.bench.render import BEST, CLOSE, Block, Column, Entry, Row, Table
 from sgoif.bench.summary import summarise
 from sgoif.bench.table_source import mark_best
@@ -203,6 +204,24 @@ def test_the_cost_table_marks_nothing_and_leaves_out_empty_columns(finished):
     assert not any("**" in cell or "≈" in cell for row in rows.values() for cell in row)
     assert rows["plain training"][header.index("overhead · marginal") - 1] == "1.00±0.00×"
     assert rows["newcomer"][header.index("seconds · retrain") - 1] == "–"
+
+
+def test_seconds_on_a_shared_gpu_are_shown_with_that_said(finished, tmp_path):
+    crowded = config()
+    crowded["tables"] = {"cost": crowded["tables"]["cost"]}
+    shutil.copytree(finished.root / "metrics", tmp_path / "metrics")
+    raw = read_json(tmp_path / "metrics/noisy/digits.json")
+    for record in raw:
+        if (record["method"], record["metric"]) == ("aum", "overhead_marginal"):
+            record |= {"value": None, "status": "undefined", "reason": SHARED_GPU}
+    atomic_write_json(tmp_path / "metrics/noisy/digits.json", raw)
+    summarise(tmp_path, crowded)
+    tables.write_tables(tmp_path, crowded)
+    said = (tmp_path / "tables" / "cost.md").read_text()
+    number = re.search(r"^\[(\d+)\] several jobs shared the GPU", said, re.M)[1]
+    row = next(line for line in said.splitlines() if line.startswith("| mean margin (AUM)"))
+    other = next(line for line in said.splitlines() if line.startswith("| last-epoch loss"))
+    assert f"[{number}]" in row and f"[{number}]" not in other
 
 
 def test_one_seed_has_no_spread_and_no_second_mark(finished, tmp_path):
