@@ -1,9 +1,10 @@
 """What runs have cost where they were measured, and how that is scaled to runs that were not.
 
-Measured: `results/published/costs.json` and the plain runs of every published run that used a GPU. Scaled:
+Measured: `results/published/costs.json` and the plain runs of every published run that used a GPU. Seconds of jobs that
+shared one make no ratios. Scaled:
 
     training   seconds = measured * (images * epochs * FLOPs) / (those of the measured run); same network and image size
-               first, else the nearest by FLOPs
+               first, alone on a GPU before shared, else the nearest by FLOPs
     method     (own seconds / plain training) as measured, + (retraining / plain training) where it retrains,
                + (seconds per test image / seconds per training image) * test images; GPU runs first, else CPU runs
     writing    logits of the training images: one forward pass each time, a third of a training pass
@@ -23,6 +24,7 @@ from sgoif.bench import config as configuration
 from sgoif.bench.data import registry
 from sgoif.bench.errors import UserError
 from sgoif.bench.files import read_json
+from sgoif.bench.overhead import SHARED_GPU
 from sgoif.bench.recipe import Recipe
 
 PUBLISHED = configuration.ROOT / "results" / "published"
@@ -76,6 +78,7 @@ class Measured:
     seconds: float
     hardware: str
     source: str
+    shared: bool = False  # with other jobs on the GPU: more than it takes alone
 
     @property
     def seconds_per_image(self) -> float:
@@ -104,7 +107,7 @@ class Costs:
     def training(self, shape: Shape, images: int, epochs: int) -> tuple[float, Measured, bool]:
         """(seconds of plain training, what it was scaled from, whether network and image size were measured)."""
         same = [m for m in self.trainings if (m.shape.model, m.shape.size) == (shape.model, shape.size)]
-        nearest = min(same or self.trainings, key=lambda m: abs(m.shape.flops / shape.flops - 1))
+        nearest = min(same or self.trainings, key=lambda m: (m.shared, abs(m.shape.flops / shape.flops - 1)))
         seconds = nearest.seconds_per_image * images * epochs * (shape.flops / nearest.shape.flops)
         return seconds, nearest, bool(same)
 
@@ -148,13 +151,16 @@ class Panel:
     images: int
     epochs: int
     seconds: dict[str, dict[str, float]]
+    shared: set[str]  # methods whose jobs shared a GPU
 
     @property
     def plain(self) -> float:
         return self.seconds["plain"]["seconds_train"]
 
     def training(self, hardware: str, run: Path) -> Measured:
-        return Measured(self.shape, self.images, self.epochs, self.plain, hardware, f"{run.parent.name}/{run.name}")
+        shared = "plain" in self.shared
+        source = f"{run.parent.name}/{run.name}" + (", several jobs on the GPU" if shared else "")
+        return Measured(self.shape, self.images, self.epochs, self.plain, hardware, source, shared)
 
 
 def _panels(records: list[dict[str, Any]], config: Mapping) -> Iterable[Panel]:
@@ -163,10 +169,15 @@ def _panels(records: list[dict[str, Any]], config: Mapping) -> Iterable[Panel]:
     for r in records:
         if r["metric"].startswith("seconds_") and not r.get("variant") and r.get("mean") is not None:
             found[tasks[r["table"]], r["dataset"], r["setting"]][r["method"]][r["metric"]] = r["mean"]
-    for (task, dataset, _), seconds in found.items():
+    shared = defaultdict(set)
+    for r in records:
+        if r.get("reason") == SHARED_GPU:
+            shared[tasks[r["table"]], r["dataset"], r["setting"]].add(r["method"])
+    for (task, dataset, setting), seconds in found.items():
         if seconds.get("plain", {}).get("seconds_train") and dataset in config[task]:
             recipe = Recipe.from_dict(config[task][dataset]["recipe"])
-            yield Panel(task, shape_of(dataset, recipe), registry.get(dataset).parts["train"], recipe.epochs, seconds)
+            images, crowd = registry.get(dataset).parts["train"], shared[task, dataset, setting]
+            yield Panel(task, shape_of(dataset, recipe), images, recipe.epochs, seconds, crowd)
 
 
 def shape_of(dataset: str, recipe: Recipe) -> Shape:
@@ -180,7 +191,7 @@ def _ratios(panels: Iterable[Panel], on: str) -> dict[tuple[str, str], Ratio]:
     for p in panels:
         per_image = p.plain / (p.images * p.epochs)
         for method, seconds in p.seconds.items():
-            if method != "plain" and "seconds_own" in seconds:
+            if method != "plain" and "seconds_own" in seconds and not {"plain", method} & p.shared:
                 own[p.task, method].append(seconds["seconds_own"] / p.plain)
                 again[p.task, method].append(seconds.get("seconds_retrain", 0.0) / p.plain)
                 score[p.task, method].append(seconds.get("seconds_per_image", 0.0) / per_image)

@@ -8,8 +8,9 @@ import yaml
 
 from sgoif.bench import config as configuration
 from sgoif.bench import planner
-from sgoif.bench.costs import Costs, Measured, Ratio, Shape, measured
+from sgoif.bench.costs import Costs, Measured, Ratio, Shape, _panels, _ratios, measured
 from sgoif.bench.errors import UserError
+from sgoif.bench.overhead import SHARED_GPU
 from sgoif.bench.plan import Plan
 from sgoif.bench.planner import Job, estimate, hours, stored
 
@@ -49,6 +50,21 @@ def test_training_scales_with_images_epochs_and_flops():
     assert two.training(wide, 1000, 5)[0] == pytest.approx(77.0), "the same network is scaled from itself"
     with pytest.raises(UserError, match="no measured training"):
         Costs([], {}, 1.0)
+
+
+def test_seconds_of_jobs_that_shared_a_gpu_make_no_ratio():
+    crowded = Measured(DIGITS, 1000, 5, 99.0, "a GPU", "crowd", shared=True)
+    assert Costs([crowded, *costs().trainings], {}, 1.0).training(DIGITS, 1000, 5)[0] == pytest.approx(10.0)
+    assert Costs([crowded], {}, 1.0).training(DIGITS, 1000, 5)[0] == pytest.approx(99.0), "better than nothing"
+    about = {"table": "t", "dataset": "digits", "setting": "n20_s0"}
+    seconds = {"plain": {"seconds_train": 2.0}, "aum": {"seconds_own": 1.0}, "mixup": {"seconds_own": 8.0}}
+    records = [{**about, "metric": "layout", "layout": {"task": "noisy"}, "method": ""}]
+    records += [{**about, "method": m, "metric": k, "mean": v} for m, s in seconds.items() for k, v in s.items()]
+    records.append({**about, "method": "mixup", "metric": "overhead_marginal", "reason": SHARED_GPU})
+    (panel,) = _panels(records, plan().config)
+    ratios = _ratios([panel], "GPU")
+    assert set(ratios) == {("noisy", "aum")} and ratios["noisy", "aum"].own == pytest.approx(0.5)
+    assert not panel.training("a GPU", Path("x/summary.json")).shared
 
 
 def test_jobs_and_seconds_of_a_small_run():
