@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sgoif import InfluenceError
-from sgoif.latent import LatentClasses, concentration, find, match, on_sphere
+from sgoif.latent import STARTS, LatentClasses, _Mixtures, concentration, find, match, on_sphere
 
 
 def noisy(transition: torch.Tensor, per_class: int = 300, spread: float = 0.3, seed: int = 0):
@@ -46,6 +46,18 @@ def test_concentration_inverts_the_mean_length():
         density = torch.exp(kappa * (angle.cos() - 1))
         length = float((density * angle.cos()).sum() / density.sum())
         assert float(concentration(torch.tensor(length), 2)) == pytest.approx(kappa, rel=0.1)
+
+
+def test_mixtures_that_are_fitted_at_once_are_those_fitted_one_by_one():
+    """Though they settle after different numbers of iterations."""
+    beliefs, given, _ = noisy(torch.full((4, 4), 0.2) + 0.2 * torch.eye(4), spread=0.6)
+    u = on_sphere(beliefs).double()
+    centres = torch.nn.functional.normalize(torch.zeros(4, 4).double().index_add_(0, given, u), dim=1)
+    together = _Mixtures.started(centres, STARTS).fit(u)
+    alone = [_Mixtures.started(centres, [length]).fit(u) for length in STARTS]
+    for part in ("centres", "kappa", "share"):
+        torch.testing.assert_close(getattr(together, part), torch.cat([getattr(m, part) for m in alone]))
+    assert together.tightest.kappa == max(float(m.kappa) for m in alone)
 
 
 def test_clean_labels_are_left_alone():
