@@ -35,7 +35,7 @@ SELECTION = (
     "authors had seen when they chose the defaults, and how many they tried, is in docs/measurements.md."
 )
 NOT_IN_RUN = "the dataset is not part of this run's configuration"
-KINDS = {  # kinds of tables and their titles, unless the configuration gives one
+KINDS = {  # kinds of tables in the order they are shown, and their titles, unless the configuration gives one
     "noise_grid": "Wrong labels found, by noise rate and sparsity",
     "noise_sets": "Wrong labels found, by dataset",
     "ood": "Out-of-distribution detection",
@@ -54,6 +54,7 @@ def summarise(run_dir: Path | str, config: Mapping) -> list[dict[str, Any]]:
     for table, spec in config["tables"].items():
         if spec["kind"] not in KINDS:
             raise UserError(f"tables.{table}.kind: {spec['kind']!r} is not a kind of table; known: {', '.join(KINDS)}")
+    for table, spec in sorted(config["tables"].items(), key=lambda named: [*KINDS].index(named[1]["kind"])):
         layout = _layout(table, spec, config)
         about = {"table": table, "metric": "layout", "status": "layout", "layout": layout}
         records.append(_record(**about))

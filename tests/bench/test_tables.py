@@ -45,6 +45,14 @@ def find(run, **wanted):
 # ------------------------------------------------------------------------------------------------ summary
 
 
+def test_tables_are_shown_by_kind(finished, tmp_path):
+    shutil.copytree(finished.root / "metrics", tmp_path / "metrics")
+    turned = config()
+    turned["tables"] = dict(reversed(turned["tables"].items()))
+    shown = [r["layout"]["kind"] for r in summarise(tmp_path, turned) if r["metric"] == "layout"]
+    assert shown == ["noise_grid", "noise_sets", "ood", "ablation", "cost"]
+
+
 def test_every_summary_record_has_the_promised_keys(finished):
     promised = {"table", "dataset", "setting", "method", "metric", "mean", "std", "n_seeds", "status", "seconds"}
     assert all(promised <= set(r) for r in finished.records)
