@@ -235,7 +235,7 @@ def _panel(table: str, kind: str, panel: Mapping, cells: Mapping[tuple[str, str]
             n_seeds = len(panel["seeds"]) - len(missing)
             records.append(_record(**about, metric="status", n_seeds=n_seeds, status=status, reason=reason))
         for (variant, metric), values in measured.items():
-            records.append(_number(about, variant, metric, values, status, reason))
+            records.append(_number(about, variant, metric, values, status, reason, panel["seeds"]))
     return records
 
 
@@ -251,8 +251,11 @@ def _group(found: Sequence[Mapping], prefixes: Sequence[str] | None) -> dict[tup
     return groups
 
 
-def _number(about: Mapping, variant: str, metric: str, found: Sequence[Mapping], status: str, reason: str) -> dict:
-    """One metric over its seeds; a metric that no seed has a value for keeps the reason why."""
+def _number(
+    about: Mapping, variant: str, metric: str, found: Sequence[Mapping], status: str, reason: str, wanted: Sequence[int]
+) -> dict:
+    """One metric over its seeds; a metric that no seed has a value for keeps the reason why, one that only some have of
+    those the method was run with says so."""
     good = sorted((r for r in found if r["value"] is not None), key=lambda r: -1 if r["seed"] is None else r["seed"])
     given = {**about, "variant": variant, "metric": metric, "n_seeds": len(good)}
     if not good:
@@ -260,6 +263,10 @@ def _number(about: Mapping, variant: str, metric: str, found: Sequence[Mapping],
     values = [r["value"] for r in good]
     mean, std = mean_std(values)
     seeds = [r["seed"] for r in good]
+    if status == "ok" and seeds != [None] and len(seeds) < len(wanted):
+        why = dict.fromkeys(r["reason"] for r in found if r["value"] is None and r["reason"])
+        told = "; ".join(why) or "the others were not asked for it"
+        status, reason = "partial", f"{len(seeds)} of {len(wanted)} seeds; {told}"
     return _record(**given, mean=mean, std=std, status=status, reason=reason, seeds=seeds, values=values)
 
 

@@ -232,6 +232,22 @@ def test_seconds_on_a_shared_gpu_are_shown_with_that_said(finished, tmp_path):
     assert f"[{number}]" in row and f"[{number}]" not in other
 
 
+def test_a_quantity_of_fewer_seeds_than_its_method_says_so_and_does_not_compete(finished, tmp_path):
+    some = config()
+    some["tables"] = {"table1": some["tables"]["table1"]}
+    shutil.copytree(finished.root / "metrics", tmp_path / "metrics")
+    raw = read_json(tmp_path / "metrics/noisy/digits.json")
+    gone = [r for r in raw if (r["method"], r["metric"]) == ("sgoif", "test_accuracy") and r["seed"] > 0]
+    atomic_write_json(tmp_path / "metrics/noisy/digits.json", [r for r in raw if r not in gone])
+    told = [r for r in summarise(tmp_path, some) if r["method"] == "sgoif" and r["metric"] == "test_accuracy"]
+    reason = "1 of 3 seeds; the others were not asked for it"
+    assert told and {(r["status"], r["reason"], r["n_seeds"]) for r in told} == {("partial", reason, 1)}
+    tables.write_tables(tmp_path, some)
+    accuracy = (tmp_path / "tables" / "table1.md").read_text().split("## Test accuracy")[1]
+    row = next(line for line in accuracy.splitlines() if line.startswith("| SG-OIF"))
+    assert "**" not in row and f"] {reason}" in accuracy
+
+
 def test_one_seed_has_no_spread_and_no_second_mark(finished, tmp_path):
     one = config()
     one["noisy"]["digits"]["seeds"] = [1]
