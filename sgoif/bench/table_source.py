@@ -118,8 +118,11 @@ def mark_best(entries: Mapping[str, Entry], column: Column) -> None:
     """Marks the best (and what looks the same as printed), and what is not significantly worse than it.
 
     Methods in `APART` do not compete, nor does one that lacks seeds: its mean may be good because the hard seed failed.
+    Where that leaves one of several, nothing is the best.
     """
     measured = {m: e for m, e in entries.items() if e.mean is not None and e.status == "ok" and m not in APART}
+    if len(measured) < 2 <= sum(e.mean is not None for e in entries.values()):
+        return
     best, close = statistics.not_worse({m: e.pairs for m, e in measured.items()}, column.better == "higher")
     if best is None:
         return

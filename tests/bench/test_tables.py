@@ -248,6 +248,15 @@ def test_a_quantity_of_fewer_seeds_than_its_method_says_so_and_does_not_compete(
     assert "**" not in row and f"] {reason}" in accuracy
 
 
+def test_the_only_one_that_competes_is_not_the_best():
+    column = Column("", "", "auc_pr", "higher", "percent")
+    alone, short = Entry(0.4, 0.0, 2, pairs={0: 0.4, 1: 0.4}), Entry(0.9, None, 1, status="partial", pairs={0: 0.9})
+    mark_best({"plain": alone, "sgoif": short}, column)
+    assert alone.mark == short.mark == ""
+    mark_best({"plain": alone}, column)
+    assert alone.mark == BEST
+
+
 def test_one_seed_has_no_spread_and_no_second_mark(finished, tmp_path):
     one = config()
     one["noisy"]["digits"]["seeds"] = [1]
