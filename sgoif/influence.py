@@ -142,10 +142,6 @@ class OnlineInfluence(Engine):
     @torch.no_grad()
     def scores(self) -> InfluenceResult:
         """The score of every example over the window, with its certificate. Reading changes nothing that follows."""
-        with self.lane.work(self.intake.tensors()):
-            self._score()
-        self.lane.join()
-        self._raise_deferred()
         scope = {
             "layers": list(self.capture.layers),
             "left_out": self.capture.left_out,
@@ -154,9 +150,14 @@ class OnlineInfluence(Engine):
             "anchors": self.parts.anchors.count,
         }
         known = None
-        if self.config.source == "trusted" and self.config.memory:
-            known = anchor_predictions(self.capture, self.anchor_data)
-        return InfluenceResult.read(self.ledger, self.config, self.counters(), scope, known)
+        with torch.autocast(self.ledger.device.type, enabled=False):
+            with self.lane.work(self.intake.tensors()):
+                self._score()
+            self.lane.join()
+            self._raise_deferred()
+            if self.config.source == "trusted" and self.config.memory:
+                known = anchor_predictions(self.capture, self.anchor_data)
+            return InfluenceResult.read(self.ledger, self.config, self.counters(), scope, known)
 
     def counters(self) -> dict[str, float]:
         """What the run has cost and met so far. Reads the device."""

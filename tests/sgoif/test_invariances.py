@@ -147,6 +147,28 @@ def test_autocast_is_near_full_precision(scope):
     assert torch.corrcoef(torch.stack(scores))[0, 1] > 0.99
 
 
+@pytest.mark.parametrize("scope", ["head", "all"])
+def test_a_loop_that_is_all_under_autocast_changes_nothing(scope):
+    """Only the network runs in lower precision, wherever stepping and reading happen."""
+    x, y = torch.randn(48, 1, 8, 8), torch.arange(48) % 3
+    found = []
+    for outside in (False, True):
+        torch.manual_seed(0)
+        model = convnet()
+        influence = OnlineInfluence(model, 48, config=quick(scope=scope, update_every=1))
+        with torch.autocast("cpu", torch.bfloat16, enabled=outside):
+            for _ in range(6):
+                with influence.watch(torch.arange(48), y):
+                    with torch.autocast("cpu", torch.bfloat16):
+                        loss = F.cross_entropy(model(x), y)
+                    loss.backward()
+                influence.step()
+                influence.end_epoch()
+            found.append(influence.scores())
+    for name in ("score", "odds", "beliefs", "suspicion", "residual"):
+        torch.testing.assert_close(getattr(found[1], name), getattr(found[0], name), rtol=0, atol=0, msg=name)
+
+
 def test_loss_scale_and_skipped_steps_change_nothing():
     """What GradScaler does: a scaled loss, and a batch whose gradients overflow."""
     x, y = blobs(24)
