@@ -12,6 +12,7 @@ from sgoif import latent
 from sgoif.config import InfluenceConfig
 from sgoif.intervals import half_width
 from sgoif.ledger import Ledger
+from sgoif.linalg import products
 
 FRESH_RESIDUAL = 0.15
 
@@ -33,8 +34,9 @@ def _latent(kept: tuple[Tensor, Tensor] | None, known: latent.Known | None) -> d
     if not seen.any():
         return {"beliefs": mean.float().cpu(), "odds": odds.float().cpu()}
     visited = mean[seen], given[seen]
-    classes = latent.find(*visited, known)
-    odds[seen] = classes.log_odds(*visited)
+    with products(fast=False):
+        classes = latent.find(*visited, known)
+        odds[seen] = classes.log_odds(*visited)
     found = {"beliefs": mean, "odds": odds, "transition": classes.transition}
     return {**{name: value.float().cpu() for name, value in found.items()}, "trust": classes.trust}
 
