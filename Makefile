@@ -56,18 +56,19 @@ new-baseline: $(VENV)/run.stamp  ## the file and the rule of a new method: NAME=
 docs:  ## docs/api.md from the docstrings
 	@$(PYTHON) docs/api.py
 
-# The environment: exact pins, checked by hash. Made again when a lock changes.
+# The environment: exact pins, checked by hash. Made again when a lock changes. Compiled at once: a run starts a hundred
+# processes, and where PYTHONDONTWRITEBYTECODE is set each would compile torch for itself (5 s).
 $(VENV)/bin/uv:
 	@$(PYTHON) -c 'import sys; sys.exit(sys.version_info < (3, 11))' || { echo "error: Python 3.11 or newer is needed (PYTHON=…)"; exit 2; }
 	@$(PYTHON) -m venv $(VENV) && $(VENV)/bin/pip install -q --disable-pip-version-check $(UV)
 
 $(VENV)/run.stamp: requirements.lock | $(VENV)/bin/uv
-	@VIRTUAL_ENV=$(VENV) uv pip install -q --require-hashes -r requirements.lock
+	@VIRTUAL_ENV=$(VENV) uv pip install -q --compile-bytecode --require-hashes -r requirements.lock
 	@VIRTUAL_ENV=$(VENV) uv pip install -q --no-deps -e .
 	@touch $@
 
 $(VENV)/test.stamp: requirements-test.lock | $(VENV)/bin/uv
-	@VIRTUAL_ENV=$(VENV) uv pip install -q --require-hashes -r requirements-test.lock
+	@VIRTUAL_ENV=$(VENV) uv pip install -q --compile-bytecode --require-hashes -r requirements-test.lock
 	@VIRTUAL_ENV=$(VENV) uv pip install -q --no-deps -e .
 	@touch $@
 
