@@ -94,8 +94,16 @@ class Browser:
         return json.loads(message)
 
     def open(self, page: Path) -> None:
-        self.send("Page.navigate", url=page.resolve().as_uri())
-        self.until("document.readyState === 'complete' && location.protocol === 'file:'")
+        self._go("Page.navigate", url=page.resolve().as_uri())
+
+    def reload(self) -> None:
+        self._go("Page.reload")
+
+    def _go(self, method: str, **params) -> None:
+        """Until another page than the one before is there, which may answer for a while."""
+        self.ask("window.stale = true")
+        self.send(method, **params)
+        self.until("!window.stale && document.readyState === 'complete' && location.protocol === 'file:'")
 
     def ask(self, expression: str):
         """The value of a JavaScript expression."""
@@ -105,9 +113,12 @@ class Browser:
 
     def until(self, expression: str, seconds: float = 30) -> None:
         deadline = time.monotonic() + seconds
-        while not self.ask(expression):
-            assert time.monotonic() < deadline, f"never true: {expression}"
+        while time.monotonic() < deadline:
+            with contextlib.suppress(AssertionError):  # a page that is being left cannot be asked
+                if self.ask(expression):
+                    return
             time.sleep(0.05)
+        raise AssertionError(f"never true: {expression}")
 
     def press(self, *keys: str) -> None:
         """Real key strokes, at whatever has the focus."""

@@ -153,8 +153,8 @@ def test_decisions_are_remembered_and_exported(browser, page, tmp_path):
     before = decisions(b)
     assert before[EVIL] == ("relabel", CLASSES[page.other[11]])
     b.open(page.path)
-    b.ask("location.reload()")
-    b.until(f"document.readyState === 'complete' && {COUNT}.startsWith('2 of 12')")
+    b.reload()
+    b.until(f"{COUNT}.startsWith('2 of 12')")
     assert decisions(b) == before
     exported = list(csv.DictReader(io.StringIO(b.ask("asCSV()"), newline="")))
     assert {r["path"]: (r["decision"], r["label"]) for r in exported} == before
