@@ -24,6 +24,12 @@ into clear-cut classes, but into others when it is drawn again: two mixtures, ea
 example into the same class with the mean probability s. The trust is
 
     t = min(1, 2 (1 - doubt / 0.06)) min(1, (s - 0.3) / 0.2),  each factor at least 0.
+
+Of noise that gives every class its own few wrong labels the network learns these. Where the wrong labels of a class are
+scattered over many there is little to learn, and how long the network resisted a label tells more than any class. With
+m_c the share of wrong labels in row c of T and H_c their entropy, they are scattered over r labels, by
+
+    r = sum_c m_c exp(H_c) / sum_c m_c,        e = (r - 10) / 20 within [0, 1].
 """
 
 from __future__ import annotations
@@ -44,6 +50,7 @@ SMOOTHING = 1.0  # examples added to every class, spread over its labels
 STARTS = (0.5, 0.8, 0.9, 0.95)  # mean lengths whose concentrations EM starts from
 DOUBT = 0.06  # where trust ends; it is full up to half of that
 STABLE = (0.3, 0.5)  # between these trust grows from none to full
+MANY = (10, 30)  # between so many labels noise is taken to become scattered
 SOME = 10_000  # examples, or a hundred a class, that choose among the starts
 
 Known = tuple[Tensor, Tensor]  # predictions [m, C] and right labels [m] of examples outside the training set
@@ -68,6 +75,21 @@ class LatentClasses:
         least, full = STABLE
         sure, stable = 2 * (1 - self.doubt / DOUBT), (self.stability - least) / (full - least)
         return min(1.0, max(0.0, sure)) * min(1.0, max(0.0, stable))
+
+    @property
+    def spread(self) -> float:
+        """r: over how many labels the wrong ones of a class are scattered."""
+        wrong = self.transition.double().fill_diagonal_(0)
+        mass = wrong.sum(1, keepdim=True)
+        share = wrong / mass.clamp(min=1e-12)
+        labels = (-torch.xlogy(share, share).sum(1, keepdim=True)).exp()
+        return float((mass * labels).sum() / mass.sum().clamp(min=1e-12))
+
+    @property
+    def scatter(self) -> float:
+        """e: how far the wrong labels are scattered, in [0, 1]."""
+        few, many = MANY
+        return min(1.0, max(0.0, (self.spread - few) / (many - few)))
 
     def posterior(self, beliefs: Tensor, given: Tensor | None = None) -> Tensor:
         """P(c | x_i), or P(c | x_i, y_i) with the given labels `[n]`; beliefs `[n, C]` -> `[n, C]`."""

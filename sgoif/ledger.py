@@ -2,8 +2,8 @@
 
 A segment ends at every `end_epoch` and, when the length of training is known, where the score window begins. Closed
 segments rest in host memory (24 bytes per example and segment), the open one on the device. Beside them, if asked for,
-the sum of the predictions `[N, C]` over the window's visits (over all visits where the length is not known), and the
-given labels.
+the sum of the predictions `[N, C]` over the window's visits (over all visits where the length is not known), the given
+labels, and the sum of the margins against them over all visits.
 """
 
 from __future__ import annotations
@@ -50,6 +50,7 @@ class Ledger:
         self.open = self._fresh(0, 0)
         self.beliefs = torch.zeros(n_examples if n_classes else 0, n_classes, device=device, dtype=dtype)
         self.given = torch.full((len(self.beliefs),), -1, device=device)
+        self.margins = torch.zeros(len(self.beliefs), 2, device=device, dtype=dtype)  # sum, weight
 
     def _fresh(self, epoch: int, first: int) -> Segment:
         sums = torch.zeros(self.n_examples, len(COLUMNS), device=self.device, dtype=self.dtype)
@@ -77,19 +78,23 @@ class Ledger:
         """What the network said at these visits of the last `steps` steps before `upto`: logits `[n, C]`, the labels
         it was given, and which of these steps each visit belongs to `[n]`.
 
-        The more a network agrees with its labels, the less it says but them: the predictions of a step count by
-        1 - a (at least 0.2), a being their mean probability of the given label.
+        The more a network agrees with its labels, the less it says but them: a step counts by 1 - a (at least 0.2), a
+        being its mean probability of the given label.
         """
-        if not len(self.beliefs) or (self.window_start is not None and upto <= self.window_start):
+        if not len(self.beliefs):
             return
-        keep = valid.unsqueeze(1)
-        said = torch.where(keep, logits, 0).softmax(1) * keep
-        own = torch.stack([said.gather(1, labels.unsqueeze(1))[:, 0], valid.to(said.dtype)])
-        agreed = own.new_zeros(2, steps).index_add_(1, place, own)
+        keep, own = valid.unsqueeze(1), labels.unsqueeze(1)
+        logits = torch.where(keep, logits, 0)
+        said = logits.softmax(1) * keep
+        agreement = torch.stack([said.gather(1, own)[:, 0], valid.to(said.dtype)])
+        agreed = agreement.new_zeros(2, steps).index_add_(1, place, agreement)
         distributed.sum_(agreed)
-        fading = (1 - agreed[0] / agreed[1].clamp(min=1)).clamp(min=LEAST)
-        self.beliefs.index_add_(0, index, said * fading[place].unsqueeze(1))
-        self.given.index_copy_(0, index, labels)
+        fading = (1 - agreed[0] / agreed[1].clamp(min=1)).clamp(min=LEAST)[place].unsqueeze(1) * keep
+        margin = logits.scatter(1, own, -torch.inf).amax(1, keepdim=True) - logits.gather(1, own)
+        self.margins.index_add_(0, index, torch.cat([margin * fading, fading], 1))
+        if self.window_start is None or upto > self.window_start:
+            self.beliefs.index_add_(0, index, said * fading)
+            self.given.index_copy_(0, index, labels)
 
     def close(self, next_epoch: int) -> None:
         """End the open segment; the next one belongs to `next_epoch`."""
@@ -131,18 +136,19 @@ class Ledger:
         sums, epochs = sums.cpu(), epochs.cpu()
         return dict(zip(COLUMNS, sums.T, strict=True)), spread.cpu(), epochs[:, 0] / epochs[:, 1].clamp(min=1)
 
-    def read_beliefs(self) -> tuple[Tensor, Tensor] | None:
-        """Sums of predictions `[N, C]` and given labels `[N]` (-1: never visited), on the device; None if not kept."""
+    def read_beliefs(self) -> tuple[Tensor, Tensor, Tensor] | None:
+        """Sums of predictions `[N, C]`, given labels `[N]` (-1: never visited), mean margins `[N]`, on the device; None
+        if not kept."""
         if not len(self.beliefs):
             return None
-        beliefs, given = self.beliefs.clone(), self.given.clone()
-        distributed.sum_(beliefs)
+        beliefs, given, margins = self.beliefs.clone(), self.given.clone(), self.margins.clone()
+        distributed.sum_(beliefs, margins)
         distributed.max_(given)
-        return beliefs, given
+        return beliefs, given, margins[:, 0] / torch.where(margins[:, 1] > 0, margins[:, 1], 1)
 
     def state_dict(self) -> dict:
         pack = [vars(s) | {"sums": s.sums.clone()} for s in (*self.closed, self.open)]
-        kept = {"beliefs": self.beliefs.clone(), "given": self.given.clone()}
+        kept = {name: getattr(self, name).clone() for name in ("beliefs", "given", "margins")}
         return {"segments": pack, "total_steps": self.total_steps, **kept}
 
     def load_state_dict(self, state: dict) -> None:
@@ -153,3 +159,4 @@ class Ledger:
         self.open = last
         self.beliefs.copy_(state["beliefs"])
         self.given.copy_(state["given"])
+        self.margins.copy_(state["margins"])

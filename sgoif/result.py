@@ -15,6 +15,7 @@ from sgoif.ledger import Ledger
 from sgoif.linalg import products
 
 FRESH_RESIDUAL = 0.15
+MARGINS = 3  # weight of the margins where wrong labels are scattered
 
 
 def level(values: Tensor) -> Tensor:
@@ -22,23 +23,24 @@ def level(values: Tensor) -> Tensor:
     return values / values.square().mean().sqrt().clamp(min=torch.finfo(values.dtype).tiny)
 
 
-def _latent(kept: tuple[Tensor, Tensor] | None, known: latent.Known | None) -> dict[str, Any]:
-    """`beliefs`, `odds`, `transition`, `trust` from the sums of predictions and the given labels that a ledger kept;
-    `known`: see `latent.find`."""
+def _latent(kept: tuple[Tensor, Tensor, Tensor] | None, known: latent.Known | None) -> dict[str, Any]:
+    """`beliefs`, `odds`, `margin`, `transition`, `trust`, `scatter` from what a ledger kept; `known`: see
+    `latent.find`."""
     if kept is None:
         return {}
-    beliefs, given = kept
+    beliefs, given, margin = kept
     seen = beliefs.sum(1) > 0
     mean = torch.where(seen.unsqueeze(1), beliefs / beliefs.sum(1, keepdim=True), 1 / beliefs.shape[1])
     odds = torch.zeros_like(mean[:, 0])
     if not seen.any():
-        return {"beliefs": mean.float().cpu(), "odds": odds.float().cpu()}
+        return {"beliefs": mean.float().cpu(), "odds": odds.float().cpu(), "margin": margin.float().cpu()}
     visited = mean[seen], given[seen]
     with products(fast=False):
         classes = latent.find(*visited, known)
         odds[seen] = classes.log_odds(*visited)
-    found = {"beliefs": mean, "odds": odds, "transition": classes.transition}
-    return {**{name: value.float().cpu() for name, value in found.items()}, "trust": classes.trust}
+    found = {"beliefs": mean, "odds": odds, "margin": margin, "transition": classes.transition}
+    told = {"trust": classes.trust, "scatter": classes.scatter}
+    return {**{name: value.float().cpu() for name, value in found.items()}, **told}
 
 
 @dataclass(frozen=True)
@@ -60,7 +62,9 @@ class InfluenceResult:
     beliefs: Tensor | None = None  # [N, C] mean prediction; uniform where never visited
     odds: Tensor | None = None  # log-odds that the given label is wrong; 0 where never visited
     transition: Tensor | None = None  # [C, C] estimated noise matrix: row c = how often class c is given each label
+    margin: Tensor | None = None  # mean over all visits of the largest other logit less the given label's
     trust: float = 0.0  # how far these are to be believed, in [0, 1]
+    scatter: float = 0.0  # how far the wrong labels of a class are scattered over many, in [0, 1]
 
     @classmethod
     def read(
@@ -93,13 +97,24 @@ class InfluenceResult:
     def suspicion(self) -> Tensor:
         """How suspicious the given label is `[N]`: the influence beside what the latent classes say,
 
-            s_i / rms(s) + t o_i / rms(o),        o_i: `odds`, t: `trust`.
+            s_i / rms(s) + t (o_i / rms(o) + 3 e m_i / rms(m)),
+
+        o_i: `odds`, m_i: `margin`, t: `trust`, e: `scatter`.
 
         The anchors hold the last fraction of an epoch and know the labels by name only: where most labels of a class
         are wrong, so are its anchors. The predictions of the whole window tell the classes apart by what they look
-        like, whatever they are called. `config.memory = False`: the influence alone.
+        like, whatever they are called. Where wrong labels are scattered, there is little for either to know, and the
+        margins tell how long the network resisted a label. `config.memory = False`: the influence alone.
         """
-        return self.score if self.odds is None else level(self.score) + self.trust * level(self.odds)
+        return self.score if self.odds is None else level(self.score) + self.trust * self.dissent
+
+    @property
+    def dissent(self) -> Tensor | None:
+        """What the predictions say against the given label `[N]`: o_i / rms(o) + 3 e m_i / rms(m), see `suspicion`."""
+        if self.odds is None:
+            return None
+        scattered = 0 if self.margin is None else MARGINS * self.scatter * level(self.margin)
+        return level(self.odds) + scattered
 
     @property
     def fresh(self) -> Tensor:

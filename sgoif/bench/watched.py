@@ -56,7 +56,7 @@ class Watched(NoisyLabelDetector):
             influence.end_epoch()
         result = influence.scores()
         odds = result.trusted_odds
-        count, remove = estimate_wrong(result.suspicion if odds is None else odds, task.given, odds)
+        count, remove = estimate_wrong(result.suspicion if odds is None else result.dissent, task.given, odds)
         variants = {"influence": result.score, "latent": result.odds}
         return Detection(
             scores=result.suspicion.numpy(),
@@ -69,6 +69,7 @@ class Watched(NoisyLabelDetector):
                 "mean_confidence": result.confidence.mean(),
                 "mean_residual": result.residual.mean(),
                 "latent_trust": result.trust,
+                "latent_scatter": result.scatter,
                 **result.counters,
             },
         )

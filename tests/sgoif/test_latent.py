@@ -143,3 +143,21 @@ def test_a_cloud_that_falls_apart_differently_each_time_is_not_trusted():
 def test_shapes_are_checked():
     with pytest.raises(InfluenceError, match=r"beliefs \(3, 2\) and labels \(2,\)"):
         find(torch.ones(3, 2), torch.zeros(2, dtype=torch.long))
+
+
+def test_over_how_many_labels_wrong_ones_are_scattered():
+    def found(transition, **more):
+        beliefs, given, _ = noisy(transition, spread=0.2, **more)
+        return find(beliefs, given)
+
+    assert 8 < found(0.2 / 9 + (0.8 - 0.2 / 9) * torch.eye(10)).spread <= 9
+    assert found(0.8 * torch.eye(10) + 0.2 * torch.eye(10).roll(1, 0)).spread < 1.3
+    many = found(0.3 / 39 + (0.7 - 0.3 / 39) * torch.eye(40), per_class=100)  # thirty wrong labels a class, of 39
+    assert 18 < many.spread < 30 and 0.4 < many.scatter < 1
+    groups = torch.eye(10).repeat_interleave(4, 0).repeat_interleave(4, 1)  # each class is given three others
+    assert found(0.7 * torch.eye(40) + 0.1 * (groups - torch.eye(40)), per_class=100).scatter == 0
+
+
+def test_no_wrong_label_is_scattered_nowhere():
+    classes = LatentClasses(torch.eye(3), 1.0, torch.ones(3) / 3, torch.eye(3), torch.arange(3), 0.0, 1.0)
+    assert classes.spread == 0 and classes.scatter == 0

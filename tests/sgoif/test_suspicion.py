@@ -25,6 +25,19 @@ def test_suspicion_is_score_and_odds_each_over_its_root_mean_square():
     assert torch.equal(level(torch.zeros(3)), torch.zeros(3))
 
 
+def test_margins_speak_as_far_as_wrong_labels_are_scattered():
+    more = {"margin": torch.tensor([1.0, -1.0]), "trust": 0.5}
+    both = result([3.0, -1.0], [1.0, -7.0], scatter=0.5, **more).suspicion
+    torch.testing.assert_close(both, torch.tensor([3 / 5**0.5 + 0.1 + 0.75, -1 / 5**0.5 - 0.7 - 0.75]))
+    torch.testing.assert_close(
+        result([3.0, -1.0], [1.0, -7.0], **more).suspicion, torch.tensor([3 / 5**0.5 + 0.1, -1 / 5**0.5 - 0.7])
+    )
+    torch.testing.assert_close(
+        result([3.0, -1.0], [1.0, -7.0], scatter=1.0, **more).dissent, torch.tensor([0.2 + 3, -1.4 - 3])
+    )
+    assert result([3.0, -1.0], None).dissent is None
+
+
 def test_odds_count_only_where_they_are_fully_trusted():
     assert result([0.0], [1.0]).trusted_odds is not None
     assert result([0.0], [1.0], trust=0.9).trusted_odds is None and result([0.0], None).trusted_odds is None
@@ -48,23 +61,31 @@ def watched(memory: bool, window: float = 0.5) -> tuple[InfluenceResult, torch.T
     return influence.scores(), torch.stack(seen), y
 
 
-def faded(logits, y):
-    """Mean prediction [7, 3] of the passes, each weighted by 1 - mean probability of the given labels."""
-    said = logits.softmax(2)
-    weight = (1 - said[:, torch.arange(7), y].mean(1)).clamp(min=0.2)
-    return (weight[:, None, None] * said).sum(0) / weight.sum()
+def faded(values, logits, y):
+    """Mean [7, …] of what the passes had, each weighted by 1 - mean probability of the given labels."""
+    weight = (1 - logits.softmax(2)[:, torch.arange(7), y].mean(1)).clamp(min=0.2)
+    return torch.einsum("s,s...->...", weight, values) / weight.sum()
 
 
 def test_beliefs_are_the_fading_mean_predictions_of_the_window():
     found, logits, y = watched(memory=True)
-    torch.testing.assert_close(found.beliefs[:7], faded(logits[2:], y))
+    said = logits.softmax(2)
+    torch.testing.assert_close(found.beliefs[:7], faded(said[2:], logits[2:], y))
     assert torch.equal(found.beliefs[7], torch.full((3,), 1 / 3)) and found.odds[7] == 0
-    torch.testing.assert_close(watched(memory=True, window=1.0)[0].beliefs[:7], faded(logits, y))
+    torch.testing.assert_close(watched(memory=True, window=1.0)[0].beliefs[:7], faded(said, logits, y))
+
+
+def test_margins_are_the_fading_mean_of_all_visits():
+    found, logits, y = watched(memory=True)
+    own = logits.gather(2, y.expand(4, 7).unsqueeze(2))[..., 0]
+    other = logits.scatter(2, y.expand(4, 7).unsqueeze(2), -torch.inf).amax(2)
+    torch.testing.assert_close(found.margin[:7], faded(other - own, logits, y))
+    assert found.margin[7] == 0
 
 
 def test_without_memory_nothing_is_kept_and_the_influence_ranks():
     found, _, _ = watched(memory=False)
-    assert found.beliefs is None and found.odds is None and found.transition is None
+    assert all(getattr(found, name) is None for name in ("beliefs", "odds", "transition", "margin"))
     assert torch.equal(found.suspicion, found.score)
 
 
