@@ -4,7 +4,8 @@ The K classes are split into G groups. Group g has its own softmax over (others,
 group has the label "others" there.        L = sum_g CE_g        s(x) = min_g p_g(others | x)
 
 An image that every group calls "others" is unknown. The plain network is fine-tuned with a new head (zeros at first,
-K + G logits) by BiT's rule, as in the paper: SGD 0.003, no weight decay, rate x0.1 at 30/60/90 %, mixup 0.1. Groups:
+K + G logits) by BiT's rule, as in the paper: SGD 0.003, no weight decay, rate x0.1 at 30/60/90 %, mixup 0.1, batches of
+128 (in a short training larger ones leave too few steps for a head that starts at zero). Groups:
 k-means of the class means of the plain features (the paper's "feature clustering"; labels alone are needed).
 Differences from OpenOOD, on purpose: mixup mixes the images too (theirs mixes only the labels); no step of warm-up.
 """
@@ -74,6 +75,7 @@ class MOS(OODDetector):
         lr: float = 0.003
         share: float = 0.3  # length of the fine-tuning, of the recipe's epochs
         min_steps: int = 200
+        batch_size: int = 128  # at most
         mixup: float = 0.1  # parameter of the Beta distribution; 0: none
 
     def __init__(self, **params):
@@ -82,9 +84,11 @@ class MOS(OODDetector):
         self.need(p.n_groups is None or p.n_groups >= 2, "n_groups", "at least 2 groups, or null")
         self.need(p.share >= 0, "share", "a share that is not negative")
         self.need(p.mixup >= 0, "mixup", "must not be negative")
+        self.need(p.batch_size >= 2, "batch_size", "must be at least 2")
 
     def fit(self, task: OODTask) -> None:
-        p, batches = self.params, task.batches()
+        p = self.params
+        batches = task.batches(batch_size=min(p.batch_size, task.recipe.batch_size))
         features, labels = task.plain.features, F.one_hot(task.labels, task.n_classes).float()
         means = (labels.T @ features) / labels.sum(0)[:, None].clamp_min(1)
         with seeded_weights(task.seed):
