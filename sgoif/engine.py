@@ -54,6 +54,8 @@ class Engine:
             )
         self.capture = capture = Capture(model, config, n_classes)
         self.n_examples, self.n_classes, self.anchor_data = n_examples, capture.n_classes, anchor_data
+        if self.n_classes < 2:
+            raise InfluenceError("the last layer has one output: scores are of cross-entropy over two classes or more")
         self.intake = Intake(capture, n_examples)
         dtype, device = capture.dtype, capture.head.weight.device
         # where vectors have millions of entries, they are made where they stay

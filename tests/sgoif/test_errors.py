@@ -63,6 +63,8 @@ def test_no_backward_outside_head_scope():
 def test_no_supported_layer():
     with pytest.raises(ScopeError, match=r"no nn\.Linear with 7 outputs"):
         OnlineInfluence(mlp(), 10, n_classes=7)
+    with pytest.raises(InfluenceError, match="one output"):
+        OnlineInfluence(nn.Linear(5, 1), 10)
     with pytest.raises(ScopeError, match=r"no nn\.Linear"):
         OnlineInfluence(nn.Sequential(nn.Conv2d(1, 2, 3)), 10)
     with pytest.raises(ScopeError, match="holds no trainable"):
