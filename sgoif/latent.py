@@ -27,9 +27,9 @@ example into the same class with the mean probability s. The trust is
 
 Of noise that gives every class its own few wrong labels the network learns these. Where the wrong labels of a class are
 scattered over many there is little to learn, and how long the network resisted a label tells more than any class. With
-m_c the share of wrong labels in row c of T and H_c their entropy, they are scattered over r labels, by
+w_c the share of wrong labels in row c of T and H_c their entropy, they are scattered over r labels, by
 
-    r = sum_c m_c exp(H_c) / sum_c m_c,        e = (r - 10) / 20 within [0, 1].
+    r = sum_c w_c exp(H_c) / sum_c w_c,        e = (r - 10) / 20 within [0, 1].
 """
 
 from __future__ import annotations

@@ -32,14 +32,14 @@ def _latent(kept: tuple[Tensor, Tensor, Tensor] | None, known: latent.Known | No
     seen = beliefs.sum(1) > 0
     mean = torch.where(seen.unsqueeze(1), beliefs / beliefs.sum(1, keepdim=True), 1 / beliefs.shape[1])
     odds = torch.zeros_like(mean[:, 0])
-    if not seen.any():
-        return {"beliefs": mean.float().cpu(), "odds": odds.float().cpu(), "margin": margin.float().cpu()}
-    visited = mean[seen], given[seen]
-    with products(fast=False):
-        classes = latent.find(*visited, known)
-        odds[seen] = classes.log_odds(*visited)
-    found = {"beliefs": mean, "odds": odds, "margin": margin, "transition": classes.transition}
-    told = {"trust": classes.trust, "scatter": classes.scatter}
+    found, told = {"beliefs": mean, "odds": odds, "margin": margin}, {}
+    if seen.any():
+        visited = mean[seen], given[seen]
+        with products(fast=False):
+            classes = latent.find(*visited, known)
+            odds[seen] = classes.log_odds(*visited)
+        found["transition"] = classes.transition
+        told = {"trust": classes.trust, "scatter": classes.scatter}
     return {**{name: value.float().cpu() for name, value in found.items()}, **told}
 
 
@@ -113,8 +113,7 @@ class InfluenceResult:
         """What the predictions say against the given label `[N]`: o_i / rms(o) + 3 e m_i / rms(m), see `suspicion`."""
         if self.odds is None:
             return None
-        scattered = 0 if self.margin is None else MARGINS * self.scatter * level(self.margin)
-        return level(self.odds) + scattered
+        return level(self.odds) + MARGINS * self.scatter * level(self.margin)
 
     @property
     def fresh(self) -> Tensor:

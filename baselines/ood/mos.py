@@ -4,8 +4,8 @@ The K classes are split into G groups. Group g has its own softmax over (others,
 group has the label "others" there.        L = sum_g CE_g        s(x) = min_g p_g(others | x)
 
 An image that every group calls "others" is unknown. The plain network is fine-tuned with a new head (zeros at first,
-K + G logits) by BiT's rule, as in the paper: SGD 0.003, no weight decay, rate x0.1 at 30/60/90 %, mixup 0.1, batches of
-128 (in a short training larger ones leave too few steps for a head that starts at zero). Groups:
+K + G logits) by BiT's rule, as in the paper: SGD 0.003, no weight decay, rate x0.1 at 30/60/90 %, mixup 0.1; in batches
+of 128, as in OpenOOD (in a short training larger ones leave too few steps for a head that starts at zero). Groups:
 k-means of the class means of the plain features (the paper's "feature clustering"; labels alone are needed).
 Differences from OpenOOD, on purpose: mixup mixes the images too (theirs mixes only the labels); no step of warm-up.
 """

@@ -12,7 +12,7 @@ def result(score, odds, **more) -> InfluenceResult:
     ones = torch.ones(len(score))
     return InfluenceResult(
         torch.tensor(score), ones, ones, ones, ones.long(), ones, torch.tensor(score)[None],
-        odds=None if odds is None else torch.tensor(odds), **{"trust": 1.0, **more},
+        odds=None if odds is None else torch.tensor(odds), **{"trust": 1.0, "margin": 0 * ones, **more},
     )  # fmt: skip
 
 
