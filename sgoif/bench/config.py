@@ -61,8 +61,10 @@ def resolve(config: dict[str, Any], folder: Path | str = ROOT / "configs", gaps:
             spec["methods"] = list(dict.fromkeys(chosen))
             for method in spec["methods"] + spec.get("tuning_methods", []):
                 _check_method(task, method, config, f"{where}.methods")
-            _check_restrict(spec, where)
     _ask_for_rows(config)
+    for task in ("noisy", "ood"):
+        for name, spec in config[task].items():
+            _check_restrict(spec, f"{task}.{name}")
     _check_params(config)
     for name, spec in config["noisy"].items():
         _check_noise(name, spec)
@@ -240,7 +242,8 @@ def _check_method(task: str, method: str, config: dict[str, Any], where: str) ->
 
 def _ask_for_rows(config: dict[str, Any]) -> None:
     """A table that names its rows asks for them: what is not run anyway is run in the settings the table shows, and not
-    retrained, since such tables show no test accuracy. Written down as `restrict` and `retrain`."""
+    retrained, since such tables show no test accuracy. Written down as `restrict` (unless that already says where such
+    a row is run) and `retrain`."""
     for table, wanted in config["tables"].items():
         for method in wanted.get("methods", []):
             _check_method("noisy", method, config, f"tables.{table}.methods")
@@ -258,7 +261,7 @@ def _ask_for_rows(config: dict[str, Any]) -> None:
             for method in wanted["methods"]:
                 if method not in spec["methods"]:
                     spec["methods"].append(method)
-                    restrict[method] = {"settings": [], "reason": ROW}
+                    restrict.setdefault(method, {"settings": [], "reason": ROW})
                 share = restrict.get(method, {})
                 if share.get("reason") == ROW and setting not in share["settings"]:
                     share["settings"].append(setting)

@@ -123,6 +123,25 @@ def test_a_method_can_be_restricted_to_settings_and_seeds(tmp_path):
     assert len(other) > 1 and "retrain" not in plan.cell_config(other[0])
 
 
+def test_rows_of_a_table_run_where_it_shows_them_unless_they_are_restricted_themselves():
+    from sgoif.bench.plan import Plan
+
+    config = copy.deepcopy(SMALL)
+    spec = config["noisy"]["digits"]
+    setting = next(iter(spec["settings"]))
+    spec["seeds"] = [0, 1]
+    spec["restrict"] = {"sgoif@b": {"settings": [setting], "seeds": [1], "reason": "costly"}}
+    config["variants"] = {"sgoif": {"a": {"gate": "none"}, "b": {"gate": "none"}}}
+    rows = ["sgoif", "sgoif@a", "sgoif@b"]
+    config["tables"] = {"t": {"kind": "ablation", "methods": rows, "sets": [{"dataset": "digits", "setting": setting}]}}
+    plan = Plan(configuration.resolve(config))
+    run = {m: [(c.setting, c.seed) for c in plan.cells("noisy", "digits", m) if plan.wanted(c)] for m in rows[1:]}
+    assert run == {"sgoif@a": [(setting, 0), (setting, 1)], "sgoif@b": [(setting, 1)]}
+    spec["restrict"]["sgoif@b"]["seeds"] = [7]
+    with pytest.raises(UserError, match=r"noisy\.digits\.restrict\.sgoif@b\.seeds: no seed '7'"):
+        configuration.resolve(config)
+
+
 def test_retraining_can_be_left_to_some_seeds():
     from sgoif.bench.plan import Cell, Plan
 
