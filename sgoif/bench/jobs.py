@@ -20,7 +20,7 @@ from sgoif.bench.contracts import NoisyTask, OODTask, train_plainly
 from sgoif.bench.errors import UserError
 from sgoif.bench.files import alone, atomic_write_json
 from sgoif.bench.inputs import Inputs
-from sgoif.bench.learner import Diverged
+from sgoif.bench.learner import Diverged, load_compiler
 from sgoif.bench.memory import PeakMemory
 from sgoif.bench.plain import plain_run
 from sgoif.bench.plan import SHARED, Cell, Plan, shared_module
@@ -116,6 +116,7 @@ def _reason(error: Exception) -> str:
 
 def _work(cell: Cell, session: Session, inputs: Inputs, plan: Plan, run_dir: Path):
     task = inputs.ood_task(cell, session) if cell.task == "ood" else inputs.noisy_task(cell, session)
+    load_compiler(task.recipe, inputs.device)
     if cell.method in SHARED:
         return _shared_run(cell, task, inputs, run_dir)
     name, _ = methods.split(cell.method)

@@ -1,6 +1,7 @@
 """A network with its optimiser, schedule and precision: `step = learner.stepper(forward)`, then `step(batch)`."""
 
 import contextlib
+import importlib
 import time
 from collections.abc import Callable
 
@@ -19,6 +20,17 @@ from sgoif.distributed import sum_
 
 class Diverged(RuntimeError):
     """The loss became NaN or infinite; the cell ends as a typed failure."""
+
+
+def compiles(recipe: Recipe, device: torch.device) -> bool:
+    """Whether networks in training are compiled."""
+    return recipe.compile and device.type == "cuda"
+
+
+def load_compiler(recipe: Recipe, device: torch.device) -> None:
+    """Imports what compiling takes: seconds, once in a process, that no cell's clock should count."""
+    if compiles(recipe, device):
+        importlib.import_module("torch._inductor.compile_fx")
 
 
 @contextlib.contextmanager
@@ -57,8 +69,7 @@ class Learner:
         self._graph = captures(recipe, self.device)
         self._rate = torch.tensor(recipe.lr, device=self.device) if self._graph else None
         self.optimizer = self._make_optimizer(undecayed)
-        compiled = recipe.compile and self.device.type == "cuda"
-        self._compiled = torch.compile(self.net.backbone, dynamic=False) if compiled else None
+        self._compiled = torch.compile(self.net.backbone, dynamic=False) if compiles(recipe, self.device) else None
         self._loss_sum = torch.zeros((), device=self.device)
 
     @classmethod

@@ -2,6 +2,7 @@
 
 import json
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -12,7 +13,9 @@ from sgoif.bench import jobs
 from sgoif.bench.data.holdout import hold_out
 from sgoif.bench.data.prepare import prepare
 from sgoif.bench.data.setting import write_setting
+from sgoif.bench.learner import load_compiler
 from sgoif.bench.plan import Plan
+from sgoif.bench.recipe import Recipe
 
 
 def small_run(folder: Path, **recipe) -> tuple[Plan, Path]:
@@ -51,6 +54,21 @@ def test_an_error_in_a_method_is_written_down_and_tried_again(tmp_path, monkeypa
         broken.setattr(Random, "detect", lambda self, task: 1 / 0)
         assert run(plan, run_dir, "random")["reason"] == "ZeroDivisionError: division by zero"
     assert run(plan, run_dir, "random")["status"] == "ok"
+
+
+def test_the_compiler_is_imported_before_a_cells_clock_starts(tmp_path, monkeypatch):
+    order, timed = [], jobs.Session.timed
+    monkeypatch.setattr(jobs.Session, "timed", lambda self, name: order.append(name) or timed(self, name))
+    monkeypatch.setattr("sgoif.bench.learner.importlib", SimpleNamespace(import_module=order.append))
+    recipe = Recipe(compile=True)
+    monkeypatch.setattr(jobs, "load_compiler", lambda *_: load_compiler(recipe, torch.device("cuda")))
+    plan, run_dir = small_run(tmp_path)
+    assert run(plan, run_dir, "mixup")["status"] == "ok"
+    assert order[:2] == ["torch._inductor.compile_fx", "score"]
+    order.clear()
+    load_compiler(recipe, torch.device("cpu"))
+    load_compiler(Recipe(), torch.device("cuda"))
+    assert not order
 
 
 def test_a_finished_cell_is_kept_and_a_damaged_one_computed_again(tmp_path):
