@@ -38,6 +38,7 @@ import math
 from collections.abc import Sequence
 from dataclasses import dataclass
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -221,27 +222,27 @@ def match(joint: Tensor) -> Tensor:
     Shortest augmenting paths with potentials (Jonker & Volgenant, Computing 1987), one vector operation per edge of a
     path.
     """
-    cost = (joint.max() - joint).double().cpu()
+    cost = (joint.max() - joint).double().cpu().numpy()
     n = len(cost)
-    row_potential, potential = torch.zeros(n + 1).double(), torch.zeros(n + 1).double()
-    taken = torch.full((n + 1,), -1)  # row of each column; column n is the start of a path
+    row_potential, potential = np.zeros(n), np.zeros(n + 1)
+    taken = np.full(n + 1, -1)  # row of each column; column n is the start of a path
     for row in range(n):
         taken[n], column = row, n
-        least, previous = torch.full((n,), torch.inf).double(), torch.full((n,), n)
-        done = torch.zeros(n + 1, dtype=torch.bool)
+        least, previous = np.full(n, np.inf), np.full(n, n)
+        done = np.zeros(n + 1, dtype=bool)
         while taken[column] != -1:
             done[column] = True
             at = taken[column]
             reduced = cost[at] - row_potential[at] - potential[:n]
             better = ~done[:n] & (reduced < least)
-            least, previous = torch.where(better, reduced, least), torch.where(better, column, previous)
-            column = int(torch.where(done[:n], torch.inf, least).argmin())
-            step = least[column].clone()
+            least[better], previous[better] = reduced[better], column
+            column = int(np.where(done[:n], np.inf, least).argmin())
+            step = least[column]
             row_potential[taken[done]] += step
             potential[done] -= step
-            least = torch.where(done[:n], least, least - step)
+            least[~done[:n]] -= step
         while column != n:
             taken[column], column = taken[previous[column]], int(previous[column])
     found = torch.empty(n, dtype=torch.long)
-    found[taken[:n]] = torch.arange(n)
+    found[torch.from_numpy(taken[:n])] = torch.arange(n)
     return found.to(joint.device)

@@ -129,12 +129,14 @@ class Ledger:
             spread = torch.maximum(spread, segment.spread.double())
         epochs = torch.zeros(1 + max((s.epoch for s in segments), default=-1), 2, self.n_examples, dtype=torch.float64)
         for segment in segments:
-            epochs[segment.epoch] += segment.sums[:, [0, -1]].T
-        sums, spread, epochs = sums.to(self.device), spread.to(self.device), epochs.to(self.device)
-        distributed.sum_(sums, epochs)
-        distributed.max_(spread)
-        sums, epochs = sums.cpu(), epochs.cpu()
-        return dict(zip(COLUMNS, sums.T, strict=True)), spread.cpu(), epochs[:, 0] / epochs[:, 1].clamp(min=1)
+            for row, column in zip(epochs[segment.epoch], (0, -1), strict=True):
+                row += segment.sums[:, column]
+        if distributed.active():  # collectives want the device
+            sums, spread, epochs = sums.to(self.device), spread.to(self.device), epochs.to(self.device)
+            distributed.sum_(sums, epochs)
+            distributed.max_(spread)
+            sums, spread, epochs = sums.cpu(), spread.cpu(), epochs.cpu()
+        return dict(zip(COLUMNS, sums.T, strict=True)), spread, epochs[:, 0].div_(epochs[:, 1].clamp_(min=1))
 
     def read_beliefs(self) -> tuple[Tensor, Tensor, Tensor] | None:
         """Sums of predictions `[N, C]`, given labels `[N]` (-1: never visited), mean margins `[N]`, on the device; None
