@@ -18,7 +18,7 @@ from sgoif import distributed
 from sgoif.batch import FactoredBatch
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError
-from sgoif.linalg import across, smallest_eigenvalue
+from sgoif.linalg import across, products, smallest_eigenvalue
 from sgoif.solvers import norms
 
 
@@ -55,7 +55,8 @@ class AnchorBank(nn.Module):
     def fold(self, batch: FactoredBatch, decay: float) -> None:
         """Let a settled batch enter the bank, old sums times `decay`."""
         members = self.membership(batch)
-        self.total.mul_(decay).add_(batch.weighted(members))
+        with products(fast=batch.closed_form):  # a mean over many examples: their rounding averages out
+            self.total.mul_(decay).add_(batch.weighted(members))
         self.weight.mul_(decay).add_(members.sum(0))
 
     def replace(self, batches: list[FactoredBatch]) -> None:

@@ -22,7 +22,7 @@ from sgoif.batch import FactoredBatch
 from sgoif.config import InfluenceConfig
 from sgoif.controller import TRUSTED, Controller
 from sgoif.curvature import Curvature
-from sgoif.linalg import orthonormal_rows
+from sgoif.linalg import orthonormal_rows, products
 from sgoif.solvers import Apply, Sketch, conjugate_gradient, neumann, norms, quotient, richardson
 
 UNGATED_STEP = 0.5  # step size of the iteration without the stability gate
@@ -49,7 +49,8 @@ class Operator:
 
     def __call__(self, rows: Tensor) -> Tensor:
         self.products += len(rows)
-        image = self.probe.matvec(rows, self.curvature.kind)
+        with products(fast=self.probe.closed_form):
+            image = self.probe.matvec(rows, self.curvature.kind)
         distributed.sum_(image)
         return image / distributed.size() + self.curvature.damp(rows)
 
@@ -104,9 +105,9 @@ class Directions(nn.Module):
         spectrum = self._advance_subspace(precondition(images))
 
         inverse = precondition if sketch is None else sketch.precondition(precondition)
-        goal, reached, corrected = probe.inner(inverse(torch.cat([targets, cold_image, correction_image]))).split(
-            len(targets), dim=1
-        )
+        solved = inverse(torch.cat([targets, cold_image, correction_image]))
+        with products(fast=probe.closed_form):
+            goal, reached, corrected = probe.inner(solved).split(len(targets), dim=1)
         scale = rms(goal)
         stretch = torch.ones_like(scale)
         if controller.controlled:
@@ -177,7 +178,8 @@ class Directions(nn.Module):
     def _need(self, probe: FactoredBatch, controller: Controller) -> Tensor:
         """How much each anchor needs a refinement `[K]`: its reach (the most it moves a probe example, over the
         anchors' median) times the doubt in it."""
-        reach = probe.inner(self.phi).abs().amax(0)
+        with products(fast=probe.closed_form):
+            reach = probe.inner(self.phi).abs().amax(0)
         distributed.max_(reach)
         doubt = torch.where(controller.confidence < TRUSTED, 1 - controller.confidence, 0)
         return quotient(reach, reach.median()) * doubt
