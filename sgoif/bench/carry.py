@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench.config import digest
+from sgoif.bench.data.holdout import held_out_file, hold_out
 from sgoif.bench.errors import UserError
 from sgoif.bench.evaluate import Cell, Judge, read_cell
 from sgoif.bench.files import atomic_write_bytes
@@ -41,6 +42,11 @@ def carry(plan: Plan, run_dir: Path, out: Path, commit: str = "", note: str = ""
         for task in TASKS
         for dataset in plan.datasets(task)
     ]
+    for dataset in dict.fromkeys(judge.dataset for judge in judges if judge.cells):
+        if not held_out_file(
+            run_dir, dataset
+        ).exists():  # no cell has needed it; accuracy leaves these images out
+            hold_out(root, run_dir, dataset, plan.held_out(dataset))
     facts, records = [], []
     for judge, name, found in _judged(judges):
         if isinstance(found, str):

@@ -17,6 +17,7 @@ import numpy as np
 
 from sgoif.bench import metrics
 from sgoif.bench.data import load
+from sgoif.bench.data.holdout import held_out_file
 from sgoif.bench.errors import UserError, damaged_cell
 from sgoif.bench.files import atomic_write_json, load_npz, read_json, sha256_file
 from sgoif.bench.overhead import cost_records
@@ -173,7 +174,7 @@ class _Truth:
 
     def __init__(self, run_dir: Path, data_root: Path, dataset: str):
         self.folder, self.data_root, self.dataset = run_dir / "truth" / dataset, data_root, dataset
-        self.held_out = run_dir / "labels" / dataset / "val.npz"
+        self.held_out = held_out_file(run_dir, dataset)
         self.cache: dict[str, dict[str, np.ndarray]] = {}
 
     def noisy(self, setting: str) -> dict[str, np.ndarray]:

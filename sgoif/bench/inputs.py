@@ -14,6 +14,7 @@ from sgoif.bench.cells import problem
 from sgoif.bench.config import digest
 from sgoif.bench.contracts import NoisyTask, OODTask
 from sgoif.bench.data import load, registry
+from sgoif.bench.data.holdout import held_out_file
 from sgoif.bench.data.setting import paths, read_given
 from sgoif.bench.errors import UserError, damaged_cell
 from sgoif.bench.files import load_npz, sha256_file
@@ -85,7 +86,7 @@ class Inputs:
     @functools.cached_property
     def val(self) -> tuple[ImageSource, torch.Tensor]:
         """The test images set aside with their labels."""
-        held = load_npz(self.run_dir / "labels" / self.dataset / "val.npz")
+        held = load_npz(held_out_file(self.run_dir, self.dataset))
         return self.test.subset(held["index"]), torch.from_numpy(held["labels"]).to(self.device)
 
     def given(self, setting: str) -> torch.Tensor:
@@ -150,7 +151,7 @@ class Inputs:
         parts = [code, self.plan.cell_config(cell), load.meta(self.root, self.dataset)["content_hash"]]
         parts.append(sha256_file(labels / f"{cell.setting}.npz"))
         if cell.task == "ood" or self._uses_trusted(cell):
-            parts.append(sha256_file(labels / "val.npz"))
+            parts.append(sha256_file(held_out_file(self.run_dir, self.dataset)))
         for name in self._reads(cell):
             entry = self._shared_entry(cell, name)
             parts.append(entry and entry["key"])

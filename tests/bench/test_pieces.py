@@ -102,6 +102,11 @@ def elsewhere(computed, whole, tmp_path, monkeypatch) -> Path:
     return folder
 
 
+def test_what_was_cut_off_before_test_images_were_set_aside_is_carried_too(work, whole):
+    shutil.rmtree(work / "results/mini/labels")
+    assert carried("a.json.gz")["records"] == json.loads(gzip.decompress(whole))["records"]
+
+
 def test_adopted_elsewhere_it_is_the_same_run(work, elsewhere, monkeypatch):
     monkeypatch.chdir(work)
     for task, dataset in (of.split("/") for of in CELLS):
