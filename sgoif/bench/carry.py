@@ -43,9 +43,7 @@ def carry(plan: Plan, run_dir: Path, out: Path, commit: str = "", note: str = ""
         for dataset in plan.datasets(task)
     ]
     for dataset in dict.fromkeys(judge.dataset for judge in judges if judge.cells):
-        if not held_out_file(
-            run_dir, dataset
-        ).exists():  # no cell has needed it; accuracy leaves these images out
+        if not held_out_file(run_dir, dataset).exists():  # no cell has needed it; accuracy leaves these images out
             hold_out(root, run_dir, dataset, plan.held_out(dataset))
     facts, records = [], []
     for judge, name, found in _judged(judges):
