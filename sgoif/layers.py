@@ -26,6 +26,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+AT_ONCE = 2**24  # weighted output gradients in memory: [n, K, out] has 2^27 with a hundred classes and as many anchors
 FACTOR_ROWS = 1024  # places of a batch that enter the Kronecker factor of a layer's inputs
 
 
@@ -61,7 +62,12 @@ class RowBatch:
         return torch.linalg.vecdot(self.project(directions), self.e.unsqueeze(1))
 
     def weighted(self, weights: Tensor) -> Tensor:
-        return self.outer(weights.unsqueeze(2) * self.e.unsqueeze(1))
+        count, out = weights.shape[1], self.e.shape[1]
+        total = self.a.new_zeros(count * out, self.a.shape[1])
+        rows = max(1, AT_ONCE // (count * out))
+        for w, e, a in zip(weights.split(rows), self.e.split(rows), self.a.split(rows), strict=True):
+            total.addmm_((w.unsqueeze(2) * e.unsqueeze(1)).flatten(1).T, a)
+        return total.view(count, out, -1)
 
     def fold_input(self, factor: Tensor, decay: float, mass: Tensor) -> None:
         factor.addmm_((self.a * mass.unsqueeze(1)).T, self.a, beta=decay)

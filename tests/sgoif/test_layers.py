@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from sgoif import OnlineInfluence, linalg
+from sgoif import OnlineInfluence, layers, linalg
 from sgoif.curvature.kfac import KroneckerCurvature
 from sgoif.layers import FACTOR_ROWS, RowBatch, SampleBatch, patches_of
 from tests.sgoif.helpers import Net, blobs, convnet, mlp, quick, train, watch_once, watched_batch
@@ -71,6 +71,15 @@ def test_precision_of_products_is_given_back():
     assert torch.backends.cuda.matmul.allow_tf32 is before
 
 
+def test_weighted_sums_in_parts_are_the_same(monkeypatch):
+    batch = RowBatch(torch.randn(50, 4, dtype=torch.float64), torch.randn(50, 3, dtype=torch.float64))
+    weights = torch.rand(50, 7, dtype=torch.float64)
+    whole = torch.einsum("nk,no,ni->koi", weights, batch.e, batch.a)
+    torch.testing.assert_close(batch.weighted(weights), whole)
+    monkeypatch.setattr(layers, "AT_ONCE", 8 * 7 * 3)
+    torch.testing.assert_close(batch.weighted(weights), whole)
+
+
 def rounded(values: torch.Tensor) -> torch.Tensor:
     """To the ten bits of mantissa that TF32 keeps."""
     return ((values.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
@@ -92,7 +101,7 @@ def test_tensor_cores_may_do_the_head_scopes_long_products(monkeypatch):
 
         return noted
 
-    for name in ("project", "outer"):
+    for name in ("project", "outer", "weighted"):
         monkeypatch.setattr(RowBatch, name, product(name, getattr(RowBatch, name)))
     note = KroneckerCurvature.update
     monkeypatch.setattr(
@@ -108,7 +117,7 @@ def test_tensor_cores_may_do_the_head_scopes_long_products(monkeypatch):
         influence = OnlineInfluence(model, len(y), config=quick())
         train(model, x, y, influence)
         found.append(influence.scores().score)
-    assert seen == {"project": {False, True}, "outer": {False, True}, "update": {False}}
+    assert seen == {"project": {False, True}, "outer": {True}, "weighted": {False, True}, "update": {False}}
     difference = torch.linalg.vector_norm(found[1] - found[0]) / torch.linalg.vector_norm(found[0])
     assert 0 < difference < 1e-3
 
