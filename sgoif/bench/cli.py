@@ -11,12 +11,14 @@ import sys
 from pathlib import Path
 
 from sgoif.bench.errors import UserError
+from sgoif.bench.interrupt import heeded
 
 
 def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     try:
-        return args.step(args) or 0
+        with heeded():
+            return args.step(args) or 0
     except UserError as e:
         print(f"error: {e}", file=sys.stderr)
         return 2

@@ -12,6 +12,7 @@ import sys
 from pathlib import Path
 
 from sgoif.bench.errors import UserError
+from sgoif.bench.interrupt import heeded
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -23,8 +24,9 @@ def main(argv: list[str] | None = None) -> int:
         return bench(argv[1:])
     args = parser().parse_args(argv)
     try:
-        args.run(args)
-        sys.stdout.flush()
+        with heeded():
+            args.run(args)
+            sys.stdout.flush()
         return 0
     except UserError as e:
         told = str(e)

@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sgoif.bench import interrupt
 from sgoif.bench.files import atomic_write_json, atomic_write_text, replacing
 from sgoif.scan.listing import Listing
 
@@ -107,6 +108,7 @@ def write_all(out: Path, listing: Listing, settings, watched, images, gallery: i
         "versions": versions(),
         "threads": threads(),
     }
+    interrupt.check()  # an import that it broke off would read as "pyarrow is missing"
     atomic_write_json(out / "report.json", report)
     print(
         f"About {ranking.estimated} of {len(listing)} labels look suspicious ({ranking.estimated / len(listing):.1%})"

@@ -7,6 +7,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sgoif.bench import interrupt
 from sgoif.bench.errors import UserError
 from sgoif.scan.folder import claim, locked
 from sgoif.scan.listing import Listing, read
@@ -82,6 +83,7 @@ def teller(voice, what: str):
     clock = Clock()
 
     def tell(done: int, of: int) -> None:
+        interrupt.check()
         if done % 16 == 0 or done == of:
             voice.say(f"{what}: {done}/{of}{clock.left(done / of)}", done=done == of, share=done / of)
 

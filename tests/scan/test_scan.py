@@ -1,6 +1,7 @@
 """A scan finds planted wrong labels, writes complete files, and is the same however often it was interrupted."""
 
 import json
+import pkgutil
 
 import numpy as np
 import pytest
@@ -9,6 +10,7 @@ import torch
 from sgoif.scan import cache
 from sgoif.scan.report import COLUMNS
 from sgoif.scan.watch import Evidence
+from tests import lost
 from tests.scan.folders import blobs, digit_folder, rows, run
 
 
@@ -114,6 +116,34 @@ def test_an_interrupted_scan_ends_with_the_same_bytes(tmp_path, monkeypatch, cap
     assert "Going on" in told.out and "resumed after epoch" in told.err
     for name in ("ranking.csv", "explain.npz", "network.safetensors", "gallery.html"):
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes(), name
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize(
+    ("stage", "lose", "decoded", "steps"),
+    [
+        ("scan.choose", lost.unraisable, False, 0),
+        ("cache.save_npz", lost.dropped, True, 0),
+        ("watch.build", lost.dropped, True, 0),
+        ("watch.build", lost.unraisable, True, 0),
+        ("watch.build", lost.another_error, True, 0),
+        ("report.write_parquet", lost.dropped, True, 4),
+    ],
+)
+def test_a_lost_interrupt_ends_the_scan_at_the_next_step(tmp_path, monkeypatch, capsys, stage, lose, decoded, steps):
+    """Whatever became of Ctrl-C: no step more, the usual words, nothing is called finished, and it can go on."""
+    folder, out, done = blobs(tmp_path / "images", {"a": 9, "b": 9}), tmp_path / "out", []
+    words = ("scan", folder, "--out", out, "--epochs", 2)
+    real, add = pkgutil.resolve_name(f"sgoif.scan.{stage}"), Evidence.add
+    monkeypatch.setattr(Evidence, "add", lambda *args: (done.append(1), add(*args)))
+    with monkeypatch.context() as m:
+        m.setattr(f"sgoif.scan.{stage}", lambda *args, **kw: (lose(), real(*args, **kw))[1])
+        assert run(*words) == 130
+    told = capsys.readouterr().err
+    assert told.endswith("\ninterrupted; the same command goes on from here\n") and "Traceback" not in told
+    assert (out / "state" / "decoded.npz").exists() == decoded
+    assert len(done) == steps and not (out / "report.json").exists()
+    assert run(*words) == 0 and (out / "report.json").is_file()
 
 
 def ticking():
