@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import torch
 
-from sgoif.bench import cells, methods, processes
+from sgoif.bench import cells, interrupt, methods, processes
 from sgoif.bench.contracts import NoisyTask, OODTask, train_plainly
 from sgoif.bench.errors import UserError
 from sgoif.bench.files import alone, atomic_write_json
@@ -72,6 +72,7 @@ def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> 
                 raise  # the others have not met it and would wait forever: torchrun ends them
             status, reason, arrays = "failed", _reason(e), {}
             traceback.print_exc(file=sys.stderr)
+    interrupt.check()  # one that became another error is no failure of the method
     if unreadable := processes.union(inputs.unreadable.paths):
         facts["extras"] = {**facts.get("extras", {}), "unreadable_images": float(len(unreadable))}
     passes = session.total_passes()

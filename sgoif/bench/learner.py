@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench import processes
+from sgoif.bench import interrupt, processes
 from sgoif.bench.graphed import Graphed, captures
 from sgoif.bench.images import Batch, Batches, ImageSource, mix_seed
 from sgoif.bench.models import Network, build
@@ -146,6 +146,7 @@ class Learner:
 
         def step(batch: Batch) -> tuple:
             nonlocal cost
+            interrupt.check()
             before = WORK.passes
             for learner in learners:
                 learner._pace()

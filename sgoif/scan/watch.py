@@ -12,7 +12,6 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif import InfluenceResult, OnlineInfluence
-from sgoif.bench import interrupt
 from sgoif.bench.errors import UserError
 from sgoif.bench.images import Batch, Batches, ImageSet
 from sgoif.bench.learner import Diverged, Learner, predict, seeded_weights
@@ -98,7 +97,6 @@ def watch(images: ImageSet, given: np.ndarray, n_classes: int, settings: Setting
     try:
         for epoch in session.epochs(recipe.epochs, learner, influence, evidence):
             for batch in batches.epoch(epoch):
-                interrupt.check()
                 _, logits, features = step(batch)
                 influence.observe(batch.index, batch.y, features, logits)
                 evidence.add(batch, features, logits)

@@ -13,9 +13,11 @@ from sgoif.bench import jobs
 from sgoif.bench.data.holdout import hold_out
 from sgoif.bench.data.prepare import prepare
 from sgoif.bench.data.setting import write_setting
+from sgoif.bench.interrupt import heeded
 from sgoif.bench.learner import load_compiler
 from sgoif.bench.plan import Plan
 from sgoif.bench.recipe import Recipe
+from tests import lost
 
 
 def small_run(folder: Path, **recipe) -> tuple[Plan, Path]:
@@ -53,6 +55,21 @@ def test_an_error_in_a_method_is_written_down_and_tried_again(tmp_path, monkeypa
     with monkeypatch.context() as broken:
         broken.setattr(Random, "detect", lambda self, task: 1 / 0)
         assert run(plan, run_dir, "random")["reason"] == "ZeroDivisionError: division by zero"
+    assert run(plan, run_dir, "random")["status"] == "ok"
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("lose", [lost.dropped, lost.another_error])
+def test_a_lost_interrupt_is_no_result_of_a_method(tmp_path, monkeypatch, lose):
+    from baselines.noisy.random import Random
+
+    plan, run_dir = small_run(tmp_path)
+    detect = Random.detect
+    with monkeypatch.context() as broken:
+        broken.setattr(Random, "detect", lambda self, task: (lose(), detect(self, task))[1])
+        with pytest.raises(KeyboardInterrupt), heeded():
+            run(plan, run_dir, "random")
+    assert not list(run_dir.rglob("result.json"))
     assert run(plan, run_dir, "random")["status"] == "ok"
 
 
