@@ -117,11 +117,13 @@ def _reason(error: Exception) -> str:
 
 def _work(cell: Cell, session: Session, inputs: Inputs, plan: Plan, run_dir: Path):
     task = inputs.ood_task(cell, session) if cell.task == "ood" else inputs.noisy_task(cell, session)
-    load_compiler(task.recipe, inputs.device)
     if cell.method in SHARED:
+        load_compiler(task.recipe, inputs.device)
         return _shared_run(cell, task, inputs, run_dir)
     name, _ = methods.split(cell.method)
     method = methods.load("ood" if cell.task == "ood" else "noisy", name)(**plan.params(cell.method))
+    if not method.reads_plain:  # it trains a network of its own
+        load_compiler(task.recipe, inputs.device)
     if cell.task == "ood":
         return _measure_ood(method, task, inputs)
     return _detect(method, task, inputs, retrain=plan.retrains(cell))

@@ -28,7 +28,9 @@ def compiles(recipe: Recipe, device: torch.device) -> bool:
 
 
 def load_compiler(recipe: Recipe, device: torch.device) -> None:
-    """Imports what compiling takes: seconds, once in a process, that no cell's clock should count."""
+    """Imports what the first optimiser and compiling would: seconds, once in a process, that no cell's clock should
+    count."""
+    importlib.import_module("torch._dynamo")
     if compiles(recipe, device):
         importlib.import_module("torch._inductor.compile_fx")
 

@@ -81,11 +81,11 @@ def test_the_compiler_is_imported_before_a_cells_clock_starts(tmp_path, monkeypa
     monkeypatch.setattr(jobs, "load_compiler", lambda *_: load_compiler(recipe, torch.device("cuda")))
     plan, run_dir = small_run(tmp_path)
     assert run(plan, run_dir, "mixup")["status"] == "ok"
-    assert order[:2] == ["torch._inductor.compile_fx", "score"]
+    assert order[:3] == ["torch._dynamo", "torch._inductor.compile_fx", "score"]
     order.clear()
     load_compiler(recipe, torch.device("cpu"))
     load_compiler(Recipe(), torch.device("cuda"))
-    assert not order
+    assert order == ["torch._dynamo"] * 2
 
 
 def test_a_finished_cell_is_kept_and_a_damaged_one_computed_again(tmp_path):
