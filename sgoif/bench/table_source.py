@@ -118,13 +118,15 @@ def mark_best(entries: Mapping[str, Entry], column: Column) -> None:
     """Marks the best (and what looks the same as printed), and what is not significantly worse than it.
 
     Methods in `APART` do not compete, nor does one that lacks seeds: its mean may be good because the hard seed failed.
-    Where that leaves one of several, nothing is the best.
+    Where that leaves one of several, or such a mean is the best, nothing is marked.
     """
-    measured = {m: e for m, e in entries.items() if e.mean is not None and e.status == "ok" and m not in APART}
+    shown = {m: e for m, e in entries.items() if e.mean is not None and m not in APART}
+    measured = {m: e for m, e in shown.items() if e.status == "ok"}
     if len(measured) < 2 <= sum(e.mean is not None for e in entries.values()):
         return
-    best, close = statistics.not_worse({m: e.pairs for m, e in measured.items()}, column.better == "higher")
-    if best is None:
+    sign = 1 if column.better == "higher" else -1
+    best, close = statistics.not_worse({m: e.pairs for m, e in measured.items()}, sign > 0)
+    if best is None or any(sign * (e.mean - measured[best].mean) > 0 for m, e in shown.items() if m not in measured):
         return
     for method, entry in measured.items():
         if render.number(entry.mean, column.style) == render.number(measured[best].mean, column.style):
@@ -166,5 +168,6 @@ def seed_words(source: Source) -> list[str]:
     return [
         f"Mean ± standard deviation over {seeds} seeds. {{best}}: best of the column; {{close}}: not significantly "
         f"worse than the best (one-sided paired {test} over seeds, Holm-corrected over the column, "
-        f"α = {statistics.ALPHA}). A method that lacks seeds is shown but does not compete."
+        f"α = {statistics.ALPHA}). A method that lacks seeds does not compete; where its mean is the best, nothing is "
+        "marked."
     ]

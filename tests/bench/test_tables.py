@@ -257,6 +257,17 @@ def test_the_only_one_that_competes_is_not_the_best():
     assert alone.mark == BEST
 
 
+@pytest.mark.parametrize(("better", "mean", "marks"), [("higher", 0.9, ""), ("higher", 0.4, BEST), ("lower", 0.4, "")])
+def test_where_one_that_lacks_seeds_is_ahead_nothing_is_the_best(better, mean, marks):
+    level = 0.6 if better == "higher" else 0.5
+    full = {m: Entry(v, 0.0, 2, pairs={0: v, 1: v}) for m, v in (("loss", 0.5), ("aum", 0.6))}
+    short = Entry(mean, None, 1, status="partial", pairs={0: mean})
+    mark_best({**full, "fastif": short}, Column("", "", "auc_pr", better, "percent"))
+    assert [e.mark for e in full.values() if e.mean == level] == [marks] and short.mark == ""
+    mark_best({**full, "sgoif_trusted": short}, Column("", "", "auc_pr", better, "percent"))  # it stands apart
+    assert [e.mark for e in full.values() if e.mean == level] == [BEST]
+
+
 def test_one_seed_has_no_spread_and_no_second_mark(finished, tmp_path):
     one = config()
     one["noisy"]["digits"]["seeds"] = [1]
