@@ -57,7 +57,11 @@ def smallest_eigenvalue(matrix: Tensor, squarings: int = 6) -> tuple[Tensor, Ten
 
 @contextmanager
 def products(fast: bool) -> Iterator[None]:
-    """Whether products of float32 matrices go by a GPU's tensor cores (TF32: 10 bits of mantissa)."""
+    """Whether products of float32 matrices go by a GPU's tensor cores (TF32: 10 bits of mantissa).
+
+    In head scope those over many examples do, the anchors' means and what probe examples say of directions; scores,
+    curvature and its inverses do not.
+    """
     try:
         before = torch.backends.cuda.matmul.allow_tf32
     except RuntimeError:  # the user has chosen by the newer switches, which this one cannot read: as they chose

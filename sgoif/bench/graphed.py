@@ -22,7 +22,7 @@ def captures(recipe: Recipe, device: torch.device) -> bool:
 @functools.cache
 def aside(device: int) -> torch.cuda.Stream:
     """The stream of all ordinary steps before a capture. One for the process: cuBLAS keeps a workspace for every stream
-    it has met (32 MiB on an H200, for forward and for backward passes). With new streams, every network left 195 MB."""
+    it has met (32 MiB on an H200, for forward and for backward passes), and memory grew by 195 MB a network."""
     return torch.cuda.Stream(device)
 
 
