@@ -10,6 +10,7 @@ from torch import Tensor, nn
 
 LONG = 2**20  # entries of a row above which a product over rows is cut into pieces
 PIECE = 2**14
+ROWS = 2**11  # of one piece in a product down many rows
 
 
 def across(a: Tensor, b: Tensor) -> Tensor:
@@ -21,6 +22,15 @@ def across(a: Tensor, b: Tensor) -> Tensor:
     whole = length // PIECE * PIECE
     left, right = (rows[:, :whole].unflatten(1, (-1, PIECE)) for rows in (a, b))
     return (left.transpose(0, 1) @ right.permute(1, 2, 0)).sum(0) + a[:, whole:] @ b[:, whole:].T
+
+
+def down(a: Tensor, b: Tensor) -> Tensor:
+    """a' b for columns `[..., n, p]` and `[n, q]`. Many rows go in pieces, for the same reason as in `across`."""
+    whole = len(b) // ROWS * ROWS
+    if whole == 0:
+        return a.mT @ b
+    pieces = a[..., :whole, :].unflatten(-2, (-1, ROWS)).mT @ b[:whole].unflatten(0, (-1, ROWS))
+    return pieces.sum(-3) + a[..., whole:, :].mT @ b[whole:]
 
 
 def orthonormal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:

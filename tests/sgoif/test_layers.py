@@ -61,6 +61,13 @@ def test_long_rows_in_pieces_are_the_same_product(monkeypatch):
         torch.testing.assert_close(found, expected)
 
 
+@pytest.mark.parametrize("rows", [30, 64, 200])
+def test_many_rows_in_pieces_are_the_same_product(monkeypatch, rows):
+    left, right = torch.randn(2, rows, 3, dtype=torch.float64), torch.randn(rows, 4, dtype=torch.float64)
+    monkeypatch.setattr(linalg, "ROWS", 64)
+    torch.testing.assert_close(linalg.down(left, right), left.mT @ right)
+
+
 def test_precision_of_products_is_given_back():
     before = torch.backends.cuda.matmul.allow_tf32
     with linalg.products(fast=not before):
