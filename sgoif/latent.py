@@ -47,6 +47,7 @@ from sgoif.linalg import down
 
 ITERATIONS = 60
 SETTLED = 1e-5  # relative change of kappa at which EM ends
+ASK = 4  # iterations between two questions whether it has, each of which waits for the device
 ROWS = 65_536  # examples in memory at once, times the number of classes
 SMOOTHING = 1.0  # examples added to every class, spread over its labels
 STARTS = (0.5, 0.8, 0.9, 0.95)  # mean lengths whose concentrations EM starts from
@@ -148,7 +149,7 @@ class _Mixtures:
     def fit(self, u: Tensor) -> _Mixtures:
         """Each until its concentration settles."""
         moving = torch.ones_like(self.kappa, dtype=torch.bool)
-        for _ in range(ITERATIONS):
+        for number in range(ITERATIONS):
             sums, mass = torch.zeros_like(self.centres), torch.zeros_like(self.share)
             for part in u.split(max(1, ROWS // len(self.kappa))):
                 member = self.member(part)
@@ -163,7 +164,7 @@ class _Mixtures:
             self.share = torch.where(moving[:, None], share, self.share)
             self.kappa = torch.where(moving, kappa, self.kappa)
             moving &= ~settled
-            if not moving.any():
+            if number % ASK == 0 and not moving.any():
                 break
         return self
 

@@ -26,6 +26,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sgoif.linalg import aligned
+
 AT_ONCE = 2**24  # weighted output gradients in memory: [n, K, out] has 2^27 with a hundred classes and as many anchors
 FACTOR_ROWS = 1024  # places of a batch that enter the Kronecker factor of a layer's inputs
 
@@ -52,22 +54,26 @@ class RowBatch:
     def project(self, directions: Tensor) -> Tensor:
         """V_k a_i: `[n, K, out]`."""
         count, out, _ = directions.shape
-        return (self.a @ directions.reshape(count * out, -1).T).view(-1, count, out)
+        return (aligned(self.a) @ aligned(directions.reshape(count * out, -1)).T).view(-1, count, out)
 
     def outer(self, outputs: Tensor) -> Tensor:
         """sum_i u_ik a_i' for u `[n, K, out]`: `[K, out, in]`."""
-        return (outputs.flatten(1).T @ self.a).view(*outputs.shape[1:], -1)
+        return self._cut(outputs.flatten(1).T @ aligned(self.a), outputs.shape[1:])
 
     def inner(self, directions: Tensor) -> Tensor:
         return torch.linalg.vecdot(self.project(directions), self.e.unsqueeze(1))
 
     def weighted(self, weights: Tensor) -> Tensor:
-        count, out = weights.shape[1], self.e.shape[1]
-        total = self.a.new_zeros(count * out, self.a.shape[1])
+        count, out, wide = weights.shape[1], self.e.shape[1], aligned(self.a)
+        total = wide.new_zeros(count * out, wide.shape[1])
         rows = max(1, AT_ONCE // (count * out))
-        for w, e, a in zip(weights.split(rows), self.e.split(rows), self.a.split(rows), strict=True):
+        for w, e, a in zip(weights.split(rows), self.e.split(rows), wide.split(rows), strict=True):
             total.addmm_((w.unsqueeze(2) * e.unsqueeze(1)).flatten(1).T, a)
-        return total.view(count, out, -1)
+        return self._cut(total, (count, out))
+
+    def _cut(self, total: Tensor, shape: tuple[int, int]) -> Tensor:
+        """`[K * out, in]`, whatever has been put behind its rows, as `[K, out, in]`."""
+        return total[:, : self.a.shape[1]].unflatten(0, shape)
 
     def fold_input(self, factor: Tensor, decay: float, mass: Tensor) -> None:
         factor.addmm_((self.a * mass.unsqueeze(1)).T, self.a, beta=decay)

@@ -19,7 +19,7 @@ from torch import Tensor
 from sgoif import distributed
 from sgoif.batch import FactoredBatch
 from sgoif.curvature.base import Curvature
-from sgoif.linalg import products
+from sgoif.linalg import products, times
 
 
 def damped_inverse(matrix: Tensor, damping: Tensor) -> Tensor:
@@ -91,14 +91,14 @@ class KroneckerCurvature(Curvature):
         for l, block in enumerate(self.space.split(rows)):
             inputs, outputs = self._layer(l, "inverse")
             with self._products():
-                blocks.append(outputs @ (block @ inputs))
+                blocks.append(outputs @ times(block, inputs))
         return self.space.join(blocks)
 
     def matvec(self, rows: Tensor) -> Tensor:
         blocks = []
         for l, block in enumerate(self.space.split(rows)):
             (inputs, outputs), (left, right) = self._layer(l, "mean"), self._layer(l, "damping")
-            wide = block @ inputs + left * block
+            wide = times(block, inputs) + left * block
             blocks.append(outputs @ wide + right * wide)
         return self.space.join(blocks)
 
@@ -107,7 +107,7 @@ class KroneckerCurvature(Curvature):
         for l, block in enumerate(self.space.split(rows)):
             (inputs, outputs), (left, right) = self._layer(l, "mean"), self._layer(l, "damping")
             with self._products():
-                blocks.append(left * (outputs @ block) + right * (block @ inputs) + left * right * block)
+                blocks.append(left * (outputs @ block) + right * times(block, inputs) + left * right * block)
         return self.space.join(blocks)
 
     def condition(self) -> Tensor:

@@ -55,7 +55,7 @@ def test_long_rows_in_pieces_are_the_same_product(monkeypatch):
     others = torch.randn(4, 1000, dtype=torch.float64)
     basis, lengths = linalg.orthonormal_rows(rows)
     monkeypatch.setattr(linalg, "LONG", 100)
-    monkeypatch.setattr(linalg, "PIECE", 64)
+    monkeypatch.setattr(linalg, "PIECE", (64, 64))
     torch.testing.assert_close(linalg.across(rows, others), rows @ others.T)
     for found, expected in zip(linalg.orthonormal_rows(rows), (basis, lengths), strict=True):
         torch.testing.assert_close(found, expected)
@@ -66,6 +66,22 @@ def test_many_rows_in_pieces_are_the_same_product(monkeypatch, rows):
     left, right = torch.randn(2, rows, 3, dtype=torch.float64), torch.randn(rows, 4, dtype=torch.float64)
     monkeypatch.setattr(linalg, "ROWS", 64)
     torch.testing.assert_close(linalg.down(left, right), left.mT @ right)
+
+
+def test_rows_with_zeros_behind_them_are_the_same_products(monkeypatch):
+    batch = RowBatch(torch.randn(50, 13, dtype=torch.float64), torch.randn(50, 3, dtype=torch.float64))
+    directions, weights = torch.randn(7, 3, 13, dtype=torch.float64), torch.rand(50, 7, dtype=torch.float64)
+    matrix = torch.randn(13, 5, dtype=torch.float64)
+    results = []
+    for kinds in ({"cuda": 8}, {"cpu": 8}):
+        monkeypatch.setattr(linalg, "ALIGNED", kinds)
+        projected = batch.project(directions)
+        products = batch.inner(directions), batch.outer(projected), batch.weighted(weights)
+        results.append((projected, *products, linalg.times(directions, matrix), linalg.aligned(directions)))
+    assert results[0][-1].shape[-1] == 13 and results[1][-1].shape[-1] == 16
+    for plain, padded in zip(*(r[:-1] for r in results), strict=True):
+        torch.testing.assert_close(padded, plain)
+    torch.testing.assert_close(results[0][-2], directions @ matrix)
 
 
 def test_precision_of_products_is_given_back():
