@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from contextlib import nullcontext
 from dataclasses import replace
-from typing import Any
+from typing import NamedTuple
 
 import torch
 from torch import Tensor, nn
@@ -21,7 +21,7 @@ from sgoif.controller import Controller
 from sgoif.curvature import Curvature
 from sgoif.directions import Directions
 from sgoif.errors import BatchError, InfluenceError
-from sgoif.given import AnchorData, anchor_batches
+from sgoif.given import AnchorData, anchor_batches, anchor_passes
 from sgoif.intake import Intake, Pass, decay, spread, step_sizes
 from sgoif.lane import Lane
 from sgoif.ledger import Ledger
@@ -31,6 +31,19 @@ CHECK_SHARE = 0.05  # of training's arithmetic that checks may take outside head
 UNNOTICED = 1e8  # floating-point operations a step that nobody notices beside the launches
 
 EVENTS = ("nan_batches", "zero_confidence_steps", "coverage_refreshes", "out_of_range")
+HALVES = (torch.bfloat16, torch.float16)
+
+
+class Due(NamedTuple):
+    """What a check takes along from training."""
+
+    rate: Tensor | float  # learning rate
+    decay: Tensor | float  # weight decay
+    anchors: list[Pass]  # in head scope, those that are given
+
+    def tensors(self) -> list[Tensor]:
+        pace = [t for t in (self.rate, self.decay) if isinstance(t, Tensor)]
+        return [*pace, *(t for p in self.anchors for t in p.tensors())]
 
 
 class Engine:
@@ -61,9 +74,8 @@ class Engine:
         # where vectors have millions of entries, they are made where they stay
         with device if capture.deep else nullcontext():
             self.parts = self._make_parts(bank_size(config, self.n_classes), dtype)
-        # held-out anchors pass through the model itself, and collectives keep to training's order: those stay in line
-        alone = anchor_data is None and not distributed.active()
-        self.lane = Lane(device, beside=not capture.deep and alone)
+        # collectives keep to training's order: they stay in line
+        self.lane = Lane(device, beside=not capture.deep and not distributed.active())
         # elsewhere only the inverses leave the line: long chains of small kernels, not needed before the next check
         chained = capture.deep and self.parts["curvature"].chained
         self.inverting = Lane(device, beside=chained and not distributed.active())
@@ -138,16 +150,16 @@ class Engine:
         total, valid = self.capture.along(batch, torch.cat([p.record.head_gradient for p in passes]), along)
         return replace(batch, valid=valid), -total
 
-    def _learn(self, pace: tuple[Any, Any] | None) -> None:
-        """Let the queue into curvature and anchors, then check if due, that is, if a `pace` is given."""
+    def _learn(self, due: Due | None) -> None:
+        """Let the queue into curvature and anchors, then check if that is due."""
         config = self.config
         passes, self.intake.queue, self.intake.scored = self.intake.queue, [], 0
         batch, _ = self.intake.build(passes, self.temperature(), config.half_life)
         self._fold(batch, len(batch), passes)
-        if pace is not None:
-            self._check(batch.newest(distributed.share(config.probe_examples)), pace)
+        if due is not None:
+            self._check(batch.newest(distributed.share(config.probe_examples)), due)
 
-    def _learn_from(self, passes: list[Pass], pace: tuple[Any, Any] | None) -> None:
+    def _learn_from(self, passes: list[Pass], due: Due | None) -> None:
         """Outside head scope: let a sample of one step's examples into curvature and anchors, for all the steps since
         the last turn, then check if due."""
         self.inverting.join()
@@ -156,8 +168,8 @@ class Engine:
                 passes, self.temperature(), distributed.share(self.config.deep_examples)
             ).settled()
             self._fold(sample, sum(len(p) for p in passes) * self.config.update_every, passes)
-            if pace is not None:
-                self._check(sample, pace)
+            if due is not None:
+                self._check(sample, due)
 
     def _fold(self, batch: FactoredBatch, examples: int, passes: list[Pass]) -> None:
         """Let a settled batch into curvature and anchors, that stands for so many examples of the stream."""
@@ -170,7 +182,7 @@ class Engine:
             labels = torch.cat([p.labels for p in passes]).long().clamp(0, self.n_classes - 1)
             self.parts.temperature.fold(torch.cat([p.record.logits for p in passes]), labels)
 
-    def _check(self, probe: FactoredBatch, pace: tuple[Any, Any]) -> None:
+    def _check(self, probe: FactoredBatch, due: Due) -> None:
         """Check, certify and step the directions on the probe examples (see `Directions`), then refresh the
         curvature."""
         curvature, anchors, directions = self.parts.curvature, self.parts.anchors, self.parts.directions
@@ -178,16 +190,16 @@ class Engine:
         if self.checks == 0:
             curvature.refresh()
         if self.anchor_data is not None:
-            anchors.replace(
-                anchor_batches(self.capture, self.anchor_data, self.temperature(), self.config.deep_examples)
-            )
+            # outside head scope they pass one batch at a time: the activations of all would not fit
+            passes = anchor_passes(self.capture, self.anchor_data) if self.capture.deep else due.anchors
+            anchors.replace(anchor_batches(self.capture, passes, self.temperature(), self.config.deep_examples))
         count = probe.count
         mean = probe.weighted((probe.valid / count.clamp(min=1)).unsqueeze(1))
         distributed.sum_(mean, count)
         gradient_norm = torch.linalg.vector_norm(mean / distributed.size())
         sound = count > len(probe) * distributed.size() / 2  # a probe full of NaN certifies nothing
         with hold_unless(sound, controller, directions):
-            controller.observe(*pace, gradient_norm, curvature.condition())
+            controller.observe(due.rate, due.decay, gradient_norm, curvature.condition())
             directions.check(anchors.targets(), probe, curvature, controller)
         directions.remember()
         self.capture.aim.at(directions.combined)
@@ -200,15 +212,21 @@ class Engine:
             self._count("coverage_refreshes", chosen.any())
         self._count("zero_confidence_steps", (controller.confidence.sum() == 0) * directions.interval)
 
-    def _pace(self, optimizer: torch.optim.Optimizer | None) -> tuple[Any, Any]:
+    def _due(self, optimizer: torch.optim.Optimizer | None) -> Due:
         """Learning rate and weight decay of the head's parameter group (of the first group if the head is in none), as
-        they are now: a rate that lives on the device is copied."""
-        if optimizer is None:
-            return 1.0, 0.0
-        head = self.capture.head.weight
-        groups = [g for g in optimizer.param_groups if any(p is head for p in g["params"])] or optimizer.param_groups
-        rate = groups[0]["lr"]
-        return rate.detach().clone() if isinstance(rate, Tensor) else rate, groups[0].get("weight_decay", 0.0)
+        they are now: a rate that lives on the device is copied. Given anchors pass through the model before it moves
+        on, in the precision that training has."""
+        rate, decay, anchors = 1.0, 0.0, []
+        if optimizer is not None:
+            head, groups = self.capture.head.weight, optimizer.param_groups
+            group = next((g for g in groups if any(p is head for p in g["params"])), groups[0])
+            rate, decay = group["lr"], group.get("weight_decay", 0.0)
+        if self.anchor_data is not None and not self.capture.deep:
+            features = self.intake.queue[-1].record.features
+            half = features.dtype if features.dtype in HALVES else None
+            with torch.autocast(features.device.type, half, enabled=half is not None):
+                anchors = list(anchor_passes(self.capture, self.anchor_data))
+        return Due(rate.detach().clone() if isinstance(rate, Tensor) else rate, decay, anchors)
 
     def _raise_deferred(self) -> None:
         wrong = int(self.parts.events[EVENTS.index("out_of_range")])

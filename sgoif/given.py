@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from sgoif.batch import FactoredBatch
 from sgoif.capture import Capture
 from sgoif.errors import BatchError
+from sgoif.intake import Pass
 
 AnchorData = Iterable[tuple[Tensor, Tensor]]
 
@@ -40,11 +41,9 @@ def _checked(capture: Capture, data: AnchorData) -> Iterator[tuple[Tensor, Tenso
         raise BatchError("anchor_data holds nothing; it is read again and again, so give a list or a DataLoader")
 
 
-def anchor_batches(
-    capture: Capture, data: AnchorData, temperature: Tensor | float, at_once: int
-) -> Iterator[FactoredBatch]:
-    """Settled batches of the (x, y), in eval mode, outside head scope of `at_once` examples each; parameters,
-    gradients, modes and buffers of the model stay as they were."""
+def anchor_passes(capture: Capture, data: AnchorData) -> Iterator[Pass]:
+    """The (x, y) as passes through the model in eval mode; its parameters, gradients, modes and buffers stay as they
+    were."""
     model, first = capture.model, 0
     with evaluating(model):
         for x, y in _checked(capture, data):
@@ -57,11 +56,19 @@ def anchor_batches(
             finally:
                 record = capture.stop()
             capture.validate(record, len(y))
-            index = torch.arange(first, first + len(y), device=y.device)
+            yield Pass(0, record, torch.arange(first, first + len(y), device=y.device), y)
             first += len(y)
-            size = at_once if capture.deep else len(y)
-            for start in range(0, len(y), size):
-                yield capture.pass_batch(record, index, y, temperature, slice(start, start + size)).settled()
+
+
+def anchor_batches(
+    capture: Capture, passes: Iterable[Pass], temperature: Tensor | float, at_once: int
+) -> Iterator[FactoredBatch]:
+    """Their gradients in settled batches, outside head scope of `at_once` examples each."""
+    for p in passes:
+        size = at_once if capture.deep else len(p)
+        for start in range(0, len(p), size):
+            rows = slice(start, start + size)
+            yield capture.pass_batch(p.record, p.index, p.labels, temperature, rows).settled()
 
 
 @torch.no_grad()

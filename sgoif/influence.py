@@ -119,15 +119,15 @@ class OnlineInfluence(Engine):
         full = due or len(self.intake) >= distributed.share(MOST_EXAMPLES)
         learn = due or self.steps % self.config.update_every == 0 if self.capture.deep else full
         if learn or self.steps == self.ledger.window_start:
-            pace = self._pace(optimizer) if due else None
-            given = [*self.intake.tensors(), *(t for t in pace or () if isinstance(t, Tensor))]
+            check = self._due(optimizer) if due else None
+            given = [*self.intake.tensors(), *(check.tensors() if check else ())]
             with self.lane.work(given), torch.autocast(self.ledger.device.type, enabled=False):
                 if full or not self.capture.deep or self.steps == self.ledger.window_start:
                     self._score()
                 if learn and self.capture.deep:
-                    self._learn_from(current, pace)
+                    self._learn_from(current, check)
                 elif learn:
-                    self._learn(pace)
+                    self._learn(check)
         self.intake.release()
 
     @torch.no_grad()

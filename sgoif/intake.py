@@ -34,6 +34,9 @@ class Pass:
     def __len__(self) -> int:
         return len(self.labels)
 
+    def tensors(self) -> list[Tensor]:
+        return [self.record.features, self.record.logits, self.index, self.labels]
+
 
 class Intake:
     """The queue of passes; `scored` of them have been scored but not yet learnt from (in head scope)."""
@@ -79,7 +82,7 @@ class Intake:
 
     def tensors(self) -> list[Tensor]:
         """What the queued passes are made of."""
-        return [t for p in self.queue for t in (p.record.features, p.record.logits, p.index, p.labels)]
+        return [t for p in self.queue for t in p.tensors()]
 
     def build(self, passes: list[Pass], temperature: Tensor | float, half_life: float) -> tuple[FactoredBatch, Tensor]:
         """The passes as one batch with the recency of each example, and how many indices or labels were out of range;

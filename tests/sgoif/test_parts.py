@@ -35,6 +35,20 @@ def test_given_anchors_are_mean_gradients_per_class(source, scope):
     torch.testing.assert_close(influence.parts.anchors.targets(), expected)
 
 
+@pytest.mark.parametrize("half", [None, torch.bfloat16])
+def test_given_anchors_pass_in_the_precision_of_training(half):
+    model, (x, y), held = mlp().float(), blobs(20, dtype=torch.float32), blobs(30, seed=5, dtype=torch.float32)
+    influence = OnlineInfluence(model, 20, config=quick(source="trusted"), anchor_data=[held])
+    seen = []
+    influence.capture.head.register_forward_hook(lambda _, inputs, output: seen.append((len(output), output.dtype)))
+    for _ in range(2):
+        with torch.autocast("cpu", half, enabled=half is not None):
+            watch_once(influence, model, x, y)
+            influence.step()
+    assert seen == [(n, half or torch.float32) for n in (20, 30, 20, 30)]
+    assert torch.isfinite(influence.parts.anchors.targets()).all()
+
+
 @pytest.mark.parametrize("anchors", [2, 3, 6])
 def test_buckets_are_balanced_over_classes(anchors):
     model, (x, y) = linear_net().double(), blobs(60)
