@@ -16,7 +16,8 @@ instead. With T_cy = P(given y | class c), the log-odds that the given label is 
 
 Where the labels of a class are mostly wrong in one and the same way, no method that sees the labels alone can tell, and
 this one is wrong with them. A few examples whose labels are known to be right can: mu_c then starts at the mean of u
-over those of class c, and a label's class is the one that most of its own fall in.
+over those of class c, and a label goes to the class that most of its own fall in, if these are more than the ones in
+its matched class by a standard deviation of their difference, the square root of both counts together.
 
 Where the network has hardly learnt, its predictions do not gather anywhere, and the classes are not trusted. With few
 labels that shows as doubt, the mean entropy of P(c | x_i) over log C; with many labels any cloud of points falls apart
@@ -198,7 +199,8 @@ def find(beliefs: Tensor, given: Tensor, known: Known | None = None) -> LatentCl
     named = torch.where(lift < 1, joint.argmax(1), named)
     if known is not None:
         votes = torch.zeros_like(joint).index_add_(0, known[1], mixture.member(known[0])[0])
-        named = torch.where(votes.sum(1) > 0, votes.argmax(1), named)
+        here, most = votes.gather(1, named.unsqueeze(1))[:, 0], votes.amax(1)
+        named = torch.where(most - here > (most + here).sqrt(), votes.argmax(1), named)
     counts = joint.T + SMOOTHING / classes
     given_label = counts / counts.sum(1, keepdim=True)
     kappa, stability = float(mixture.kappa[0]), float(same) / n

@@ -113,6 +113,18 @@ def test_examples_with_right_labels_can_tell():
     assert classes.named[:2].tolist() == [0, 1]  # classes start where the known ones are
 
 
+def test_a_few_examples_that_look_like_another_class_do_not_rename_a_label():
+    """Two of the three known examples of class 4 are taken for class 0, as where a network confuses many classes."""
+    transition = torch.eye(5) * 0.75 + 0.05
+    beliefs, given, truth = noisy(transition)
+    said, _, right = noisy(transition, per_class=3, seed=1)
+    said[right == 4] = said[torch.tensor([0, 1, 14])]
+    classes = find(beliefs, given, (said, right))
+    assert classes.named.unique().numel() == 5
+    wrong = classes.log_odds(beliefs, given) > 0
+    assert (wrong == (given != truth)).float().mean() > 0.95
+
+
 def test_a_label_without_examples_and_rows_in_parts(monkeypatch):
     beliefs, given, _ = noisy(torch.eye(4) * 0.9 + 0.025)
     beliefs, given = beliefs[given != 3], given[given != 3]
