@@ -16,8 +16,8 @@ instead. With T_cy = P(given y | class c), the log-odds that the given label is 
 
 Where the labels of a class are mostly wrong in one and the same way, no method that sees the labels alone can tell, and
 this one is wrong with them. A few examples whose labels are known to be right can: mu_c then starts at the mean of u
-over those of class c, and a label goes to the class that most of its own fall in, all the examples that were given it
-counting for eight of them: ten of a hundred classes are confused by chance.
+over those of class c, and a label goes to the class that most of its own fall in, if these are more than the ones in
+its matched class by a standard deviation of their difference, the square root of both counts together.
 
 Where the network has hardly learnt, its predictions do not gather anywhere, and the classes are not trusted. With few
 labels that shows as doubt, the mean entropy of P(c | x_i) over log C; with many labels any cloud of points falls apart
@@ -52,7 +52,6 @@ ASK = 4  # iterations between two questions whether it has, each of which waits 
 ROWS = 65_536  # examples in memory at once, times the number of classes
 SMOOTHING = 1.0  # examples added to every class, spread over its labels
 STARTS = (0.5, 0.8, 0.9, 0.95)  # mean lengths whose concentrations EM starts from
-GIVEN = 8  # known examples that all those given a label count for when its class is named
 DOUBT = 0.06  # where trust ends; it is full up to half of that
 STABLE = (0.3, 0.5)  # between these trust grows from none to full
 MANY = (10, 30)  # between so many labels noise is taken to become scattered
@@ -200,8 +199,8 @@ def find(beliefs: Tensor, given: Tensor, known: Known | None = None) -> LatentCl
     named = torch.where(lift < 1, joint.argmax(1), named)
     if known is not None:
         votes = torch.zeros_like(joint).index_add_(0, known[1], mixture.member(known[0])[0])
-        likely = votes + GIVEN * joint / joint.sum(1, keepdim=True).clamp(min=1e-12)
-        named = torch.where(votes.sum(1) > 0, likely.argmax(1), named)
+        here, most = votes.gather(1, named.unsqueeze(1))[:, 0], votes.amax(1)
+        named = torch.where(most - here > (most + here).sqrt(), votes.argmax(1), named)
     counts = joint.T + SMOOTHING / classes
     given_label = counts / counts.sum(1, keepdim=True)
     kappa, stability = float(mixture.kappa[0]), float(same) / n
