@@ -44,7 +44,6 @@ import torch
 from torch import Tensor
 
 from sgoif.errors import InfluenceError
-from sgoif.linalg import down
 
 ITERATIONS = 60
 SETTLED = 1e-5  # relative change of kappa at which EM ends
@@ -154,7 +153,7 @@ class _Mixtures:
             sums, mass = torch.zeros_like(self.centres), torch.zeros_like(self.share)
             for part in u.split(max(1, ROWS // len(self.kappa))):
                 member = self.member(part)
-                sums += down(member, part)
+                sums += member.mT @ part
                 mass += member.sum(1)
             lengths = sums.norm(dim=2, keepdim=True)
             centres = torch.where(lengths > 0, sums / lengths.clamp(min=1e-12), self.centres)

@@ -9,9 +9,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-LONG = 2**15  # entries of a row above which a product over rows is cut into pieces
-PIECES, PIECE = 64, (2**10, 2**14)  # so many, within these lengths
-ROWS = 2**11  # of one piece in a product down many rows
+LONG = 2**20  # entries of a row above which a product over rows is cut into pieces
+PIECE = 2**14
 ALIGNED = {"cuda": 8}  # entries that rows are rounded up to, by kind of device
 
 
@@ -21,20 +20,9 @@ def across(a: Tensor, b: Tensor) -> Tensor:
     length = a.shape[1]
     if length <= LONG:
         return a @ b.T
-    least, most = PIECE
-    piece = min(max(length // PIECES, least), most)
-    whole = length // piece * piece
-    left, right = (rows[:, :whole].unflatten(1, (-1, piece)) for rows in (a, b))
+    whole = length // PIECE * PIECE
+    left, right = (rows[:, :whole].unflatten(1, (-1, PIECE)) for rows in (a, b))
     return (left.transpose(0, 1) @ right.permute(1, 2, 0)).sum(0) + a[:, whole:] @ b[:, whole:].T
-
-
-def down(a: Tensor, b: Tensor) -> Tensor:
-    """a' b for columns `[..., n, p]` and `[n, q]`. Many rows go in pieces, for the same reason as in `across`."""
-    whole = len(b) // ROWS * ROWS
-    if whole == 0:
-        return a.mT @ b
-    pieces = a[..., :whole, :].unflatten(-2, (-1, ROWS)).mT @ b[:whole].unflatten(0, (-1, ROWS))
-    return pieces.sum(-3) + a[..., whole:, :].mT @ b[whole:]
 
 
 def aligned(rows: Tensor) -> Tensor:
