@@ -1,13 +1,16 @@
 """Where watching does its work: on a GPU stream of its own, beside training, or in line with it.
 
 Head-scope scores never feed back into training and read copies only. On a GPU their few hundred small kernels can run
-in the gaps that the training step leaves instead of after it.
+in the gaps that the training step leaves instead of after it. And what is done again and again with the same tensors
+need not be launched kernel by kernel.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+import functools
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -36,3 +39,44 @@ class Lane:
         """What training asks for from now on starts after the lane's work: before results are read."""
         if self.stream is not None:
             torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
+
+
+@functools.cache
+def aside(device: int) -> torch.cuda.Stream:
+    """A stream for what must not run on the default one: captures, and steps before them. One for the process: cuBLAS
+    keeps a workspace for every stream it has met (32 MiB on an H200, for forward and for backward passes)."""
+    return torch.cuda.Stream(device)
+
+
+class Replayed:
+    """`step()`, which changes tensors in place and asks the device nothing: on a GPU, if it is called often, captured
+    as a CUDA graph and replayed, one launch instead of dozens. The memory of one graph serves the next, so only one at
+    a time may be in use."""
+
+    AT_FIRST = 5  # calls that are not worth a capture, which takes about as long
+    last: ClassVar[dict[int, torch.cuda.CUDAGraph]] = {}  # by device: its memory is kept while it lives
+
+    def __init__(self, step: Callable[[], None], device: torch.device) -> None:
+        self.step, self.device, self.calls = step, device, 0
+        self.graph: torch.cuda.CUDAGraph | None = None
+
+    def __call__(self) -> None:
+        self.calls += 1
+        if self.device.type != "cuda" or self.calls <= self.AT_FIRST:
+            self.step()
+            return
+        with torch.cuda.device(self.device):
+            if self.graph is None:
+                self.graph = self._capture(torch.cuda.current_device())
+            self.graph.replay()
+
+    def _capture(self, device: int) -> torch.cuda.CUDAGraph:
+        graph, before = torch.cuda.CUDAGraph(), self.last.get(device)
+        with torch.cuda.stream(aside(device)):
+            graph.capture_begin(before and before.pool(), capture_error_mode="thread_local")
+            try:
+                self.step()
+            finally:
+                graph.capture_end()
+        self.last[device] = graph
+        return graph

@@ -44,6 +44,7 @@ import torch
 from torch import Tensor
 
 from sgoif.errors import InfluenceError
+from sgoif.lane import Replayed
 
 ITERATIONS = 60
 SETTLED = 1e-5  # relative change of kappa at which EM ends
@@ -129,7 +130,8 @@ def concentration(length: Tensor, dimension: int) -> Tensor:
 
 
 class _Mixtures:
-    """Expectation-maximisation of several mixtures on the same points u `[n, C]`, a part of the rows at a time."""
+    """Expectation-maximisation of several mixtures on the same points u `[n, C]`, a part of the rows at a time. `share`
+    need not add up to one."""
 
     def __init__(self, centres: Tensor, kappa: Tensor, share: Tensor) -> None:
         self.centres, self.kappa, self.share = centres, kappa, share  # [S, C, C], [S] in double precision, [S, C]
@@ -143,30 +145,35 @@ class _Mixtures:
 
     def member(self, u: Tensor) -> Tensor:
         """P(c | x_i) by each mixture, `[S, n, C]`."""
-        near = self.kappa.to(u.dtype)[:, None, None] * (u @ self.centres.mT)
-        return (near + self.share.log().unsqueeze(1)).softmax(2)
+        towards = self.kappa.to(u.dtype)[:, None, None] * self.centres
+        points = u.expand(len(towards), -1, -1)
+        return torch.baddbmm(self.share.log().unsqueeze(1), points, towards.mT).softmax(2)
 
     def fit(self, u: Tensor) -> _Mixtures:
         """Each until its concentration settles."""
         moving = torch.ones_like(self.kappa, dtype=torch.bool)
+        iterate = Replayed(lambda: self._iterate(u, moving), u.device)
         for number in range(ITERATIONS):
-            sums, mass = torch.zeros_like(self.centres), torch.zeros_like(self.share)
-            for part in u.split(max(1, ROWS // len(self.kappa))):
-                member = self.member(part)
-                sums += member.mT @ part
-                mass += member.sum(1)
-            lengths = sums.norm(dim=2, keepdim=True)
-            centres = torch.where(lengths > 0, sums / lengths.clamp(min=1e-12), self.centres)
-            share = (mass + SMOOTHING) / (mass + SMOOTHING).sum(1, keepdim=True)
-            kappa = concentration(lengths.double().sum((1, 2)) / len(u), u.shape[1])
-            settled = (kappa - self.kappa).abs() <= SETTLED * torch.maximum(kappa, self.kappa)
-            self.centres = torch.where(moving[:, None, None], centres, self.centres)
-            self.share = torch.where(moving[:, None], share, self.share)
-            self.kappa = torch.where(moving, kappa, self.kappa)
-            moving &= ~settled
+            iterate()
             if number % ASK == 0 and not moving.any():
                 break
         return self
+
+    def _iterate(self, u: Tensor, moving: Tensor) -> None:
+        """Once, in place, for those that are still moving `[S]`."""
+        sums, mass = torch.zeros_like(self.centres), torch.zeros_like(self.share)
+        for part in u.split(max(1, ROWS // len(self.kappa))):
+            member = self.member(part)
+            sums += torch.bmm(member.mT, part.expand(len(member), -1, -1))
+            mass += member.sum(1)
+        lengths = sums.norm(dim=2, keepdim=True)
+        centres = torch.where(lengths > 0, sums / lengths.clamp(min=1e-12), self.centres)
+        kappa = concentration(lengths.double().sum((1, 2)) / len(u), u.shape[1])
+        settled = (kappa - self.kappa).abs() <= SETTLED * torch.maximum(kappa, self.kappa)
+        self.centres.copy_(torch.where(moving[:, None, None], centres, self.centres))
+        self.share.copy_(torch.where(moving[:, None], mass + SMOOTHING, self.share))
+        self.kappa.copy_(torch.where(moving, kappa, self.kappa))
+        moving &= ~settled
 
     @property
     def tightest(self) -> _Mixtures:
@@ -203,7 +210,8 @@ def find(beliefs: Tensor, given: Tensor, known: Known | None = None) -> LatentCl
     counts = joint.T + SMOOTHING / classes
     given_label = counts / counts.sum(1, keepdim=True)
     kappa, stability = float(mixture.kappa[0]), float(same) / n
-    return LatentClasses(mixture.centres[0], kappa, mixture.share[0], given_label, named, doubt, stability)
+    share = mixture.share[0] / mixture.share[0].sum()
+    return LatentClasses(mixture.centres[0], kappa, share, given_label, named, doubt, stability)
 
 
 def _fitted(u: Tensor, given: Tensor, known: Known | None) -> _Mixtures:

@@ -1,6 +1,5 @@
 """A training step as one CUDA graph: the launches of some hundred kernels become one."""
 
-import functools
 from collections.abc import Callable
 from typing import Any
 
@@ -9,6 +8,7 @@ import torch
 from sgoif.bench.images import Batch
 from sgoif.bench.recipe import Recipe
 from sgoif.distributed import active
+from sgoif.lane import aside
 
 WARM_UP = 3  # ordinary steps first: they allocate optimiser state and let cuDNN choose its algorithms
 SHAPES = 4  # graphs of one function at most, each holds memory of its own: the oldest makes room
@@ -17,13 +17,6 @@ SHAPES = 4  # graphs of one function at most, each holds memory of its own: the 
 def captures(recipe: Recipe, device: torch.device) -> bool:
     """Whether steps are captured here: on a GPU, unless the recipe says no or other processes share the step."""
     return recipe.graph and device.type == "cuda" and not active()
-
-
-@functools.cache
-def aside(device: int) -> torch.cuda.Stream:
-    """The stream of all ordinary steps before a capture. One for the process: cuBLAS keeps a workspace for every stream
-    it has met (32 MiB on an H200, for forward and for backward passes), and memory grew by 195 MB a network."""
-    return torch.cuda.Stream(device)
 
 
 class Graphed:

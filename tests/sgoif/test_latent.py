@@ -152,6 +152,16 @@ def test_a_cloud_that_falls_apart_differently_each_time_is_not_trusted():
     assert classes.doubt < 0.03 and classes.stability < 0.3 and classes.trust == 0
 
 
+@pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+def test_a_gpu_that_replays_iterations_finds_the_same():
+    beliefs, given, _ = noisy(0.6 * torch.eye(12) + 0.4 / 12, spread=1.0)
+    here, there = find(beliefs, given), find(beliefs.cuda(), given.cuda())
+    assert there.concentration == pytest.approx(here.concentration, rel=1e-3)
+    assert (there.doubt, there.stability) == pytest.approx((here.doubt, here.stability), abs=1e-3)
+    for name in ("centres", "share", "given", "named"):
+        torch.testing.assert_close(getattr(there, name).cpu(), getattr(here, name), atol=1e-3, rtol=1e-2)
+
+
 def test_shapes_are_checked():
     with pytest.raises(InfluenceError, match=r"beliefs \(3, 2\) and labels \(2,\)"):
         find(torch.ones(3, 2), torch.zeros(2, dtype=torch.long))
