@@ -18,7 +18,7 @@ from sgoif import distributed
 from sgoif.batch import FactoredBatch
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError
-from sgoif.linalg import across, products, smallest_eigenvalue
+from sgoif.linalg import across, smallest_eigenvalue
 from sgoif.solvers import norms
 
 
@@ -33,31 +33,27 @@ def bank_size(config: InfluenceConfig, n_classes: int) -> int:
 
 
 class AnchorBank(nn.Module):
-    """Buffers: `total` `[K, d]` and `weight` `[K]`, the running sums."""
+    """Buffers: `total` `[K, d]` and `weight` `[K]`, the running sums; `smallest`, lambda_min at the last look at
+    coverage (NaN before)."""
 
     def __init__(self, config: InfluenceConfig, count: int, n_classes: int, dim: int, dtype: torch.dtype) -> None:
         super().__init__()
         self.config, self.count, self.n_classes = config, count, n_classes
         self.register_buffer("total", torch.zeros(count, dim, dtype=dtype))
         self.register_buffer("weight", torch.zeros(count, dtype=dtype))
+        self.register_buffer("smallest", torch.tensor(torch.nan, dtype=dtype))
 
     def buckets(self, labels: Tensor, index: Tensor) -> Tensor:
         """Bucket of each example, `[n]`."""
         per_class = self.count // self.n_classes
         return labels % self.count if per_class == 0 else labels * per_class + index % per_class
 
-    def membership(self, batch: FactoredBatch) -> Tensor:
-        """m_iv `[n, K]`: zero for examples that are not finite."""
-        share = batch.recency * (batch.valid if self.config.source == "trusted" else batch.agreement)
-        buckets = self.buckets(batch.labels, batch.index).unsqueeze(1)
-        return (buckets == torch.arange(self.count, device=buckets.device)) * share.unsqueeze(1)
-
     def fold(self, batch: FactoredBatch, decay: float) -> None:
         """Let a settled batch enter the bank, old sums times `decay`."""
-        members = self.membership(batch)
-        with products(fast=batch.closed_form):  # a mean over many examples: their rounding averages out
-            self.total.mul_(decay).add_(batch.weighted(members))
-        self.weight.mul_(decay).add_(members.sum(0))
+        buckets = self.buckets(batch.labels, batch.index)
+        share = batch.recency * (batch.valid if self.config.source == "trusted" else batch.agreement)  # m_iv of its own
+        self.total.mul_(decay).add_(batch.grouped(buckets, share, self.count))
+        self.weight.mul_(decay).index_add_(0, buckets, share)
 
     def replace(self, batches: list[FactoredBatch]) -> None:
         """Start again from given data (held-out or trusted examples under the current parameters)."""

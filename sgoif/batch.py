@@ -85,6 +85,10 @@ class FactoredBatch:
         """sum_i W_ik g_i for W `[n, K]`: `[K, d]`. Call on a settled batch."""
         return self.space.join([layer.weighted(weights) for layer in self.layers])
 
+    def grouped(self, groups: Tensor, weights: Tensor, count: int) -> Tensor:
+        """sum_i w_i g_i over each of `count` groups `[n]`, w `[n]`: `[count, d]`. Call on a settled batch."""
+        return self.space.join([layer.grouped(groups, weights, count) for layer in self.layers])
+
     def matvec(self, rows: Tensor, kind: str) -> Tensor:
         """Undamped curvature of these examples times V `[K, d]`, averaged over examples.
 
@@ -94,10 +98,10 @@ class FactoredBatch:
         count = self.count.clamp(min=1)
         if kind == "fisher":
             return self.weighted(self.inner(rows) / count)
-        layer, probs = self.layers[0], self.probs.unsqueeze(1)
-        projected = layer.project(self.space.split(rows)[0]) * probs
-        curved = projected - probs * projected.sum(2, keepdim=True)
-        return self.space.join([layer.outer(curved / (count * self.temperature))])
+        layer = self.layers[0]
+        projected = layer.project(self.space.split(rows)[0])  # (diag(p) - p p') f = p * (f - <p, f>), in place
+        projected.sub_(projected @ self.probs.unsqueeze(2)).mul_((self.probs / (count * self.temperature)).unsqueeze(1))
+        return self.space.join([layer.outer(projected)])
 
     @staticmethod
     def concatenate(batches: list[FactoredBatch]) -> FactoredBatch:

@@ -52,7 +52,7 @@ class Operator:
         with products(fast=self.probe.closed_form):
             image = self.probe.matvec(rows, self.curvature.kind)
         distributed.sum_(image)
-        return image / distributed.size() + self.curvature.damp(rows)
+        return self.curvature.damp(rows).add_(image, alpha=1 / distributed.size())
 
 
 class Directions(nn.Module):

@@ -4,7 +4,6 @@ checked. `OnlineInfluence` is this engine with the methods that a training loop 
 from __future__ import annotations
 
 import math
-from contextlib import nullcontext
 from dataclasses import replace
 from typing import NamedTuple
 
@@ -71,18 +70,15 @@ class Engine:
             raise InfluenceError("the last layer has one output: scores are of cross-entropy over two classes or more")
         self.intake = Intake(capture, n_examples)
         dtype, device = capture.dtype, capture.head.weight.device
-        # where vectors have millions of entries, they are made where they stay
-        with device if capture.deep else nullcontext():
-            self.parts = self._make_parts(bank_size(config, self.n_classes), dtype)
         # collectives keep to training's order: they stay in line
         self.lane = Lane(device, beside=not capture.deep and not distributed.active())
+        with self.lane.work(), device:  # vectors may have millions of entries: they are made where they stay
+            self.parts = self._make_parts(bank_size(config, self.n_classes), dtype)
+            kept = self.n_classes if config.memory else 0
+            self.ledger = Ledger(n_examples, config.window, total_steps, device, dtype, kept)
         # elsewhere only the inverses leave the line: long chains of small kernels, not needed before the next check
         chained = capture.deep and self.parts["curvature"].chained
         self.inverting = Lane(device, beside=chained and not distributed.active())
-        with self.lane.work():
-            self.parts.to(device)
-            kept = self.n_classes if config.memory else 0
-            self.ledger = Ledger(n_examples, config.window, total_steps, device, dtype, kept)
         capture.aim.at(self.parts.directions.combined)
         self.steps, self.checks, self.epoch, self.epoch_steps, self.step_arithmetic = 0, 0, 0, 0, 0
 
@@ -119,11 +115,12 @@ class Engine:
     def _count(self, event: str, amount: Tensor) -> None:
         self.parts.events[EVENTS.index(event)] += amount
 
-    def _score(self) -> None:
-        """Score the passes that have not been scored yet, by the direction that has stood since the last check."""
+    def _score(self) -> FactoredBatch | None:
+        """Score the passes that have not been scored yet, by the direction that has stood since the last check. Returns
+        their batch if these are all that are queued."""
         passes = self.intake.queue[self.intake.scored :]
         if not passes:
-            return
+            return None
         directions = self.parts.directions
         batch, wrong = self.intake.build(passes, self.temperature(), self.config.half_life)
         sizes = step_sizes(passes)
@@ -142,6 +139,7 @@ class Engine:
         self._count("nan_batches", (broken > 0).sum())
         self._count("out_of_range", wrong)
         self.intake.scored = len(self.intake.queue)
+        return batch if len(passes) == len(self.intake.queue) else None
 
     def _taken_along(self, batch: FactoredBatch, passes: list[Pass]) -> tuple[FactoredBatch, Tensor]:
         """Scores outside head scope, from what the backward passes left; what is not finite there is not valid."""
@@ -150,11 +148,13 @@ class Engine:
         total, valid = self.capture.along(batch, torch.cat([p.record.head_gradient for p in passes]), along)
         return replace(batch, valid=valid), -total
 
-    def _learn(self, due: Due | None) -> None:
-        """Let the queue into curvature and anchors, then check if that is due."""
+    def _learn(self, batch: FactoredBatch | None, due: Due | None) -> None:
+        """Let the queue into curvature and anchors, then check if that is due. `batch`: the queue's, if it was built
+        before."""
         config = self.config
         passes, self.intake.queue, self.intake.scored = self.intake.queue, [], 0
-        batch, _ = self.intake.build(passes, self.temperature(), config.half_life)
+        if batch is None:
+            batch, _ = self.intake.build(passes, self.temperature(), config.half_life)
         self._fold(batch, len(batch), passes)
         if due is not None:
             self._check(batch.newest(distributed.share(config.probe_examples)), due)
@@ -207,7 +207,7 @@ class Engine:
             curvature.refresh()  # only now: the probes must not have made the inverse that they certify
         self.checks += 1
         if self.checks % self.config.coverage_every == 0:
-            _, chosen = anchors.redundant(directions.phi, controller.confidence)
+            anchors.smallest, chosen = anchors.redundant(directions.phi, controller.confidence)
             anchors.refresh(chosen)
             self._count("coverage_refreshes", chosen.any())
         self._count("zero_confidence_steps", (controller.confidence.sum() == 0) * directions.interval)

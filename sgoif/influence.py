@@ -122,12 +122,13 @@ class OnlineInfluence(Engine):
             check = self._due(optimizer) if due else None
             given = [*self.intake.tensors(), *(check.tensors() if check else ())]
             with self.lane.work(given), torch.autocast(self.ledger.device.type, enabled=False):
+                scored = None
                 if full or not self.capture.deep or self.steps == self.ledger.window_start:
-                    self._score()
+                    scored = self._score()
                 if learn and self.capture.deep:
                     self._learn_from(current, check)
                 elif learn:
-                    self._learn(check)
+                    self._learn(scored, check)
         self.intake.release()
 
     @torch.no_grad()

@@ -7,6 +7,7 @@ method needs is
 
     inner(V)[i, k]    = <G_i, V_k>                 `[n, K]`        from V `[K, out, in]`
     weighted(W)[k]    = sum_i W[i, k] G_i          `[K, out, in]`  from W `[n, K]`
+    grouped(b, w)[k]  = sum_{b_i = k} w_i G_i      `[K, out, in]`  from groups b `[n]`, weights w `[n]`
     fold_input(A, m)  : A <- decay A + sum_i m_i sum_t a_it a_it'     `[in, in]`    (Kronecker factor of the input side)
     fold_output(B)    : B <- decay B + sum_i mean_t e_it e_it'    `[out, out]`  (Kronecker factor of the output side)
     square_moment()   = sum_i G_i * G_i            `[out, in]`
@@ -26,9 +27,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.linalg import aligned
-
 AT_ONCE = 2**24  # weighted output gradients in memory: [n, K, out] has 2^27 with a hundred classes and as many anchors
+GROUP_ROWS = 64  # examples of one group that are multiplied at once
 FACTOR_ROWS = 1024  # places of a batch that enter the Kronecker factor of a layer's inputs
 
 
@@ -44,6 +44,27 @@ def with_bias(inputs: Tensor, bias: bool) -> Tensor:
     return F.pad(inputs, (0, 1), value=1.0) if bias else inputs
 
 
+def in_blocks(groups: Tensor, count: int) -> tuple[Tensor, Tensor, int]:
+    """Examples in `count` groups `[n]`, side by side in blocks of `GROUP_ROWS` places that hold one group each: the
+    place of each example `[n]`, the group of each block, and the number of blocks.
+
+    There are as many as any n examples may need, so that the device is not asked how large a group is; the places left
+    over are empty.
+    """
+    blocks = len(groups) // GROUP_ROWS + count
+    sizes = torch.zeros(count, dtype=torch.long, device=groups.device)
+    sizes.index_add_(0, groups, torch.ones_like(groups))
+    order = groups.argsort()
+    before = sizes.cumsum(0) - sizes  # examples of earlier groups
+    used = -(-sizes // GROUP_ROWS)
+    ends = used.cumsum(0)
+    rank = torch.empty_like(groups)
+    rank[order] = torch.arange(len(groups), device=groups.device)
+    place = (rank - before[groups]) + (ends - used)[groups] * GROUP_ROWS
+    owner = torch.searchsorted(ends, torch.arange(blocks, device=groups.device), right=True)
+    return place, owner.clamp(max=count - 1), blocks
+
+
 @dataclass(frozen=True)
 class RowBatch:
     """A Linear layer used once per example: a `[n, in]`, e `[n, out]`; G_i = e_i a_i' has rank one."""
@@ -54,26 +75,34 @@ class RowBatch:
     def project(self, directions: Tensor) -> Tensor:
         """V_k a_i: `[n, K, out]`."""
         count, out, _ = directions.shape
-        return (aligned(self.a) @ aligned(directions.reshape(count * out, -1)).T).view(-1, count, out)
+        return (self.a @ directions.reshape(count * out, -1).T).view(-1, count, out)
 
     def outer(self, outputs: Tensor) -> Tensor:
         """sum_i u_ik a_i' for u `[n, K, out]`: `[K, out, in]`."""
-        return self._cut(outputs.flatten(1).T @ aligned(self.a), outputs.shape[1:])
+        return (outputs.flatten(1).T @ self.a).unflatten(0, outputs.shape[1:])
 
     def inner(self, directions: Tensor) -> Tensor:
-        return torch.linalg.vecdot(self.project(directions), self.e.unsqueeze(1))
+        return (self.project(directions) @ self.e.unsqueeze(2)).squeeze(2)
 
     def weighted(self, weights: Tensor) -> Tensor:
-        count, out, wide = weights.shape[1], self.e.shape[1], aligned(self.a)
-        total = wide.new_zeros(count * out, wide.shape[1])
+        count, out = weights.shape[1], self.e.shape[1]
+        total = self.a.new_zeros(count * out, self.a.shape[1])
         rows = max(1, AT_ONCE // (count * out))
-        for w, e, a in zip(weights.split(rows), self.e.split(rows), wide.split(rows), strict=True):
+        for w, e, a in zip(weights.split(rows), self.e.split(rows), self.a.split(rows), strict=True):
             total.addmm_((w.unsqueeze(2) * e.unsqueeze(1)).flatten(1).T, a)
-        return self._cut(total, (count, out))
+        return total.unflatten(0, (count, out))
 
-    def _cut(self, total: Tensor, shape: tuple[int, int]) -> Tensor:
-        """`[K * out, in]`, whatever has been put behind its rows, as `[K, out, in]`."""
-        return total[:, : self.a.shape[1]].unflatten(0, shape)
+    def grouped(self, groups: Tensor, weights: Tensor, count: int) -> Tensor:
+        place, owner, blocks = in_blocks(groups, count)
+        left, right = (
+            rows.new_zeros(blocks * GROUP_ROWS, rows.shape[1]).index_copy_(0, place, rows).unflatten(0, (blocks, -1))
+            for rows in (self.e * weights.unsqueeze(1), self.a)
+        )
+        total = self.a.new_zeros(count, left.shape[2], right.shape[2])
+        at_once = max(1, AT_ONCE // total[0].numel())
+        for e, a, whose in zip(left.split(at_once), right.split(at_once), owner.split(at_once), strict=True):
+            total.index_add_(0, whose, e.mT @ a)
+        return total
 
     def fold_input(self, factor: Tensor, decay: float, mass: Tensor) -> None:
         factor.addmm_((self.a * mass.unsqueeze(1)).T, self.a, beta=decay)
@@ -115,6 +144,9 @@ class SampleBatch:
     def weighted(self, weights: Tensor) -> Tensor:
         total = weights.T.to(self.a.dtype) @ self.gradients.flatten(1)
         return total.to(self.dtype).unflatten(1, self.gradients.shape[1:])
+
+    def grouped(self, groups: Tensor, weights: Tensor, count: int) -> Tensor:
+        return self.weighted((groups.unsqueeze(1) == torch.arange(count, device=groups.device)) * weights.unsqueeze(1))
 
     def fold_input(self, factor: Tensor, decay: float, mass: Tensor) -> None:
         """From at most `FACTOR_ROWS` places, evenly spread and counted for all: the stride shares no divisor with t,

@@ -6,12 +6,10 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 LONG = 2**20  # entries of a row above which a product over rows is cut into pieces
 PIECE = 2**14
-ALIGNED = {"cuda": 8}  # entries that rows are rounded up to, by kind of device
 
 
 def across(a: Tensor, b: Tensor) -> Tensor:
@@ -25,16 +23,11 @@ def across(a: Tensor, b: Tensor) -> Tensor:
     return (left.transpose(0, 1) @ right.permute(1, 2, 0)).sum(0) + a[:, whole:] @ b[:, whole:].T
 
 
-def aligned(rows: Tensor) -> Tensor:
-    """Rows `[..., m]` with zeros behind them where the device wants rows to begin at round addresses: tensor cores load
-    sixteen bytes at once, and a head of 512 features and a bias has rows of 513."""
-    missing = -rows.shape[-1] % ALIGNED.get(rows.device.type, 1)
-    return F.pad(rows, (0, missing)) if missing else rows
-
-
-def times(rows: Tensor, matrix: Tensor) -> Tensor:
-    """V M for rows `[..., m]` and `[m, n]`."""
-    return (aligned(rows) @ aligned(aligned(matrix.T).T))[..., : matrix.shape[1]]
+def from_left(matrix: Tensor, blocks: Tensor, onto: Tensor | None = None) -> Tensor:
+    """M V_k, added to `onto` if given, for M `[m, m]` and blocks `[K, m, n]`: as one batched product, which copies
+    neither."""
+    repeated = matrix.expand(len(blocks), -1, -1)
+    return torch.bmm(repeated, blocks) if onto is None else torch.baddbmm(onto, repeated, blocks)
 
 
 def orthonormal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
@@ -73,9 +66,8 @@ def smallest_eigenvalue(matrix: Tensor, squarings: int = 6) -> tuple[Tensor, Ten
 def products(fast: bool) -> Iterator[None]:
     """Whether products of float32 matrices go by a GPU's tensor cores (TF32: 10 bits of mantissa).
 
-    In head scope those over many examples do, the anchors' means and what probe examples say of directions; scores,
-    curvature and its inverses as the process has it (PyTorch: no; the benchmark's jobs on a GPU: yes), the latent
-    classes never.
+    In head scope those do that say what probe examples make of all directions; scores, anchors, curvature and its
+    inverses as the process has it (PyTorch: no; the benchmark's jobs on a GPU: yes), the latent classes never.
     """
     try:
         before = torch.backends.cuda.matmul.allow_tf32

@@ -88,13 +88,18 @@ class Sketch:
 
     def correct(self, residual: Tensor) -> tuple[Tensor, Tensor]:
         """(Q' E^-1 Q r, what remains of the residual), both `[K, d]`."""
+        coordinates, rest = self._inside(residual)
+        return coordinates @ self.basis, rest
+
+    def _inside(self, residual: Tensor) -> tuple[Tensor, Tensor]:
+        """The correction as coordinates `[K, r]`, and what remains `[K, d]`."""
         coordinates = across(residual, self.basis) @ self.inverse
-        return coordinates @ self.basis, residual - coordinates @ self.images
+        return coordinates, torch.addmm(residual, coordinates, self.images, alpha=-1)
 
     def precondition(self, base: Apply) -> Apply:
         def apply(residual: Tensor) -> Tensor:
-            inside, rest = self.correct(residual)
+            coordinates, rest = self._inside(residual)
             outside = base(rest)
-            return outside - (across(outside, self.images) @ self.inverse) @ self.basis + inside
+            return outside.addmm_(coordinates - across(outside, self.images) @ self.inverse, self.basis)
 
         return apply

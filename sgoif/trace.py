@@ -22,7 +22,7 @@ MEASURED = {  # column -> what it is
     "confidence": "mean over the anchors of the confidence c_v",
     "tolerance": "tau_t",
     "step_size": "mean over the anchors of rho, in units of the largest safe step",
-    "lambda_min": "smallest eigenvalue of the Gram matrix of the unit phi_v",
+    "lambda_min": "smallest eigenvalue of the Gram matrix of the unit phi_v, at the last look at coverage (NaN before)",
 }
 COUNTED = {"step": "training steps so far", "hvps": "curvature-vector products so far"}
 COLUMNS = {**COUNTED, **MEASURED}
@@ -42,12 +42,11 @@ class CheckTrace:
         influence = self.influence
         if influence.checks == len(self.rows):
             return
-        controller, directions = influence.parts.controller, influence.parts.directions
+        controller = influence.parts.controller
         with influence.lane.work():
-            smallest, _ = influence.parts.anchors.redundant(directions.phi, controller.confidence)
             means = [values.mean() for values in (controller.residual, controller.confidence)]
-            row = torch.stack([*means, controller.tau, controller.rho.mean(), smallest])
-        self.counts.append([influence.steps, directions.products])
+            row = torch.stack([*means, controller.tau, controller.rho.mean(), influence.parts.anchors.smallest])
+        self.counts.append([influence.steps, influence.parts.directions.products])
         self.rows.append(row)
 
     def arrays(self) -> dict[str, np.ndarray]:

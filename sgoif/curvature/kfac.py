@@ -19,7 +19,7 @@ from torch import Tensor
 from sgoif import distributed
 from sgoif.batch import FactoredBatch
 from sgoif.curvature.base import Curvature
-from sgoif.linalg import products, times
+from sgoif.linalg import from_left, products
 
 
 def damped_inverse(matrix: Tensor, damping: Tensor) -> Tensor:
@@ -91,23 +91,24 @@ class KroneckerCurvature(Curvature):
         for l, block in enumerate(self.space.split(rows)):
             inputs, outputs = self._layer(l, "inverse")
             with self._products():
-                blocks.append(outputs @ times(block, inputs))
+                blocks.append(from_left(outputs, block @ inputs))
         return self.space.join(blocks)
 
     def matvec(self, rows: Tensor) -> Tensor:
         blocks = []
         for l, block in enumerate(self.space.split(rows)):
             (inputs, outputs), (left, right) = self._layer(l, "mean"), self._layer(l, "damping")
-            wide = times(block, inputs) + left * block
-            blocks.append(outputs @ wide + right * wide)
+            wide = block @ inputs + left * block
+            blocks.append(from_left(outputs, wide) + right * wide)
         return self.space.join(blocks)
 
     def damp(self, rows: Tensor) -> Tensor:
         blocks = []
         for l, block in enumerate(self.space.split(rows)):
             (inputs, outputs), (left, right) = self._layer(l, "mean"), self._layer(l, "damping")
+            eye = torch.eye(len(outputs), dtype=outputs.dtype, device=outputs.device)
             with self._products():
-                blocks.append(left * (outputs @ block) + right * times(block, inputs) + left * right * block)
+                blocks.append(from_left(left * (outputs + right * eye), block, onto=block @ (right * inputs)))
         return self.space.join(blocks)
 
     def condition(self) -> Tensor:

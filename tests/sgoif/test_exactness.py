@@ -154,7 +154,9 @@ def test_kfac_is_exact_where_probabilities_do_not_depend_on_the_input():
     left, right = a.T @ a / len(a), (torch.eye(3, dtype=torch.float64) / 3 - 1 / 9) / 4.0
     torch.testing.assert_close(torch.kron(right, left), dense, **TIGHT)
     eye = torch.eye(len(left), dtype=torch.float64)
-    damped = torch.kron(right + 0.1 * right.trace() / 3 * torch.eye(3), left + 0.1 * left.trace() / len(left) * eye)
+    damped = torch.kron(
+        right + 0.1 * right.trace() / 3 * torch.eye(3, dtype=torch.float64), left + 0.1 * left.trace() / len(left) * eye
+    )
     assert_inverse(backend("kfac", batch), dense, damped - dense)
 
 

