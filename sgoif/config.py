@@ -78,7 +78,11 @@ class InfluenceConfig:
         "sketch_pcg", "what the trigger runs: sketch_pcg (subspace preconditioner) or cg (without it)"
     )
     refine_steps: int = option(4, "conjugate-gradient iterations of one refinement")
-    hvp_budget: float = option(8.0, "curvature-vector products per training step that checks and refinements may use")
+    hvp_budget: float = option(
+        8.0,
+        "curvature-vector products per training step that checks and refinements may use; stated for up to fifty "
+        "classes, with more of them fewer, down to a quarter",
+    )
     coverage: float = option(
         0.1, "refresh an anchor when lambda_min of the Gram matrix of the unit phi falls below this"
     )
@@ -129,6 +133,10 @@ class InfluenceConfig:
         """The temperature at `n_classes`. The probability of the top class falls with the number of its rivals as it
         falls with T: what is a moderate softening among ten classes would leave nothing of it among a hundred."""
         return 1 + (self.temperature - 1) * min(1.0, 10 / n_classes) ** 0.5
+
+    def products(self, n_classes: int) -> float:
+        """Curvature-vector products per training step at `n_classes`: what one costs grows with their number."""
+        return self.hvp_budget * min(1.0, max(0.25, 50 / n_classes))
 
     def to_dict(self) -> dict[str, Any]:
         return asdict(self)

@@ -60,9 +60,9 @@ class Directions(nn.Module):
     `combined` `[1, d]` (phibar), `certificate` `[2]` (confidence, residual), `events` `[2]` (restarts, triggers),
     `doubtful` (whether some anchor asked for a refinement at the last check)."""
 
-    def __init__(self, config: InfluenceConfig, count: int, dim: int, dtype: torch.dtype) -> None:
+    def __init__(self, config: InfluenceConfig, count: int, dim: int, dtype: torch.dtype, n_classes: int) -> None:
         super().__init__()
-        self.config, self.products = config, 0
+        self.config, self.budget, self.products = config, config.products(n_classes), 0
         width = min(max(config.rank, 1), dim)
         start = torch.randn(width, dim, dtype=dtype, device="cpu", generator=torch.Generator().manual_seed(1))
         self.register_buffer("phi", torch.zeros(count, dim, dtype=dtype))
@@ -77,15 +77,15 @@ class Directions(nn.Module):
 
     def plan(self, epoch_steps: int, affordable: float = math.inf) -> None:
         """Set the steps between checks and the anchors refined per check: at least `CHECKS_PER_EPOCH` checks in an
-        epoch of `epoch_steps` steps, at least one every `solve_every` steps, unless that breaks the `hvp_budget` per
-        training step. Where products are dear, `affordable` of them a step, checks are rarer, but one an epoch."""
+        epoch of `epoch_steps` steps, at least one every `solve_every` steps, unless that breaks the budget of products
+        per training step. Where products are dear, `affordable` of them a step, checks are rarer, but one an epoch."""
         config, count, width = self.config, len(self.phi), len(self.basis)
         per_anchor = {"richardson": 2, "direct": 2, "neumann": 2 + config.depth, "pcg": 3 + config.refine_steps}
         base = per_anchor[config.solver] * count + width
         wanted = max(1, min(config.solve_every, epoch_steps // CHECKS_PER_EPOCH))
         dear = min(math.ceil(base / affordable), max(epoch_steps, 1))
-        self.interval = int(max(wanted, dear, -(-base // config.hvp_budget)))
-        left = min(config.hvp_budget, affordable) * self.interval - base
+        self.interval = int(max(wanted, dear, -(-base // self.budget)))
+        left = min(self.budget, affordable) * self.interval - base
         slots = int(left // (config.refine_steps + 1)) if config.trigger else 0
         self.slots = min(max(slots, 0), count)
 

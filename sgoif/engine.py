@@ -88,7 +88,7 @@ class Engine:
             {
                 "curvature": Curvature.registry[config.curvature](space, config, not capture.deep, dtype),
                 "anchors": AnchorBank(config, count, self.n_classes, space.dim, dtype),
-                "directions": Directions(config, count, space.dim, dtype),
+                "directions": Directions(config, count, space.dim, dtype, self.n_classes),
                 "controller": Controller(config, count, self.n_examples, dtype),
                 "temperature": StreamingTemperature(dtype),
             }

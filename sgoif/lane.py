@@ -16,11 +16,20 @@ import torch
 from torch import Tensor
 
 
+@functools.cache
+def own_stream(device: int, purpose: str) -> torch.cuda.Stream:
+    """The process's stream for a purpose. One for all: cuBLAS keeps a workspace for every stream it has met (32 MiB on
+    an H200, for forward and for backward passes)."""
+    return torch.cuda.Stream(device)
+
+
 class Lane:
     """`beside=False` (or no GPU): everything happens in line and both methods do nothing."""
 
     def __init__(self, device: torch.device, beside: bool) -> None:
-        self.stream = torch.cuda.Stream(device) if beside and device.type == "cuda" else None
+        self.stream = None
+        if beside and device.type == "cuda":
+            self.stream = own_stream(torch.cuda.current_device() if device.index is None else device.index, "beside")
 
     @contextmanager
     def work(self, given: Iterable[Tensor] = ()) -> Iterator[None]:
@@ -39,13 +48,6 @@ class Lane:
         """What training asks for from now on starts after the lane's work: before results are read."""
         if self.stream is not None:
             torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
-
-
-@functools.cache
-def aside(device: int) -> torch.cuda.Stream:
-    """A stream for what must not run on the default one: captures, and steps before them. One for the process: cuBLAS
-    keeps a workspace for every stream it has met (32 MiB on an H200, for forward and for backward passes)."""
-    return torch.cuda.Stream(device)
 
 
 class Replayed:
@@ -72,7 +74,7 @@ class Replayed:
 
     def _capture(self, device: int) -> torch.cuda.CUDAGraph:
         graph, before = torch.cuda.CUDAGraph(), self.last.get(device)
-        with torch.cuda.stream(aside(device)):
+        with torch.cuda.stream(own_stream(device, "capture")):
             graph.capture_begin(before and before.pool(), capture_error_mode="thread_local")
             try:
                 self.step()

@@ -31,7 +31,7 @@ class Trusted:
     labels: Tensor
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        parts = torch.arange(len(self.labels)).to(self.images.device).split(BATCH)
+        parts = torch.arange(len(self.labels), device=self.images.device).split(BATCH)
         for part, x in zip(parts, self.images.passes(parts), strict=True):
             WORK.passes += len(part)
             yield x, self.labels[part]

@@ -8,7 +8,7 @@ import torch
 from sgoif.bench.images import Batch
 from sgoif.bench.recipe import Recipe
 from sgoif.distributed import active
-from sgoif.lane import aside
+from sgoif.lane import own_stream
 
 WARM_UP = 3  # ordinary steps first: they allocate optimiser state and let cuDNN choose its algorithms
 SHAPES = 4  # graphs of one function at most, each holds memory of its own: the oldest makes room
@@ -48,7 +48,7 @@ class Graphed:
 
     def _aside(self, batch: Batch) -> Any:
         """Not on the default stream, as capturing asks of the steps before it."""
-        stream = aside(torch.cuda.current_device())
+        stream = own_stream(torch.cuda.current_device(), "capture")
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
             output = self.function(batch)

@@ -180,8 +180,10 @@ def _ood_panel(table: str, dataset: str, method: str, config: Mapping) -> list[d
 
 def _panel_layout(spec: Mapping, task: str, dataset: str, setting: str, entry: Mapping) -> dict[str, Any]:
     methods = [PLAIN, *(m for m in entry["methods"] if m != PLAIN)]
-    if spec["kind"] in ROWS:
-        methods = spec.get("methods") or [m for m in methods if m.partition("@")[0] == OURS]
+    if "methods" in spec:
+        methods = spec["methods"]
+    elif spec["kind"] in ROWS:
+        methods = [m for m in methods if m.partition("@")[0] == OURS]
     else:
         methods = [m for m in methods if "@" not in m]
     noise = (entry.get("settings") or {}).get(setting) or {}

@@ -11,8 +11,8 @@ from sgoif.bench.table_source import NOTHING, OVERHEAD, Field, Source, gap_field
 
 WIDEST = 12  # columns beside each other before a block is split
 TRUSTED = (
-    "†: is given test images with clean labels, set aside from the test set; the other rows see no clean label. "
-    "SG-OIF with trusted anchors is shown beside SG-OIF and neither marked nor ranked."
+    "†: is given test images with clean labels, set aside from the test set (FastIF: a sample of them); the other rows "
+    "see no clean label. Rows that are given all of them stand beside the others and are neither marked nor ranked."
 )
 
 

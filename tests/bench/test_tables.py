@@ -10,6 +10,7 @@ import pytest
 from sgoif.bench import render, tables
 from sgoif.bench.errors import UserError
 from sgoif.bench.evaluate import evaluate
+from sgoif.bench.figures._evidence import tables_of
 from sgoif.bench.files import atomic_write_json, read_json
 from sgoif.bench.overhead import SHARED_GPU
 from sgoif.bench.render import BEST, CLOSE, Block, Column, Entry, Row, Table
@@ -51,6 +52,15 @@ def test_tables_are_shown_by_kind(finished, tmp_path):
     turned["tables"] = dict(reversed(turned["tables"].items()))
     shown = [r["layout"]["kind"] for r in summarise(tmp_path, turned) if r["metric"] == "layout"]
     assert shown == ["noise_grid", "noise_sets", "ood", "ablation", "cost"]
+
+
+def test_a_grid_that_names_its_methods_shows_these_and_has_no_figures(finished, tmp_path):
+    shutil.copytree(finished.root / "metrics", tmp_path / "metrics")
+    few = config(tables={"few": {"kind": "noise_grid", "dataset": "digits", "methods": ["sgoif", "fastif@all", "aum"]}})
+    table = tables.build_tables(summarise(tmp_path, few))[0]
+    shown = [row.method for block in table.blocks for row in block.rows if row.method]
+    assert set(shown) == {"sgoif", "fastif@all", "aum"}  # a variant as well, though it was not run: its cells say so
+    assert tables_of(few, "noise_grid") == [] != tables_of(config(), "noise_grid")
 
 
 def test_every_summary_record_has_the_promised_keys(finished):

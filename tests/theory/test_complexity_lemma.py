@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sgoif import InfluenceConfig, OnlineInfluence
+from sgoif.directions import Directions
 from tests.sgoif.helpers import blobs, linear_net, quick, watch_once
 
 
@@ -32,6 +33,14 @@ def test_products_are_linear_in_anchors_and_rank():
 def test_budget_is_kept(solver, anchors):
     influence = counted(anchors=anchors, solver=solver, hvp_budget=16.0)
     assert influence.counters()["hvps_per_step"] <= 16
+
+
+@pytest.mark.parametrize(("classes", "products"), [(2, 8), (50, 8), (100, 4), (200, 2), (1000, 2)])
+def test_among_many_classes_products_are_fewer(classes, products):
+    config = InfluenceConfig(anchors=classes)
+    directions = Directions(config, classes, 3 * classes, torch.float32, classes)
+    directions.plan(epoch_steps=98)
+    assert config.products(classes) == products and directions.interval == max(24, -(-(2 * classes + 8) // products))
 
 
 def numbers(influence):

@@ -17,7 +17,8 @@ GATES = {"stability": "stability gate", "moving_average": "moving-average gate",
 
 
 def tables_of(config: Mapping, *kinds: str) -> list[str]:
-    return [name for name, spec in config["tables"].items() if spec["kind"] in kinds]
+    """Names of the tables of these kinds that show every method."""
+    return [name for name, spec in config["tables"].items() if spec["kind"] in kinds and "methods" not in spec]
 
 
 def watched(config: Mapping) -> list[str]:
