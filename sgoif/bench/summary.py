@@ -54,7 +54,7 @@ def summarise(run_dir: Path | str, config: Mapping) -> list[dict[str, Any]]:
     for table, spec in config["tables"].items():
         if spec["kind"] not in KINDS:
             raise UserError(f"tables.{table}.kind: {spec['kind']!r} is not a kind of table; known: {', '.join(KINDS)}")
-    for table, spec in sorted(config["tables"].items(), key=lambda named: [*KINDS].index(named[1]["kind"])):
+    for table, spec in sorted(config["tables"].items(), key=_place):
         layout = _layout(table, spec, config)
         about = {"table": table, "metric": "layout", "status": "layout", "layout": layout}
         records.append(_record(**about))
@@ -68,6 +68,12 @@ def summarise(run_dir: Path | str, config: Mapping) -> list[dict[str, Any]]:
     atomic_write_json(run_dir / "summary.json", records, seal=True)
     (run_dir / "summary.json").touch()  # Snakemake compares times
     return records
+
+
+def _place(named: tuple[str, Mapping]) -> tuple[int, bool]:
+    """Tables stand by kind; those of some methods after those of all."""
+    spec = named[1]
+    return [*KINDS].index(spec["kind"]), "methods" in spec
 
 
 def _record(**given) -> dict[str, Any]:

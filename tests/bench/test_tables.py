@@ -56,11 +56,13 @@ def test_tables_are_shown_by_kind(finished, tmp_path):
 
 def test_a_grid_that_names_its_methods_shows_these_and_has_no_figures(finished, tmp_path):
     shutil.copytree(finished.root / "metrics", tmp_path / "metrics")
-    few = config(tables={"few": {"kind": "noise_grid", "dataset": "digits", "methods": ["sgoif", "fastif@all", "aum"]}})
-    table = tables.build_tables(summarise(tmp_path, few))[0]
+    grid = {"kind": "noise_grid", "dataset": "digits"}
+    few = config(tables={"few": {**grid, "methods": ["sgoif", "fastif@all", "aum"]}, "table1": grid})
+    assert [t.name for t in tables.build_tables(summarise(tmp_path, few))] == ["table1", "few"]  # after that of all
+    table = tables.build_tables(summarise(tmp_path, few))[1]
     shown = [row.method for block in table.blocks for row in block.rows if row.method]
     assert set(shown) == {"sgoif", "fastif@all", "aum"}  # a variant as well, though it was not run: its cells say so
-    assert tables_of(few, "noise_grid") == [] != tables_of(config(), "noise_grid")
+    assert tables_of(few, "noise_grid") == ["table1"]
 
 
 def test_every_summary_record_has_the_promised_keys(finished):
