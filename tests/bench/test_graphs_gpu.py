@@ -4,6 +4,7 @@ import numpy as np
 import pytest
 import torch
 
+from baselines.noisy.sgoif_trusted import BATCH, Trusted
 from sgoif.bench import methods
 from sgoif.bench.contracts import NoisyTask
 from sgoif.bench.graphed import SHAPES, WARM_UP, Graphed
@@ -63,6 +64,18 @@ def test_captured_steps_find_the_same(name, params):
         assert np.corrcoef(ordinary.test_logits.ravel(), captured.test_logits.ravel())[0, 1] > 0.99
     assert captured.scores[wrong].mean() > captured.scores[~wrong].mean()
     assert counted == pytest.approx(passes, rel=0.02)  # INCV may select one example more or less
+
+
+@gpu
+def test_trusted_images_never_wait_for_the_device():
+    pixels, labels = synthetic(BATCH + 8, 0)
+    trusted = Trusted(ImageSet(pixels, (0.5,) * 3, (0.3,) * 3, "cuda"), torch.from_numpy(labels).cuda())
+    list(trusted)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        assert sum(len(y) for _, y in trusted) == BATCH + 8
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
 
 
 @gpu

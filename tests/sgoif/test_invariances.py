@@ -250,13 +250,14 @@ def test_cpu_is_cuda(scope):
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a CUDA device")
 @pytest.mark.parametrize("scope", ["head", "all"])
 @pytest.mark.parametrize("curvature", ["kfac", "diagonal", "fisher", "lowrank"])
-def test_a_step_never_waits_for_the_device(curvature, scope):
+@pytest.mark.parametrize("source", ["stream", "trusted"])
+def test_a_step_never_waits_for_the_device(curvature, scope, source):
     x, y = blobs(60, dtype=torch.float32)
     x, y, index = x.cuda(), y.cuda(), torch.arange(60).cuda()
     model = mlp().cuda()
     optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
-    config = InfluenceConfig(scope=scope, curvature=curvature, solve_every=2, coverage_every=2)
-    influence = OnlineInfluence(model, 60, config=config)
+    config = InfluenceConfig(scope=scope, curvature=curvature, solve_every=2, coverage_every=2, source=source)
+    influence = OnlineInfluence(model, 60, config=config, anchor_data=[(x, y)] if source == "trusted" else None)
     for step in range(12):
         torch.cuda.set_sync_debug_mode("error" if step > 4 else "default")
         try:
