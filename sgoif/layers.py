@@ -28,7 +28,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 AT_ONCE = 2**24  # weighted output gradients in memory: [n, K, out] has 2^27 with a hundred classes and as many anchors
-GROUP_ROWS = 64  # examples of one group that are multiplied at once
+GROUP_ROWS = 64  # examples of one group that are multiplied at once, at most
 FACTOR_ROWS = 1024  # places of a batch that enter the Kronecker factor of a layer's inputs
 
 
@@ -45,24 +45,25 @@ def with_bias(inputs: Tensor, bias: bool) -> Tensor:
 
 
 def in_blocks(groups: Tensor, count: int) -> tuple[Tensor, Tensor, int]:
-    """Examples in `count` groups `[n]`, side by side in blocks of `GROUP_ROWS` places that hold one group each: the
-    place of each example `[n]`, the group of each block, and the number of blocks.
+    """Examples in `count` groups `[n]`, side by side in blocks of one size that hold one group each: the place of each
+    example `[n]`, the group of each block, and the size.
 
-    There are as many as any n examples may need, so that the device is not asked how large a group is; the places left
-    over are empty.
+    There are as many blocks as any n examples may need, so that the device is not asked how large a group is; the
+    places left over, n at most, or one per group, are empty.
     """
-    blocks = len(groups) // GROUP_ROWS + count
+    size = max(1, min(GROUP_ROWS, len(groups) // count))
+    blocks = len(groups) // size + count
     sizes = torch.zeros(count, dtype=torch.long, device=groups.device)
     sizes.index_add_(0, groups, torch.ones_like(groups))
     order = groups.argsort()
     before = sizes.cumsum(0) - sizes  # examples of earlier groups
-    used = -(-sizes // GROUP_ROWS)
+    used = -(-sizes // size)
     ends = used.cumsum(0)
     rank = torch.empty_like(groups)
     rank[order] = torch.arange(len(groups), device=groups.device)
-    place = (rank - before[groups]) + (ends - used)[groups] * GROUP_ROWS
+    place = (rank - before[groups]) + (ends - used)[groups] * size
     owner = torch.searchsorted(ends, torch.arange(blocks, device=groups.device), right=True)
-    return place, owner.clamp(max=count - 1), blocks
+    return place, owner.clamp(max=count - 1), size
 
 
 @dataclass(frozen=True)
@@ -93,9 +94,9 @@ class RowBatch:
         return total.unflatten(0, (count, out))
 
     def grouped(self, groups: Tensor, weights: Tensor, count: int) -> Tensor:
-        place, owner, blocks = in_blocks(groups, count)
+        place, owner, size = in_blocks(groups, count)
         left, right = (
-            rows.new_zeros(blocks * GROUP_ROWS, rows.shape[1]).index_copy_(0, place, rows).unflatten(0, (blocks, -1))
+            rows.new_zeros(len(owner) * size, rows.shape[1]).index_copy_(0, place, rows).unflatten(0, (-1, size))
             for rows in (self.e * weights.unsqueeze(1), self.a)
         )
         total = self.a.new_zeros(count, left.shape[2], right.shape[2])

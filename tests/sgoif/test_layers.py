@@ -80,7 +80,7 @@ def test_weighted_sums_in_parts_are_the_same(monkeypatch):
     torch.testing.assert_close(batch.weighted(weights), whole)
 
 
-@pytest.mark.parametrize("sizes", [[50], [0, 50, 0], [1, 0, 8, 9, 32], [7] * 7 + [1], [0, 0, 0]])
+@pytest.mark.parametrize("sizes", [[50], [0, 50, 0], [1, 0, 8, 9, 32], [7] * 7 + [1], [0, 0, 0], [1, 0, 0, 2, 0]])
 @pytest.mark.parametrize("at_once", [1, 5000])
 def test_sums_over_groups_of_any_size(sizes, at_once, monkeypatch):
     """Empty groups, full blocks, one more than a block; all at once or one block at a time."""
