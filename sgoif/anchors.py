@@ -51,7 +51,9 @@ class AnchorBank(nn.Module):
     def fold(self, batch: FactoredBatch, decay: float) -> None:
         """Let a settled batch enter the bank, old sums times `decay`."""
         buckets = self.buckets(batch.labels, batch.index)
-        share = batch.recency * (batch.valid if self.config.source == "trusted" else batch.agreement)  # m_iv of its own
+        share = batch.recency * (
+            batch.valid if self.config.source == "trusted" else batch.agreement
+        )  # m_iv in its bucket
         self.total.mul_(decay).add_(batch.grouped(buckets, share, self.count))
         self.weight.mul_(decay).index_add_(0, buckets, share)
 

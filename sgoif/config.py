@@ -134,8 +134,8 @@ class InfluenceConfig:
         falls with T: what is a moderate softening among ten classes would leave nothing of it among a hundred."""
         return 1 + (self.temperature - 1) * min(1.0, 10 / n_classes) ** 0.5
 
-    def products(self, n_classes: int) -> float:
-        """Curvature-vector products per training step at `n_classes`: what one costs grows with their number."""
+    def budget(self, n_classes: int) -> float:
+        """The `hvp_budget` at `n_classes`: what a product costs grows with their number."""
         return self.hvp_budget * min(1.0, max(0.25, 50 / n_classes))
 
     def to_dict(self) -> dict[str, Any]:

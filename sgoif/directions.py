@@ -62,7 +62,7 @@ class Directions(nn.Module):
 
     def __init__(self, config: InfluenceConfig, count: int, dim: int, dtype: torch.dtype, n_classes: int) -> None:
         super().__init__()
-        self.config, self.budget, self.products = config, config.products(n_classes), 0
+        self.config, self.budget, self.products = config, config.budget(n_classes), 0
         width = min(max(config.rank, 1), dim)
         start = torch.randn(width, dim, dtype=dtype, device="cpu", generator=torch.Generator().manual_seed(1))
         self.register_buffer("phi", torch.zeros(count, dim, dtype=dtype))

@@ -1,9 +1,10 @@
 """Names of the methods as printed, and the groups and the order in which they stand in tables."""
 
+APART = ("fastif@all_trusted", "sgoif_trusted")  # shown and not ranked: methods of the table with more to go by
 NOISY_GROUPS = {  # the paper's order
     "Methods of the paper": ("incv", "mixup", "sce", "mentornet", "coteaching", "fastif", "tracin",
                              "confident_learning", "sgoif"),
-    "Given all clean labels that were set aside": ("fastif@all_trusted", "sgoif_trusted"),
+    "Given all clean labels that were set aside": APART,
     "Free detectors": ("random", "loss", "margin", "aum", "oof_self_confidence"),
 }  # fmt: skip
 OOD_GROUPS = {  # the paper's five groups; two of its names are wrong for most of their methods
@@ -15,7 +16,6 @@ OOD_GROUPS = {  # the paper's five groups; two of its names are wrong for most o
     "Ours": ("sgoif",),
     "Free baseline": ("msp",),
 }
-APART = ("sgoif_trusted", "fastif@all_trusted")  # shown and not ranked: a method of the table with more to go by
 OTHERS, REFERENCE = "Others", "Reference"
 TITLES = {
     "incv": "INCV", "mixup": "Mixup", "sce": "SCE-loss", "mentornet": "MentorNet", "coteaching": "Co-Teaching",

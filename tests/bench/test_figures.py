@@ -198,6 +198,7 @@ def test_the_example_is_human_noise_where_there_is_some():
 def test_pareto_keeps_what_no_other_beats():
     points = {"cheap": (1, 50), "good": (2, 90), "dear": (3, 80), "best": (4, 95), "tie": (2, 90)}
     assert pareto.pareto(points) == ["cheap", "good", "best"]
+    assert pareto.pareto(points | {"sgoif_trusted": (1, 99)}) == ["cheap", "good", "best"]  # has more to go by
 
 
 def test_cliques_are_the_largest_groups_within_the_difference():

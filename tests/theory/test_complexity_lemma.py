@@ -35,12 +35,12 @@ def test_budget_is_kept(solver, anchors):
     assert influence.counters()["hvps_per_step"] <= 16
 
 
-@pytest.mark.parametrize(("classes", "products"), [(2, 8), (50, 8), (100, 4), (200, 2), (1000, 2)])
-def test_among_many_classes_products_are_fewer(classes, products):
+@pytest.mark.parametrize(("classes", "budget"), [(2, 8), (50, 8), (100, 4), (200, 2), (1000, 2)])
+def test_among_many_classes_products_are_fewer(classes, budget):
     config = InfluenceConfig(anchors=classes)
     directions = Directions(config, classes, 3 * classes, torch.float32, classes)
     directions.plan(epoch_steps=98)
-    assert config.products(classes) == products and directions.interval == max(24, -(-(2 * classes + 8) // products))
+    assert config.budget(classes) == budget and directions.interval == max(24, -(-(2 * classes + 8) // budget))
 
 
 def numbers(influence):

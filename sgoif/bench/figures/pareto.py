@@ -7,13 +7,14 @@ import numpy as np
 from sgoif.bench.curves import OURS
 from sgoif.bench.figures import _drawing as draws
 from sgoif.bench.figures._evidence import Evidence, tables_of
+from sgoif.bench.table_names import APART
 
 PLACE = 30
 TITLE = "Quality against cost"
 CAPTION = (
     "Mean quality over the settings of the table against measured wall-clock, as a multiple of plain training with "
     "what the method reads counted in (stand-alone). Up and left is better; the line joins the methods that no other "
-    "beats in both (Pareto)."
+    "beats in both (Pareto), but for those that are given all clean labels that were set aside."
 )
 QUALITY = {
     "noise_grid": ("auc_pr", "AUC-PR (%)"),
@@ -83,10 +84,11 @@ def _points(table, metric, evidence) -> tuple[dict[str, tuple[float, float]], li
 
 
 def pareto(points: dict[str, tuple[float, float]]) -> list[str]:
-    """The methods that no other one equals or beats in cost and quality, cheapest first."""
+    """The methods that no other one equals or beats in cost and quality, cheapest first; methods in `APART` do not
+    compete."""
     front, best = [], -math.inf
     for method, (_, quality) in sorted(points.items(), key=lambda item: (item[1][0], -item[1][1])):
-        if quality > best:
+        if quality > best and method not in APART:
             front.append(method)
             best = quality
     return front
@@ -105,7 +107,10 @@ def _ticks(axes, costs) -> None:
 
 
 def _names(axes, points) -> None:
-    """A name beside each mark, at the nearest of many places where it covers neither a name nor a mark."""
+    """A name beside each mark, at the nearest of many places where it covers neither a name nor a mark; lines end at
+    its white edge."""
+    from matplotlib.patheffects import withStroke
+
     low, high = axes.get_ylim()
     axes.set_ylim(low - 0.08 * (high - low), high + 0.04 * (high - low))
     to_axes = axes.transData + axes.transAxes.inverted()
@@ -125,7 +130,8 @@ def _names(axes, points) -> None:
             near = box[0] if side > 0 else box[1]
             axes.plot([x, near], [y, y + rise], color="#999999", linewidth=0.6, zorder=1, transform=axes.transAxes)
         weight = "bold" if method == OURS else "normal"
-        axes.text(start, y + rise, text, va="center", fontsize=7.5, weight=weight, transform=axes.transAxes)
+        drawn = axes.text(start, y + rise, text, va="center", fontsize=7.5, weight=weight, transform=axes.transAxes)
+        drawn.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
 
 
 def _overlap(a, b) -> bool:
