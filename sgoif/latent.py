@@ -45,6 +45,7 @@ from torch import Tensor
 
 from sgoif.errors import InfluenceError
 from sgoif.lane import Replayed
+from sgoif.linalg import down
 
 ITERATIONS = 60
 SETTLED = 1e-5  # relative change of kappa at which EM ends
@@ -144,10 +145,10 @@ class _Mixtures:
         return cls(centres.repeat(starts, 1, 1), kappa, centres.new_full((starts, classes), 1 / classes))
 
     def member(self, u: Tensor) -> Tensor:
-        """P(c | x_i) by each mixture, `[S, n, C]`."""
+        """P(c | x_i) by each mixture, `[n, S, C]`."""
         towards = self.kappa.to(u.dtype)[:, None, None] * self.centres
-        points = u.expand(len(towards), -1, -1)
-        return torch.baddbmm(self.share.log().unsqueeze(1), points, towards.mT).softmax(2)
+        joint = torch.addmm(self.share.log().flatten(), u, towards.flatten(0, 1).T)
+        return joint.unflatten(1, self.share.shape).softmax(2)
 
     def fit(self, u: Tensor) -> _Mixtures:
         """Each until its concentration settles."""
@@ -164,8 +165,8 @@ class _Mixtures:
         sums, mass = torch.zeros_like(self.centres), torch.zeros_like(self.share)
         for part in u.split(max(1, ROWS // len(self.kappa))):
             member = self.member(part)
-            sums += torch.bmm(member.mT, part.expand(len(member), -1, -1))
-            mass += member.sum(1)
+            sums += down(member.flatten(1), part).view_as(sums)
+            mass += member.sum(0)
         lengths = sums.norm(dim=2, keepdim=True)
         centres = torch.where(lengths > 0, sums / lengths.clamp(min=1e-12), self.centres)
         kappa = concentration(lengths.double().sum((1, 2)) / len(u), u.shape[1])
@@ -195,7 +196,7 @@ def find(beliefs: Tensor, given: Tensor, known: Known | None = None) -> LatentCl
         halves = [_fitted(u[k::2], given[k::2], known and (known[0][k::2], known[1][k::2])) for k in (0, 1)]
     joint, entropy, same = u.new_zeros(classes, classes), u.new_zeros(()), u.new_zeros(())  # joint: [given, class]
     for part, labels in zip(u.split(ROWS), given.split(ROWS), strict=True):
-        member = mixture.member(part)[0]
+        member = mixture.member(part)[:, 0]
         joint.index_add_(0, labels, member)
         entropy -= torch.xlogy(member, member).sum()  # torch.special.entr would be compiled at its first use on a GPU
         same += (halves[0].member(part) * halves[1].member(part)).sum()
@@ -204,7 +205,7 @@ def find(beliefs: Tensor, given: Tensor, known: Known | None = None) -> LatentCl
     lift = joint.gather(1, named.unsqueeze(1))[:, 0] * n / (joint.sum(1) * joint.sum(0)[named])
     named = torch.where(lift < 1, joint.argmax(1), named)
     if known is not None:
-        votes = torch.zeros_like(joint).index_add_(0, known[1], mixture.member(known[0])[0])
+        votes = torch.zeros_like(joint).index_add_(0, known[1], mixture.member(known[0])[:, 0])
         here, most = votes.gather(1, named.unsqueeze(1))[:, 0], votes.amax(1)
         named = torch.where(most - here > (most + here).sqrt(), votes.argmax(1), named)
     counts = joint.T + SMOOTHING / classes

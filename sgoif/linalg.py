@@ -10,6 +10,8 @@ from torch import Tensor, nn
 
 LONG = 2**20  # entries of a row above which a product over rows is cut into pieces
 PIECE = 2**14
+ROWS = 2**10  # of a piece where a product sums over many rows
+BUSY = 2**17  # entries of a result above which such a product needs no pieces
 
 
 def across(a: Tensor, b: Tensor) -> Tensor:
@@ -21,6 +23,15 @@ def across(a: Tensor, b: Tensor) -> Tensor:
     whole = length // PIECE * PIECE
     left, right = (rows[:, :whole].unflatten(1, (-1, PIECE)) for rows in (a, b))
     return (left.transpose(0, 1) @ right.permute(1, 2, 0)).sum(0) + a[:, whole:] @ b[:, whole:].T
+
+
+def down(a: Tensor, b: Tensor) -> Tensor:
+    """a' b for columns `[n, p]` and `[n, q]`: many rows go in pieces too, unless the result is large."""
+    whole = len(a) // ROWS * ROWS
+    if whole == 0 or a.shape[1] * b.shape[1] > BUSY:
+        return a.T @ b
+    left, right = (columns[:whole].unflatten(0, (-1, ROWS)) for columns in (a, b))
+    return torch.bmm(left.mT, right).sum(0) + a[whole:].T @ b[whole:]
 
 
 def from_left(matrix: Tensor, blocks: Tensor, onto: Tensor | None = None) -> Tensor:
