@@ -2,6 +2,7 @@
 
 import copy
 import difflib
+import functools
 import hashlib
 import json
 import os
@@ -102,16 +103,16 @@ def _leave_gaps(config: dict[str, Any]) -> None:
 def layer(config: dict[str, Any], folder: Path) -> dict[str, Any]:
     """Lays `config` over the file it extends (mappings merge, `null` takes away, everything else
     replaces)."""
-    config = copy.deepcopy(config)
+    layers = [copy.deepcopy(config)]
     seen = set()
-    while (parent := config.pop("extends", None)) is not None:
+    while (parent := layers[-1].pop("extends", None)) is not None:
         if not isinstance(parent, str) or not re.fullmatch(r"[a-z0-9_-]+\.yaml", parent):
             raise UserError(f"extends: {parent!r} is not the name of a configuration file in {folder}")
         if parent in seen:
             raise UserError(f"extends: {parent} extends itself")
         seen.add(parent)
-        config = merge(_read(folder / parent), config)
-    return config
+        layers.append(_read(folder / parent))
+    return functools.reduce(merge, reversed(layers))  # from the lowest: what is taken away is gone from all below
 
 
 def _plain(config: dict[str, Any]) -> dict[str, Any]:

@@ -70,6 +70,8 @@ def test_layers_merge_and_can_not_chase_their_tail(tmp_path):
         "a": {"x": 1, "y": 3},
         "b": [9],
     }
+    (tmp_path / "between.yaml").write_text("extends: below.yaml\na: {y: 4}\n")
+    assert configuration.layer({"extends": "between.yaml", "a": None}, tmp_path) == {"b": [1, 2]}
     (tmp_path / "loop.yaml").write_text("extends: loop.yaml\n")
     with pytest.raises(UserError, match="extends itself"):
         configuration.layer({"extends": "loop.yaml"}, tmp_path)
