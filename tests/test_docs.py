@@ -176,6 +176,14 @@ def test_api_page_is_current(project):
     assert (project / "docs" / "api.md").read_text() == before, "docs/api.md is behind the docstrings: make docs"
 
 
+def test_tables_of_the_measured_run_are_current(project):
+    pages = ("README.md", "docs/measurements.md")
+    done = sh(project, "python docs/measured.py")
+    assert done.returncode == 0, done.stderr
+    for page in pages:
+        assert (project / page).read_text() == (ROOT / page).read_text(), f"{page} is behind results/published: make docs"
+
+
 def test_method_page_names_every_file_of_the_method():
     text = (ROOT / "docs" / "method.md").read_text()
     files = [p for folder in ("", "curvature", "adaptors") for p in (ROOT / "sgoif" / folder).glob("[!_]*.py")]
