@@ -1,6 +1,7 @@
 """Names of the methods as printed, and the groups and the order in which they stand in tables."""
 
-APART = ("fastif@all_trusted", "sgoif_trusted")  # shown and not ranked: methods of the table with more to go by
+# shown and not ranked: methods of the table with more to go by
+APART = ("mentornet@data_driven", "fastif@all_trusted", "sgoif_trusted")
 NOISY_GROUPS = {  # the paper's order
     "Methods of the paper": ("incv", "mixup", "sce", "mentornet", "coteaching", "fastif", "tracin",
                              "confident_learning", "sgoif"),
@@ -21,6 +22,7 @@ TITLES = {
     "incv": "INCV", "mixup": "Mixup", "sce": "SCE-loss", "mentornet": "MentorNet", "coteaching": "Co-Teaching",
     "fastif": "FastIF †", "tracin": "TracIn", "confident_learning": "CL", "sgoif": "SG-OIF",
     "sgoif_trusted": "SG-OIF, trusted †", "fastif@all_trusted": "FastIF, all trusted †",
+    "mentornet@data_driven": "MentorNet, data-driven †",
     "random": "random", "loss": "last-epoch loss", "margin": "last-epoch margin", "aum": "mean margin (AUM)",
     "oof_self_confidence": "out-of-fold self-confidence", "plain": "plain training",
     "cutpaste": "CutPaste", "draem": "DRAEM", "patchcore": "PatchCore", "gram": "Gram", "ebo": "EBO",

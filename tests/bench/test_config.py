@@ -77,6 +77,14 @@ def test_layers_merge_and_can_not_chase_their_tail(tmp_path):
         configuration.layer({"extends": "loop.yaml"}, tmp_path)
 
 
+@pytest.mark.parametrize("name", ["embedded", "cifar", "paper", "measured"])
+def test_no_variant_is_run_for_nobody(name):
+    config = configuration.load(configuration.ROOT / "configs" / f"{name}.yaml", gaps=False)
+    shown = {method for table in config["tables"].values() for method in table.get("methods", [])}
+    run = {m for task in ("noisy", "ood") for spec in config[task].values() for m in spec["methods"] if "@" in m}
+    assert run and run <= shown, run - shown
+
+
 def test_every_key_of_the_schema_is_described():
     def visit(rule, path):
         for key, sub in rule.get("properties", {}).items():
