@@ -11,6 +11,8 @@ is folded in, hence no example votes on itself at the visit at which it is score
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor, nn
 
@@ -57,12 +59,14 @@ class AnchorBank(nn.Module):
         self.total.mul_(decay).add_(batch.grouped(buckets, share, self.count))
         self.weight.mul_(decay).index_add_(0, buckets, share)
 
-    def replace(self, batches: list[FactoredBatch]) -> None:
-        """Start again from given data (held-out or trusted examples under the current parameters)."""
-        self.total.zero_()
-        self.weight.zero_()
+    def take(self, batches: Iterable[FactoredBatch], size: int | None) -> None:
+        """Let given data in (held-out or trusted examples under the current parameters): instead of what is there, or
+        in turns, if these are some of `size` examples."""
+        if size is None:
+            self.total.zero_()
+            self.weight.zero_()
         for batch in batches:
-            self.fold(batch, 1.0)
+            self.fold(batch, 1.0 if size is None else 1 - len(batch) / size)
 
     def targets(self) -> Tensor:
         """g_v `[K, d]`; zero for an empty bucket."""

@@ -41,6 +41,9 @@ class InfluenceConfig:
     source: str = option(
         "stream", "where anchors come from: stream (training batches), heldout or trusted (given data)"
     )
+    anchor_examples: int = option(
+        512, "of given anchor data, examples that pass at a check after the first; of more, the next batches in turn"
+    )
     half_life: float = option(0.25, "half-life of anchor gradients and curvature averages, in epochs: shorter than one")
     temperature: float = option(
         4.0,
@@ -113,6 +116,7 @@ class InfluenceConfig:
         for name in ("anchors", "temperature", "rank", "gamma1", "gamma2", "coverage"):
             self._require(name, getattr(self, name) >= 0, "must not be negative")
         for name in (
+            "anchor_examples",
             "solve_every",
             "update_every",
             "probe_examples",

@@ -20,7 +20,7 @@ from sgoif.controller import Controller
 from sgoif.curvature import Curvature
 from sgoif.directions import Directions
 from sgoif.errors import BatchError, InfluenceError
-from sgoif.given import AnchorData, anchor_batches, anchor_passes
+from sgoif.given import AnchorData, Given, anchor_batches, anchor_passes
 from sgoif.intake import Intake, Pass, decay, spread, step_sizes
 from sgoif.lane import Lane
 from sgoif.ledger import Ledger
@@ -38,7 +38,8 @@ class Due(NamedTuple):
 
     rate: Tensor | float  # learning rate
     decay: Tensor | float  # weight decay
-    anchors: list[Pass]  # in head scope, those that are given
+    size: int | None  # of given anchors in turns: all of them together
+    anchors: list[Pass]  # in head scope, those that are given and whose turn it is
 
     def tensors(self) -> list[Tensor]:
         pace = [t for t in (self.rate, self.decay) if isinstance(t, Tensor)]
@@ -65,7 +66,8 @@ class Engine:
                 f"source = {config.source!r}: anchor_data is for 'heldout' and 'trusted', and needed there"
             )
         self.capture = capture = Capture(model, config, n_classes)
-        self.n_examples, self.n_classes, self.anchor_data = n_examples, capture.n_classes, anchor_data
+        self.n_examples, self.n_classes = n_examples, capture.n_classes
+        self.given = None if anchor_data is None else Given(anchor_data, config.anchor_examples)
         if self.n_classes < 2:
             raise InfluenceError("the last layer has one output: scores are of cross-entropy over two classes or more")
         self.intake = Intake(capture, n_examples)
@@ -189,10 +191,11 @@ class Engine:
         controller = self.parts.controller
         if self.checks == 0:
             curvature.refresh()
-        if self.anchor_data is not None:
+        if self.given is not None:
             # outside head scope they pass one batch at a time: the activations of all would not fit
-            passes = anchor_passes(self.capture, self.anchor_data) if self.capture.deep else due.anchors
-            anchors.replace(anchor_batches(self.capture, passes, self.temperature(), self.config.deep_examples))
+            passes = anchor_passes(self.capture, self.given.turn()) if self.capture.deep else due.anchors
+            batches = anchor_batches(self.capture, passes, self.temperature(), self.config.deep_examples)
+            anchors.take(batches, due.size)
         count = probe.count
         mean = probe.weighted((probe.valid / count.clamp(min=1)).unsqueeze(1))
         distributed.sum_(mean, count)
@@ -216,17 +219,19 @@ class Engine:
         """Learning rate and weight decay of the head's parameter group (of the first group if the head is in none), as
         they are now: a rate that lives on the device is copied. Given anchors pass through the model before it moves
         on, in the precision that training has."""
-        rate, decay, anchors = 1.0, 0.0, []
+        rate, decay, size, anchors = 1.0, 0.0, None, []
         if optimizer is not None:
             head, groups = self.capture.head.weight, optimizer.param_groups
             group = next((g for g in groups if any(p is head for p in g["params"])), groups[0])
             rate, decay = group["lr"], group.get("weight_decay", 0.0)
-        if self.anchor_data is not None and not self.capture.deep:
+        if self.given is not None and not self.given.all_at_once:
+            size = self.given.size
+        if self.given is not None and not self.capture.deep:
             features = self.intake.queue[-1].record.features
             half = features.dtype if features.dtype in HALVES else None
             with torch.autocast(features.device.type, half, enabled=half is not None):
-                anchors = list(anchor_passes(self.capture, self.anchor_data))
-        return Due(rate.detach().clone() if isinstance(rate, Tensor) else rate, decay, anchors)
+                anchors = list(anchor_passes(self.capture, self.given.turn()))
+        return Due(rate.detach().clone() if isinstance(rate, Tensor) else rate, decay, size, anchors)
 
     def _raise_deferred(self) -> None:
         wrong = int(self.parts.events[EVENTS.index("out_of_range")])

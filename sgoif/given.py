@@ -1,4 +1,5 @@
-"""Given anchor data (held-out or trusted examples) under the current parameters: its gradients, its predictions."""
+"""Given anchor data (held-out or trusted examples) under the current parameters: whose turn it is, its gradients, its
+predictions."""
 
 from __future__ import annotations
 
@@ -15,6 +16,65 @@ from sgoif.errors import BatchError
 from sgoif.intake import Pass
 
 AnchorData = Iterable[tuple[Tensor, Tensor]]
+Numbered = tuple[Tensor, Tensor, int]  # a batch (x, y) and the place of its first example in the data
+
+
+class Given:
+    """Anchor data, and whose turn it is. At the first check all of it passes, so that every anchor has a target; then,
+    if it holds more than `at_once` examples, the next batches that fit into so many (one at least), round and round."""
+
+    def __init__(self, data: AnchorData, at_once: int) -> None:
+        self.data, self.at_once = data, at_once
+        self.size, self.place = 0, 0  # examples in a round, once known; those of this round that have had their turn
+        self.passed = 0  # examples so far, each as often as it had its turn
+        self._round: Iterator[Numbered] | None = None
+        self._ahead: Numbered | None = None  # it did not fit any more
+
+    @property
+    def all_at_once(self) -> bool:
+        return self.size <= self.at_once
+
+    def turn(self) -> Iterator[Numbered]:
+        """The batches that pass at this check."""
+        if self.all_at_once:
+            for x, y, place in self.batches():
+                self.passed += len(y)
+                yield x, y, place
+                self.size = place + len(y)
+            return
+        taken = 0
+        while True:
+            x, y, place = self._next()
+            if taken and taken + len(y) > self.at_once:
+                self._ahead = x, y, place
+                return
+            taken, self.place, self.passed = taken + len(y), place + len(y), self.passed + len(y)
+            yield x, y, place
+
+    def _next(self) -> Numbered:
+        if self._round is None:
+            self._round = (one for one in self.batches() if one[2] >= self.place)
+        batch, self._ahead = self._ahead or next(self._round, None), None
+        if batch is None:
+            self._round, self.place = self.batches(), 0
+            batch = next(self._round)
+        return batch
+
+    def batches(self) -> Iterator[Numbered]:
+        """One round."""
+        place = 0
+        for x, y in self.data:
+            yield x, y, place
+            place += len(y)
+        if place == 0:
+            raise BatchError("anchor_data holds nothing; it is read again and again, so give a list or a DataLoader")
+
+    def state_dict(self) -> dict[str, int]:
+        return {"size": self.size, "place": self.place, "passed": self.passed}
+
+    def load_state_dict(self, state: dict[str, int]) -> None:
+        self.size, self.place, self.passed = state["size"], state["place"], state["passed"]
+        self._round, self._ahead = None, None
 
 
 @contextmanager
@@ -29,24 +89,21 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def _checked(capture: Capture, data: AnchorData) -> Iterator[tuple[Tensor, Tensor]]:
-    """The data on the model's device."""
-    device, empty = capture.head.weight.device, True
-    for x, y in data:
-        empty = False
-        if y.device.type == "cpu" and ((y < 0) | (y >= capture.n_classes)).any():
-            raise BatchError(f"anchor_data: a label lies outside 0..{capture.n_classes - 1}")
-        yield x.to(device), y.to(device)
-    if empty:
-        raise BatchError("anchor_data holds nothing; it is read again and again, so give a list or a DataLoader")
+def _checked(capture: Capture, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """On the model's device."""
+    device = capture.head.weight.device
+    if y.device.type == "cpu" and ((y < 0) | (y >= capture.n_classes)).any():
+        raise BatchError(f"anchor_data: a label lies outside 0..{capture.n_classes - 1}")
+    return x.to(device), y.to(device)
 
 
-def anchor_passes(capture: Capture, data: AnchorData) -> Iterator[Pass]:
-    """The (x, y) as passes through the model in eval mode; its parameters, gradients, modes and buffers stay as they
+def anchor_passes(capture: Capture, batches: Iterable[Numbered]) -> Iterator[Pass]:
+    """The batches as passes through the model in eval mode; its parameters, gradients, modes and buffers stay as they
     were."""
-    model, first = capture.model, 0
+    model = capture.model
     with evaluating(model):
-        for x, y in _checked(capture, data):
+        for x, y, place in batches:
+            x, y = _checked(capture, x, y)
             capture.start(scoring=False)
             try:
                 with torch.set_grad_enabled(capture.deep):
@@ -56,8 +113,7 @@ def anchor_passes(capture: Capture, data: AnchorData) -> Iterator[Pass]:
             finally:
                 record = capture.stop()
             capture.validate(record, len(y))
-            yield Pass(0, record, torch.arange(first, first + len(y), device=y.device), y)
-            first += len(y)
+            yield Pass(0, record, torch.arange(place, place + len(y), device=y.device), y)
 
 
 def anchor_batches(
@@ -72,8 +128,9 @@ def anchor_batches(
 
 
 @torch.no_grad()
-def anchor_predictions(capture: Capture, data: AnchorData) -> tuple[Tensor, Tensor]:
+def anchor_predictions(capture: Capture, batches: Iterable[Numbered]) -> tuple[Tensor, Tensor]:
     """What the model says of the given data, as probabilities `[m, C]`, and the labels `[m]`."""
     with evaluating(capture.model):
-        said = [(capture.model(x).to(capture.dtype).softmax(1), y) for x, y in _checked(capture, data)]
+        checked = (_checked(capture, x, y) for x, y, _ in batches)
+        said = [(capture.model(x).to(capture.dtype).softmax(1), y) for x, y in checked]
     return torch.cat([p for p, _ in said]), torch.cat([y for _, y in said])

@@ -50,8 +50,9 @@ class OnlineInfluence(Engine):
         anchor_data: AnchorData | None = None,
     ) -> None:
         """`total_steps`: optimiser steps of the whole training, if known (else the score window is cut at epoch ends).
-        `anchor_data`: batches (x, y) for `source='heldout'` or `'trusted'`; iterated anew at every
-        check, and trusted data once more when scores are read: they name the latent classes."""
+        `anchor_data`: batches (x, y) for `source='heldout'` or `'trusted'`, iterated again and again: at every check
+        `anchor_examples` of them pass, and trusted data once more when scores are read: they name the latent
+        classes."""
         super().__init__(model, n_examples, n_classes, config or InfluenceConfig(), total_steps, anchor_data)
 
     @contextmanager
@@ -157,7 +158,7 @@ class OnlineInfluence(Engine):
             self.lane.join()
             self._raise_deferred()
             if self.config.source == "trusted" and self.config.memory:
-                known = anchor_predictions(self.capture, self.anchor_data)
+                known = anchor_predictions(self.capture, self.given.batches())
             return InfluenceResult.read(self.ledger, self.config, self.counters(), scope, known)
 
     def counters(self) -> dict[str, float]:
@@ -203,6 +204,7 @@ class OnlineInfluence(Engine):
             "parts": {name: value.clone() if isinstance(value, Tensor) else value for name, value in parts.items()},
             "ledger": self.ledger.state_dict(),
             "intake": self.intake.state_dict(),
+            "given": None if self.given is None else self.given.state_dict(),
         }
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
@@ -218,6 +220,8 @@ class OnlineInfluence(Engine):
             self.parts.directions.told = None
             self.ledger.load_state_dict(state["ledger"])
         self.intake.load_state_dict(state["intake"], self.ledger.device)
+        if self.given is not None:
+            self.given.load_state_dict(state["given"])
         progress = dict(state["progress"])
         self.parts.directions.products = progress.pop("products")
         for name, value in progress.items():

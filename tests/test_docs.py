@@ -181,7 +181,9 @@ def test_tables_of_the_measured_run_are_current(project):
     done = sh(project, "python docs/measured.py")
     assert done.returncode == 0, done.stderr
     for page in pages:
-        assert (project / page).read_text() == (ROOT / page).read_text(), f"{page} is behind results/published: make docs"
+        assert (project / page).read_text() == (ROOT / page).read_text(), (
+            f"{page} is behind results/published: make docs"
+        )
 
 
 def test_method_page_names_every_file_of_the_method():

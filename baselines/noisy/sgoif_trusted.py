@@ -1,11 +1,11 @@
 """SG-OIF with trusted anchors: the same method, given a few images with clean labels.
 
-The anchors are the trusted images instead of the training stream, passed through the network at every check, and name
-the latent classes (`sgoif.latent`). That matters where most labels of a class are wrong in one and the same way: the
-labels alone then say nothing about which class is meant.
+The anchors are the trusted images instead of the training stream, passed through the network in turns, some at every
+check, and name the latent classes (`sgoif.latent`). That matters where most labels of a class are wrong in one and the
+same way: the labels alone then say nothing about which class is meant.
 
 Reference: as for SG-OIF; an influence on validation loss is what the paper's equations define. Cost: one training run,
-and a forward pass of the trusted images per check.
+and a forward pass of some trusted images per check.
 """
 
 from collections.abc import Iterator
@@ -18,9 +18,8 @@ from sgoif.bench.contracts import NoisyTask
 from sgoif.bench.errors import UserError
 from sgoif.bench.images import ImageSource
 from sgoif.bench.watched import Watched
-from sgoif.bench.work import WORK
 
-BATCH = 1024
+BATCH = 512  # no more than pass at one check
 
 
 @dataclass
@@ -33,7 +32,6 @@ class Trusted:
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         parts = torch.arange(len(self.labels), device=self.images.device).split(BATCH)
         for part, x in zip(parts, self.images.passes(parts), strict=True):
-            WORK.passes += len(part)
             yield x, self.labels[part]
 
 

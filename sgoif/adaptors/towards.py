@@ -11,6 +11,7 @@ side is harm.
 
 from __future__ import annotations
 
+import sys
 from collections.abc import Iterable
 from dataclasses import replace
 
@@ -41,7 +42,8 @@ def support(
     for name, data in (("train", train), ("targets", targets)):
         if iter(data) is data:
             raise InfluenceError(f"support(): {name} is read more than once; give a list or a DataLoader, no generator")
-    config = replace(config or InfluenceConfig(), source="trusted", window=1 / PASSES, memory=False)
+    own = {"source": "trusted", "anchor_examples": sys.maxsize, "window": 1 / PASSES, "memory": False}
+    config = replace(config or InfluenceConfig(), **own)
     influence = OnlineInfluence(model, n_examples, config=config, anchor_data=targets)
     try:
         with evaluating(model):

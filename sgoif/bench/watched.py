@@ -9,6 +9,7 @@ from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
 from sgoif.bench.errors import UserError
 from sgoif.bench.images import Batch
 from sgoif.bench.learner import Learner
+from sgoif.bench.work import WORK
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError
 from sgoif.given import AnchorData
@@ -47,14 +48,17 @@ class Watched(NoisyLabelDetector):
             anchor_data=self.anchor_data(task),
         )
         kind = self._head_step if self.params.scope == "head" else self._deep_step
-        step, trace = kind(learner, influence), CheckTrace(influence)
+        step, trace, given = kind(learner, influence), CheckTrace(influence), influence.given
         for epoch in task.session.epochs(task.recipe.epochs, learner, influence, trace):
+            before = given.passed if given else 0
             for batch in batches.epoch(epoch):
                 step(batch)
                 influence.step(learner.optimizer)
                 trace.look()
             influence.end_epoch()
+            WORK.passes += given.passed - before if given else 0
         result = influence.scores()
+        WORK.passes += given.size if given and self.params.memory else 0  # they name the latent classes
         odds = result.trusted_odds
         count, remove = estimate_wrong(result.suspicion if odds is None else result.dissent, task.given, odds)
         variants = {"influence": result.score, "latent": result.odds}

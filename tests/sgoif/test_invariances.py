@@ -66,11 +66,15 @@ def test_aggregated_direction_is_the_sum_over_anchors(task, config):
     torch.testing.assert_close(influence.anchor_scores(batch) @ weights, aggregated)
 
 
-@pytest.mark.parametrize("config", SETTINGS, ids=NAMES)
-@pytest.mark.parametrize("cut", [3, 4])
+IN_TURNS = [quick(source="trusted", anchor_examples=25, scope=scope, update_every=1) for scope in ("head", "all")]
+
+
+@pytest.mark.parametrize("config", [*SETTINGS, *IN_TURNS], ids=[*NAMES, "trusted", "trusted all"])
+@pytest.mark.parametrize("cut", [3, 4, 7])
 def test_resumed_is_uninterrupted(config, cut):
     """Stop after `cut` steps (in the middle of a check interval or at its end), save, load elsewhere, go on."""
     x, y = blobs(60)
+    given = list(zip(*(part.split(12) for part in blobs(60, seed=7)), strict=True))  # of these two pass at a check
     batches = torch.arange(60).split(10)
 
     def go(model, optimizer, influence, part):
@@ -86,13 +90,15 @@ def test_resumed_is_uninterrupted(config, cut):
         return (
             model,
             torch.optim.SGD(model.parameters(), lr=0.1),
-            OnlineInfluence(model, 60, config=config, total_steps=12),
+            OnlineInfluence(
+                model, 60, config=config, total_steps=12, anchor_data=given if config.source == "trusted" else None
+            ),
         )
 
     straight = fresh()
     go(*straight, batches + batches)
     first = fresh()
-    go(*first, batches[:cut])
+    go(*first, (batches + batches)[:cut])
     file = io.BytesIO()
     torch.save({"influence": first[2].state_dict(), "model": first[0].state_dict()}, file)
     file.seek(0)
@@ -100,12 +106,14 @@ def test_resumed_is_uninterrupted(config, cut):
     second = fresh()
     second[0].load_state_dict(saved["model"])
     second[2].load_state_dict(saved["influence"])
-    go(*second, batches[cut:] + batches)
+    go(*second, (batches + batches)[cut:])
     expected, found = straight[2].scores(), second[2].scores()
     assert expected.score.abs().max() > 0
     for name in ("score", "confidence", "residual", "half_width", "visits", "anchor_age", "beliefs", "odds", "margin"):
         torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=0, atol=0)
     assert found.counters == expected.counters
+    if config.source == "trusted":
+        assert second[2].given.passed == straight[2].given.passed == 60 + (straight[2].checks - 1) * 24
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

@@ -8,6 +8,7 @@ import torch.nn.functional as F
 
 from sgoif import OnlineInfluence, estimate_wrong
 from sgoif.calibration import StreamingTemperature, nll_slope
+from sgoif.given import Given
 from tests.sgoif.helpers import blobs, linear_net, mlp, per_example_gradients, quick, train, watch_once
 
 
@@ -33,6 +34,43 @@ def test_given_anchors_are_mean_gradients_per_class(source, scope):
         [(share[held_y == v, None] * gradients[held_y == v]).sum(0) / share[held_y == v].sum() for v in range(3)]
     )
     torch.testing.assert_close(influence.parts.anchors.targets(), expected)
+
+
+def places(given: Given) -> list[int]:
+    return [place for *_, place in given.turn()]
+
+
+def test_given_anchors_take_turns():
+    """First all of them, then what fits into so many examples, a batch being one at least."""
+    labels = [torch.zeros(n) for n in (4, 4, 3, 9)]
+    given = Given([(None, y) for y in labels], at_once=8)
+    assert [places(given) for _ in range(6)] == [[0, 4, 8, 11], [0, 4], [8], [11], [0, 4], [8]]
+    assert (given.size, given.passed) == (20, 20 + 8 + 3 + 9 + 8 + 3)
+    other = Given(given.data, at_once=8)
+    other.load_state_dict(given.state_dict())
+    assert [places(other) for _ in range(3)] == [[11], [0, 4], [8]]
+    few = Given(given.data[:2], at_once=8)
+    assert [places(few) for _ in range(3)] == [[0, 4]] * 3
+
+
+@pytest.mark.parametrize("scope", ["head", "all"])
+def test_anchors_in_turns_keep_what_the_others_left(scope):
+    """Every class has a target though only two of them pass at a check, and a standing model the same as ever."""
+    torch.manual_seed(0)
+    model, (x, y), held = mlp().double(), blobs(20), blobs(3, seed=5)
+    same = [(held[0][[v]].repeat(4, 1), torch.full((4,), v)) for v in range(3)]
+    targets = []
+    for at_once in (12, 8, 1):
+        config = quick(source="trusted", scope=scope, anchor_examples=at_once)
+        influence = OnlineInfluence(model, 20, config=config, anchor_data=same)
+        for _ in range(8):
+            watch_once(influence, model, x, y)
+            influence.step()
+        assert influence.given.passed == 12 + (influence.checks - 1) * {12: 12, 8: 8, 1: 4}[at_once]
+        targets.append(influence.parts.anchors.targets())
+    assert (targets[0].norm(dim=1) > 0).all()
+    torch.testing.assert_close(targets[1], targets[0])
+    torch.testing.assert_close(targets[2], targets[0])
 
 
 @pytest.mark.parametrize("half", [None, torch.bfloat16])
