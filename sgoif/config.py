@@ -42,7 +42,9 @@ class InfluenceConfig:
         "stream", "where anchors come from: stream (training batches), heldout or trusted (given data)"
     )
     anchor_examples: int = option(
-        512, "of given anchor data, examples that pass at a check after the first; of more, the next batches in turn"
+        512,
+        "of given anchor data, examples that pass at a check after the first; of more, the next batches in turn, or as "
+        "many as it takes for all to pass within an epoch",
     )
     half_life: float = option(0.25, "half-life of anchor gradients and curvature averages, in epochs: shorter than one")
     temperature: float = option(

@@ -107,6 +107,8 @@ class Engine:
             product = self.parts.curvature.arithmetic() + 4 * self.config.deep_examples * self.capture.space.dim
             affordable = max(CHECK_SHARE * self.step_arithmetic, UNNOTICED) / product
         self.parts.directions.plan(epoch_steps, affordable)
+        if self.given is not None:
+            self.given.pace = self.parts.directions.interval / epoch_steps
 
     def temperature(self) -> Tensor | float:
         """What softens the softmax inside every gradient now."""

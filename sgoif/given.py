@@ -3,6 +3,7 @@ predictions."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
@@ -21,14 +22,22 @@ Numbered = tuple[Tensor, Tensor, int]  # a batch (x, y) and the place of its fir
 
 class Given:
     """Anchor data, and whose turn it is. At the first check all of it passes, so that every anchor has a target; then,
-    if it holds more than `at_once` examples, the next batches that fit into so many (one at least), round and round."""
+    if it holds more than `at_once` examples, the next batches that fit into so many (one at least), round and round.
 
-    def __init__(self, data: AnchorData, at_once: int) -> None:
-        self.data, self.at_once = data, at_once
+    `pace`: the share of an epoch from one check to the next. However large the data, a round is to last no longer than
+    an epoch, so that no gradient is older than that.
+    """
+
+    def __init__(self, data: AnchorData, least: int) -> None:
+        self.data, self.least, self.pace = data, least, 0.0
         self.size, self.place = 0, 0  # examples in a round, once known; those of this round that have had their turn
         self.passed = 0  # examples so far, each as often as it had its turn
         self._round: Iterator[Numbered] | None = None
         self._ahead: Numbered | None = None  # it did not fit any more
+
+    @property
+    def at_once(self) -> int:
+        return max(self.least, math.ceil(self.pace * self.size))
 
     @property
     def all_at_once(self) -> bool:

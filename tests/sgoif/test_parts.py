@@ -43,13 +43,19 @@ def places(given: Given) -> list[int]:
 def test_given_anchors_take_turns():
     """First all of them, then what fits into so many examples, a batch being one at least."""
     labels = [torch.zeros(n) for n in (4, 4, 3, 9)]
-    given = Given([(None, y) for y in labels], at_once=8)
+    given = Given([(None, y) for y in labels], least=8)
     assert [places(given) for _ in range(6)] == [[0, 4, 8, 11], [0, 4], [8], [11], [0, 4], [8]]
     assert (given.size, given.passed) == (20, 20 + 8 + 3 + 9 + 8 + 3)
-    other = Given(given.data, at_once=8)
+    other = Given(given.data, least=8)
     other.load_state_dict(given.state_dict())
     assert [places(other) for _ in range(3)] == [[11], [0, 4], [8]]
-    few = Given(given.data[:2], at_once=8)
+    other.pace = 0.45  # of an epoch from check to check: nine of the twenty make it in time
+    assert [places(other) for _ in range(3)] == [[11], [0, 4], [8]]
+    other.pace = 0.6
+    assert [places(other) for _ in range(3)] == [[11], [0, 4, 8], [11]]
+    other.pace = 1.0
+    assert places(other) == [0, 4, 8, 11]
+    few = Given(given.data[:2], least=8)
     assert [places(few) for _ in range(3)] == [[0, 4]] * 3
 
 
@@ -62,11 +68,12 @@ def test_anchors_in_turns_keep_what_the_others_left(scope):
     targets = []
     for at_once in (12, 8, 1):
         config = quick(source="trusted", scope=scope, anchor_examples=at_once)
-        influence = OnlineInfluence(model, 20, config=config, anchor_data=same)
+        influence = OnlineInfluence(model, 60, config=config, anchor_data=same)  # an epoch is three steps
         for _ in range(8):
             watch_once(influence, model, x, y)
             influence.step()
         assert influence.given.passed == 12 + (influence.checks - 1) * {12: 12, 8: 8, 1: 4}[at_once]
+        assert influence.given.pace == influence.parts.directions.interval / influence.epoch_steps
         targets.append(influence.parts.anchors.targets())
     assert (targets[0].norm(dim=1) > 0).all()
     torch.testing.assert_close(targets[1], targets[0])
