@@ -107,8 +107,8 @@ class Engine:
             product = self.parts.curvature.arithmetic() + 4 * self.config.deep_examples * self.capture.space.dim
             affordable = max(CHECK_SHARE * self.step_arithmetic, UNNOTICED) / product
         self.parts.directions.plan(epoch_steps, affordable)
-        if self.given is not None:
-            self.given.pace = self.parts.directions.interval / epoch_steps
+        if self.given is not None:  # a state that was saved before the first step knows of no steps
+            self.given.pace = self.parts.directions.interval / max(epoch_steps, 1)
 
     def temperature(self) -> Tensor | float:
         """What softens the softmax inside every gradient now."""

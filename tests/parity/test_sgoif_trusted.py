@@ -9,7 +9,7 @@ import torch
 from sklearn.metrics import average_precision_score
 
 from baselines.noisy.sgoif import SGOIF
-from baselines.noisy.sgoif_trusted import BATCH, Trusted, TrustedSGOIF
+from baselines.noisy.sgoif_trusted import Trusted, TrustedSGOIF
 from sgoif.bench.errors import UserError
 from sgoif.bench.work import WORK
 from tests.support import RECIPE, digits, noisy_task
@@ -48,11 +48,24 @@ def test_where_anchors_come_from_is_the_methods_own(kind, source):
         kind(source=source)
 
 
-def test_trusted_images_come_in_batches_and_count_as_passes():
+def test_trusted_images_come_in_batches():
     task, _ = swapped()
     images, labels = task.trusted
-    WORK.reset()
     batches = list(Trusted(images, labels))
-    assert WORK.passes == len(images) <= BATCH
     torch.testing.assert_close(torch.cat([x for x, _ in batches]), images.batch(torch.arange(len(images))))
     assert torch.equal(torch.cat([y for _, y in batches]), labels)
+
+
+@pytest.mark.parametrize("at_once", [100, 40])
+def test_trusted_images_count_as_passes(at_once, monkeypatch):
+    """At every check those whose turn it is, the first time all, and all when the scores are read."""
+    monkeypatch.setattr("baselines.noisy.sgoif_trusted.BATCH", 20)
+    task, _ = swapped()
+    task = replace(task, recipe=replace(task.recipe, epochs=2))
+    passes = []
+    for kind, params in ((SGOIF, {}), (TrustedSGOIF, {"anchor_examples": at_once})):
+        WORK.reset()
+        checks = kind(**params).detect(task).extras["checks"]
+        passes.append(WORK.passes)
+    assert len(task.trusted[1]) == 100 and checks > 2
+    assert passes[1] - passes[0] == 100 + (checks - 1) * at_once + 100

@@ -70,9 +70,9 @@ IN_TURNS = [quick(source="trusted", anchor_examples=25, scope=scope, update_ever
 
 
 @pytest.mark.parametrize("config", [*SETTINGS, *IN_TURNS], ids=[*NAMES, "trusted", "trusted all"])
-@pytest.mark.parametrize("cut", [3, 4, 7])
+@pytest.mark.parametrize("cut", [0, 3, 4, 7])
 def test_resumed_is_uninterrupted(config, cut):
-    """Stop after `cut` steps (in the middle of a check interval or at its end), save, load elsewhere, go on."""
+    """Stop after `cut` steps (none, in the middle of a check interval or at its end), save, load elsewhere, go on."""
     x, y = blobs(60)
     given = list(zip(*(part.split(12) for part in blobs(60, seed=7)), strict=True))  # of these two pass at a check
     batches = torch.arange(60).split(10)
