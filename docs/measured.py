@@ -145,8 +145,8 @@ def _about(measured: Measured, where: tuple[str, str], name: str) -> list[str]:
 PLACES = {"README.md": {"detection": detection}, "docs/measurements.md": {"settings": settings}}
 
 
-def page(path: str) -> str:
-    text, measured = (ROOT / path).read_text(), Measured()
+def page(path: str, measured: Measured) -> str:
+    text = (ROOT / path).read_text()
     for name, write in PLACES[path].items():
         begin, end = f"<!-- {name} -->\n", f"<!-- /{name} -->"
         pattern = re.escape(begin) + ".*?" + re.escape(end)
@@ -158,6 +158,7 @@ def page(path: str) -> str:
 
 
 if __name__ == "__main__":
+    published = Measured()
     for path in PLACES:
-        (ROOT / path).write_text(page(path))
+        (ROOT / path).write_text(page(path, published))
         print(f"wrote the tables of {path}")

@@ -44,7 +44,7 @@ class InfluenceConfig:
     anchor_examples: int = option(
         512,
         "of given anchor data, examples that pass at a check after the first; of more, the next batches in turn, or as "
-        "many as it takes for all to pass within an epoch",
+        "many as it takes for all to pass within about an epoch",
     )
     half_life: float = option(0.25, "half-life of anchor gradients and curvature averages, in epochs: shorter than one")
     temperature: float = option(

@@ -24,8 +24,8 @@ class Given:
     """Anchor data, and whose turn it is. At the first check all of it passes, so that every anchor has a target; then,
     if it holds more than `at_once` examples, the next batches that fit into so many (one at least), round and round.
 
-    `pace`: the share of an epoch from one check to the next. However large the data, a round is to last no longer than
-    an epoch, so that no gradient is older than that.
+    `pace`: the share of an epoch from one check to the next. However large the data, a round is to last about an
+    epoch at most (batches are not divided), so that no gradient is much older than that.
     """
 
     def __init__(self, data: AnchorData, least: int) -> None:
