@@ -61,5 +61,5 @@ def _entry(source: Source, panels: Sequence[Mapping], method: str, column: Colum
     entry = pooled(source, panels, method, column.metric)
     clocked = column.metric.startswith(("seconds", "cpu_seconds", "overhead_cpu")) and entry.mean is not None
     records = (source.get(p, method, "overhead_marginal") for p in panels) if clocked else ()
-    shared = any(r is not None and r["reason"] == SHARED_GPU for r in records)
+    shared = any(r is not None and SHARED_GPU in r["reason"] for r in records)
     return replace(entry, status="partial", note=source.note(SHARED_GPU)) if shared else entry
