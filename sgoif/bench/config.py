@@ -134,19 +134,24 @@ def check_resolved(config: Any, path: Path) -> None:
 
 
 def _check_restrict(spec: dict[str, Any], where: str) -> None:
-    """Methods, settings and seeds that `restrict`, `retrain` and `retrain_seeds` name are those of the dataset."""
-    seeds = [str(s) for s in spec["seeds"]]
+    """Methods, settings and seeds that `restrict` and `retrain` name are those of the dataset."""
     for method, share in spec.get("restrict", {}).items():
         _known(method, [*spec["methods"], "folds", "plain"], f"{where}.restrict", "method")
-        for setting in share.get("settings", []):
-            _known(setting, spec.get("settings", {}), f"{where}.restrict.{method}.settings", "setting")
-        for seed in share.get("seeds", []):
-            _known(str(seed), seeds, f"{where}.restrict.{method}.seeds", "seed")
-    if isinstance(spec.get("retrain"), list):
+        _check_share(share, spec, f"{where}.restrict.{method}")
+    if isinstance(spec.get("retrain"), list | dict):
         for method in spec["retrain"]:
             _known(method, spec["methods"], f"{where}.retrain", "method")
-    for seed in spec.get("retrain_seeds", []):
-        _known(str(seed), seeds, f"{where}.retrain_seeds", "seed")
+            if isinstance(spec["retrain"], dict):
+                _check_share(spec["retrain"][method], spec, f"{where}.retrain.{method}")
+
+
+def _check_share(share: dict[str, Any], spec: dict[str, Any], where: str) -> None:
+    for setting in share.get("settings", []):
+        _known(setting, spec.get("settings", {}), f"{where}.settings", "setting")
+    for seed in share.get("seeds", []):
+        _known(str(seed), [str(s) for s in spec["seeds"]], f"{where}.seeds", "seed")
+    for number, more in enumerate(share.get("besides", [])):
+        _check_share(more, spec, f"{where}.besides.{number}")
 
 
 def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
@@ -174,6 +179,10 @@ def _tell(error) -> str:
         known = list(error.schema.get("properties", {}))
         unknown = next(k for k in error.instance if k not in known)
         return f"{'' if where == 'configuration' else where + '.'}{unknown}: no such key{nearest(unknown, known)}"
+    if error.validator == "anyOf":  # what is wrong inside the form that was chosen, if it is one of them
+        inside = [e for e in error.context if e.validator != "type" or len(e.path)]
+        if inside:
+            return _tell(inside[0])
     if error.validator == "required":
         missing = next(k for k in error.validator_value if k not in error.instance)
         return f"{where}: the key {missing!r} is missing"

@@ -26,13 +26,15 @@ def shared_module(name: str) -> str:
 
 
 def restriction(spec: dict[str, Any], method: str) -> dict[str, Any]:
-    """{settings, seeds, reason} that a dataset's `restrict` lays on a method; empty where it lays none."""
+    """{settings, seeds, besides, reason} that a dataset's `restrict` lays on a method; empty where it lays none."""
     return spec.get("restrict", {}).get(method, {})
 
 
 def allowed(share: dict[str, Any], setting: str, seed: int) -> bool:
-    """Whether a restriction leaves a setting and seed to its method."""
-    return setting in share.get("settings", [setting]) and seed in share.get("seeds", [seed])
+    """Whether a share, {settings, seeds, besides}, has a setting and seed."""
+    if setting in share.get("settings", [setting]) and seed in share.get("seeds", [seed]):
+        return True
+    return any(allowed(more, setting, seed) for more in share.get("besides", []))
 
 
 @dataclass(frozen=True)
@@ -129,9 +131,10 @@ class Plan:
 
     def retrains(self, cell: Cell) -> bool:
         """Whether the network is trained again without the examples that the cell's method removes."""
-        spec = self.spec(cell.task, cell.dataset)
-        chosen, seeds = spec.get("retrain", True), spec.get("retrain_seeds")
-        return (chosen if isinstance(chosen, bool) else cell.method in chosen) and (seeds is None or cell.seed in seeds)
+        chosen = self.spec(cell.task, cell.dataset).get("retrain", True)
+        if isinstance(chosen, dict):
+            return cell.method in chosen and allowed(chosen[cell.method], cell.setting, cell.seed)
+        return chosen if isinstance(chosen, bool) else cell.method in chosen
 
     def params(self, method: str) -> dict[str, Any]:
         name, variant = methods.split(method)

@@ -42,6 +42,9 @@ def test_shipped_configurations_are_valid(name):
         ("noisy.digit", {"recipe": {}, "seeds": [0], "settings": {}}, r"no dataset 'digit' \(did you mean digits"),
         ("methods.noisy", ["lossy"], r"no method 'lossy' \(did you mean loss"),
         ("methods.noisy", ["loss@odd"], r"no variant 'odd'"),
+        ("noisy.digits.retrain", {"loss": {"seed": [0]}}, r"retrain\.loss\.seed: no such key \(did you mean s"),
+        ("noisy.digits.retrain", {"lss": {}}, r"noisy\.digits\.retrain: no method 'lss' \(did you mean loss"),
+        ("noisy.digits.retrain", "all", r"noisy\.digits\.retrain: 'all' is not valid"),
         ("noisy.digits.settings.x", {"kind": "class_conditional", "noise": 1.2}, r"noisy.digits.settings.x.noise"),
         ("noisy.digits.settings.x", {"kind": "class_conditional", "noise": 0.2, "sparsity": 2}, r"settings.x.sparsity"),
         ("noisy.digits.settings.x", {"kind": "gaussian"}, r"'gaussian' is not one of class_conditional"),
@@ -152,18 +155,38 @@ def test_rows_of_a_table_run_where_it_shows_them_unless_they_are_restricted_them
         configuration.resolve(config)
 
 
-def test_retraining_can_be_left_to_some_seeds():
+def test_retraining_can_be_left_to_some_settings_and_seeds():
     from sgoif.bench.plan import Cell, Plan
 
     config = copy.deepcopy(SMALL)
     spec = config["noisy"]["digits"]
-    spec["seeds"], spec["retrain_seeds"] = [0, 1], [1]
-    plan, setting = Plan(configuration.resolve(config)), next(iter(spec["settings"]))
-    cells = [Cell("noisy", "digits", setting, seed, "loss") for seed in spec["seeds"]]
-    assert [plan.cell_config(cell)["retrain"] for cell in cells] == [False, True]
-    spec["retrain_seeds"] = [2]
-    with pytest.raises(UserError, match=r"noisy\.digits\.retrain_seeds: no seed '2'"):
+    first, *others = spec["settings"]
+    share = {"seeds": [1], "besides": [{"settings": [first], "seeds": [2]}]}
+    spec["seeds"], spec["retrain"] = [0, 1, 2], {"loss": share}
+    plan = Plan(configuration.resolve(config))
+
+    def retrained(method):
+        cells = [Cell("noisy", "digits", s, seed, method) for s in spec["settings"] for seed in spec["seeds"]]
+        return [(c.setting, c.seed) for c in cells if plan.cell_config(c)["retrain"]]
+
+    assert others
+    assert set(retrained("loss")) == {(first, 1), (first, 2), *((s, 1) for s in others)}
+    assert retrained("random") == []
+    share["besides"][0]["seeds"] = [3]
+    with pytest.raises(UserError, match=r"noisy\.digits\.retrain\.loss\.besides\.0\.seeds: no seed '3'"):
         configuration.resolve(config)
+
+
+def test_a_method_is_run_on_its_share_and_besides():
+    from sgoif.bench.plan import Plan
+
+    config = copy.deepcopy(SMALL)
+    spec = config["noisy"]["digits"]
+    first = next(iter(spec["settings"]))
+    more = [{"settings": [first], "seeds": [2]}]
+    spec["seeds"], spec["restrict"] = [0, 1, 2], {"loss": {"seeds": [0], "besides": more, "reason": "too long"}}
+    cells = Plan(configuration.resolve(config)).batch("noisy", "digits", "loss", 0)
+    assert {(c.setting, c.seed) for c in cells} == {(first, 2), *((s, 0) for s in spec["settings"])}
 
 
 @pytest.mark.parametrize(
@@ -172,6 +195,9 @@ def test_retraining_can_be_left_to_some_seeds():
         ({"lss": {"reason": "x"}}, "noisy.digits.restrict: no method 'lss'"),
         ({"loss": {"reason": "x", "seeds": [7]}}, "noisy.digits.restrict.loss.seeds: no seed '7'"),
         ({"loss": {"seeds": [0]}}, "reason"),
+        ({"loss": {"reason": "x", "seed": [0]}}, r"restrict\.loss\.seed: no such key \(did you mean s"),
+        ({"loss": {"reason": "x", "besides": [{"seed": [0]}]}}, r"besides\.0\.seed: no such key \(did you mean s"),
+        ({"loss": {"reason": "x", "besides": [{"seeds": [7]}]}}, r"restrict.loss.besides.0.seeds: no seed '7'"),
     ],
 )
 def test_a_wrong_restriction_is_refused(share, told):
