@@ -187,7 +187,7 @@ class CSI(OODDetector):
         head_learner = Learner.for_batches(recipe, task.n_classes, batches, task.seed, network=heads)
 
         def on_frozen(batch) -> tuple[Tensor]:
-            with torch.no_grad(), head_learner.autocast():
+            with torch.no_grad(), head_learner.passing():
                 z = net.features(turned_view(batch.x, *batch.extra)).float()
             WORK.passes += len(z)
             return (heads.loss(z, batch.y, task.n_classes),)

@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench import interrupt, processes
+from sgoif.bench import convolutions, interrupt, processes
 from sgoif.bench.graphed import Graphed, captures
 from sgoif.bench.images import Batch, Batches, ImageSource, mix_seed
 from sgoif.bench.models import Network, build
@@ -92,7 +92,10 @@ class Learner:
         nesterov = r.nesterov and r.momentum > 0
         return torch.optim.SGD(groups, lr=lr, momentum=r.momentum, nesterov=nesterov, fused=fused)
 
-    def autocast(self):
+    def passing(self) -> contextlib.AbstractContextManager:
+        """What batches pass through the network in: the recipe's precision on a GPU, quick gradients on a CPU."""
+        if self.device.type == "cpu":
+            return convolutions.by_products()
         if self.recipe.precision == "bfloat16" and self.device.type == "cuda":
             return torch.autocast("cuda", torch.bfloat16)
         return contextlib.nullcontext()
@@ -104,26 +107,26 @@ class Learner:
     def __call__(self, x: Tensor) -> Tensor:
         """Logits in float32, in training mode."""
         WORK.step(x)
-        with self.autocast():
+        with self.passing():
             return (self.net(x) if self._compiled is None else self.net.classify(self._compiled(x))).float()
 
     def hooked(self, x: Tensor) -> Tensor:
         """Logits in float32, in training mode, by the network as it is: hooks do not fire inside a compiled one."""
         WORK.step(x)
-        with self.autocast():
+        with self.passing():
             return self.net(x).float()
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
         """Logits [n, K] in float32 and penultimate features [n, d], in training mode."""
         WORK.step(x)
-        with self.autocast():
+        with self.passing():
             z = (self._compiled or self.net.features)(x)
             return self.net.classify(z).float(), z
 
     def features(self, x: Tensor) -> Tensor:
         """Penultimate features in float32, in training mode: for methods with a head of their own."""
         WORK.step(x)
-        with self.autocast():
+        with self.passing():
             return (self._compiled or self.net.features)(x).float()
 
     def stepper(self, forward: Callable[[Batch], tuple], *peers: "Learner") -> Callable[[Batch], tuple]:

@@ -57,7 +57,7 @@ class Peers:
         for learner in (self.first, self.second):
             WORK.passes += len(x)
             learner.net.eval()
-            with learner.autocast():
+            with learner.passing():
                 logits.append(learner.net(x).float())
             learner.net.train()
         return logits[0], logits[1]
