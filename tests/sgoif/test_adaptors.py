@@ -105,6 +105,16 @@ def test_examples_that_are_targets_support_themselves():
     assert effect[:20].mean() < 0
 
 
+def test_many_targets_count_alike_whatever_their_order():
+    """More than pass at a check of a training run (`anchor_examples`): here the network stands still, so none waits."""
+    x, y, *_ = digits()
+    targets = list(zip(x[:700].split(100), y[:700].split(100), strict=True))
+    assert sum(len(labels) for _, labels in targets) > InfluenceConfig().anchor_examples
+    model, _ = Training(x[:200], y[:200], seed=0, epochs=2).run()
+    effect, backwards = (support(model, list(batches(x, y)), len(y), some) for some in (targets, targets[::-1]))
+    torch.testing.assert_close(effect, backwards, rtol=1e-3, atol=1e-3 * float(effect.abs().max()))
+
+
 def test_wrong_use_is_told():
     x, y, *_ = digits()
     x, y = x[:64], y[:64]
