@@ -17,6 +17,7 @@ from sgoif.bench.session import Session
 
 RECIPE = Recipe(model="small_cnn", epochs=8, batch_size=128, lr=0.2, shift=1, checkpoints=3)
 MEAN, STD = (0.3,), (0.37,)
+KEPT: list[tempfile.TemporaryDirectory] = []  # what plain runs wrote; gone when the process ends
 
 
 @functools.cache
@@ -38,7 +39,9 @@ def flipped(labels: np.ndarray, rate: float, n_classes: int, seed: int = 0) -> t
 
 
 def _with_plain(task, test: ImageSet) -> PlainRun:
-    folder = Path(tempfile.mkdtemp(prefix="sgoif-plain-"))
+    kept = tempfile.TemporaryDirectory(prefix="sgoif-plain-")
+    KEPT.append(kept)
+    folder = Path(kept.name)
     arrays, _ = plain_run(task, test, folder)
     save_npz(folder / "arrays.npz", **arrays)
     return PlainRun(folder, task.recipe, task.n_classes, task.train.channels, task.train.size, task.session.device)
