@@ -4,7 +4,9 @@ On ARM they take three quarters of a training step. Those of y = W * x with stri
 
     dx = flip(W)ᵀ * dy          dW = dyᵀ · patches(x),   patches [n h w, k k c]: what each output saw
 
-which halves the time of a training step there (docs/faq.md). Elsewhere nothing changes.
+which halves the time of a training step there (docs/faq.md). Elsewhere nothing changes. (`sgoif.layers.patches_of`
+lays out the patches of any convolution, channel by channel; in channels-last memory that takes two to twenty times as
+long.)
 """
 
 import contextlib

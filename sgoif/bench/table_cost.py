@@ -2,11 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
-from dataclasses import replace
-
-from sgoif.bench.overhead import SHARED_GPU
-from sgoif.bench.render import Column, Entry, Table
+from sgoif.bench.render import Column, Table
 from sgoif.bench.table_names import NOISY_GROUPS, OOD_GROUPS
 from sgoif.bench.table_source import NOTHING, OVERHEAD, Field, Source, make_block, pooled
 
@@ -38,7 +34,9 @@ def cost(source: Source) -> Table:
     blocks = []
     for dataset in dict.fromkeys(p["dataset"] for p in source.panels):
         panels = [p for p in source.panels if p["dataset"] == dataset]
-        fields = [Field(c, lambda m, c=c, panels=panels: _entry(source, panels, m, c), ranked=False) for c in columns]
+        fields = [
+            Field(c, lambda m, c=c, panels=panels: pooled(source, panels, m, c.metric), ranked=False) for c in columns
+        ]
         used = [f for f in fields if any(f.entry(m).mean is not None for _, m in rows)]
         blocks.append(make_block(panels[0]["title"], used, rows))
     seeds = sorted({len(p["seeds"]) for p in source.panels})
@@ -54,12 +52,3 @@ def cost(source: Source) -> Table:
         NOTHING,
     ]  # fmt: skip
     return source.table(blocks, caption)
-
-
-def _entry(source: Source, panels: Sequence[Mapping], method: str, column: Column) -> Entry:
-    """The time of jobs that shared a GPU is shown with that said."""
-    entry = pooled(source, panels, method, column.metric)
-    clocked = column.metric.startswith(("seconds", "cpu_seconds", "overhead_cpu")) and entry.mean is not None
-    records = (source.get(p, method, "overhead_marginal") for p in panels) if clocked else ()
-    shared = any(r is not None and SHARED_GPU in r["reason"] for r in records)
-    return replace(entry, status="partial", note=source.note(SHARED_GPU)) if shared else entry

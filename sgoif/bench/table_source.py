@@ -8,6 +8,7 @@ from typing import Any
 
 from sgoif.bench import render, statistics
 from sgoif.bench.evaluate import PLAIN
+from sgoif.bench.overhead import SHARED_GPU
 from sgoif.bench.render import BEST, CLOSE, Block, Column, Entry, Row, Table
 from sgoif.bench.table_names import APART, OTHERS, REFERENCE, TITLES
 
@@ -17,6 +18,7 @@ OVERHEAD = (
     "anyway; stand-alone: it is counted."
 )
 NOTHING = "–: the method does not give this quantity."
+CLOCKED = ("seconds", "cpu_seconds", "overhead_cpu")  # what metrics of time begin with that are shown all the same
 
 
 class Source:
@@ -42,14 +44,21 @@ class Source:
         """The cell of a table for one method: a number, what befell it instead, or nothing."""
         record, fate = self.get(panel, method, metric), self.get(panel, method, "status")
         if record is not None and record["mean"] is not None:
+            shared = metric.startswith(CLOCKED) and self._shared_a_gpu(panel, method)
+            status, reason = ("partial", SHARED_GPU) if shared else (record["status"], record["reason"])
             return Entry(
-                record["mean"], record["std"], record["n_seeds"], status=record["status"],
-                note=self.note(record["reason"]), pairs=dict(zip(record["seeds"], record["values"], strict=True)),
+                record["mean"], record["std"], record["n_seeds"], status=status, note=self.note(reason),
+                pairs=dict(zip(record["seeds"], record["values"], strict=True)),
             )  # fmt: skip
         told = fate if fate is not None and fate["status"] != "partial" else record
         if told is None:
             return Entry()
         return Entry(status=told["status"], note=self.note(told["reason"]))
+
+    def _shared_a_gpu(self, panel: Mapping, method: str) -> bool:
+        """Whether jobs of some seed did, so that their time is shown with that said."""
+        overhead = self.get(panel, method, "overhead_marginal")
+        return overhead is not None and SHARED_GPU in overhead["reason"]
 
     def note(self, reason: str) -> int | None:
         """The number of a reason beneath the table; the same words get the same number."""
@@ -146,15 +155,17 @@ def gap_field(source: Source, absent: Mapping) -> Field:
 
 
 def pooled(source: Source, panels: Sequence[Mapping], method: str, metric: str) -> Entry:
-    """Mean over all seeds of all panels, pairs by (panel, seed); without any number, what befell the first."""
+    """Mean over all seeds of all panels, pairs by (panel, seed); without any number, what befell the first. Of several
+    notes the first, or that a GPU was shared."""
     entries = [source.entry(p, method, metric) for p in panels]
     pairs = {(i, seed): v for i, e in enumerate(entries) for seed, v in e.pairs.items()}
     if not pairs:
         ran = any(source.entry(p, method, "seconds_total").mean is not None for p in panels)
         return Entry() if ran else next((e for e in entries if e.status != "ok"), Entry())
     mean, std = statistics.mean_std(list(pairs.values()))
-    short = next((e for e in entries if e.status != "ok"), None)
-    status, note = ("partial", short.note) if short else ("ok", None)
+    shared = source.note(SHARED_GPU)
+    short = sorted((e for e in entries if e.status != "ok"), key=lambda e: e.note != shared)
+    status, note = ("partial", short[0].note) if short else ("ok", None)
     return Entry(mean, std, len(pairs), status=status, note=note, pairs=pairs)
 
 

@@ -15,7 +15,7 @@ from sgoif.bench.files import atomic_write_json, read_json
 from sgoif.bench.overhead import SHARED_GPU
 from sgoif.bench.render import BEST, CLOSE, Block, Column, Entry, Row, Table
 from sgoif.bench.summary import summarise
-from sgoif.bench.table_source import mark_best
+from sgoif.bench.table_source import Source, mark_best
 from tests.bench import formats
 from tests.bench.runs import Run, config
 
@@ -224,6 +224,29 @@ def test_the_cost_table_marks_nothing_and_leaves_out_empty_columns(finished):
     assert not any("**" in cell or "≈" in cell for row in rows.values() for cell in row)
     assert rows["plain training"][header.index("overhead · marginal") - 1] == "1.00±0.00×"
     assert rows["newcomer"][header.index("seconds · retrain") - 1] == "–"
+
+
+def test_time_on_a_shared_gpu_competes_in_no_table():
+    """What is said of the overhead, which is undefined then, holds for every figure of time, and for no other."""
+
+    def record(method, metric, mean, reason=""):
+        seeds = [] if mean is None else [0, 1]
+        about = {"table": "t", "dataset": "d", "setting": "s", "variant": "", "method": method, "metric": metric}
+        status = "ok" if mean is not None else "undefined"
+        return about | {"mean": mean, "std": 0.0, "n_seeds": 2, "status": status, "reason": reason,
+                        "seeds": seeds, "values": [mean] * len(seeds)}  # fmt: skip
+
+    told = f"1 of 2 seeds; {SHARED_GPU}"
+    times = ("seconds_own", "seconds_per_image", "cpu_seconds_total", "overhead_cpu")
+    records = [record(m, metric, 2.0) for m in ("shared", "alone") for metric in (*times, "auc_pr")]
+    records += [record("shared", "overhead_marginal", None, told), record("alone", "overhead_marginal", 1.0)]
+    panel = {"dataset": "d", "setting": "s"}
+    source = Source("t", {"panels": [panel]}, records)
+    for metric in times:
+        entry = source.entry(panel, "shared", metric)
+        assert (entry.status, entry.mean, source.notes[entry.note - 1]) == ("partial", 2.0, SHARED_GPU)
+        assert source.entry(panel, "alone", metric).status == "ok"
+    assert source.entry(panel, "shared", "auc_pr").status == "ok"
 
 
 @pytest.mark.parametrize("every", [True, False], ids=["every seed", "one seed"])
