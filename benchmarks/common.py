@@ -22,16 +22,16 @@ from torch import nn
 
 from baselines.noisy.sgoif import SGOIF
 from sgoif import OnlineInfluence
-from sgoif.bench import config as configuration
-from sgoif.bench import watched as watching
-from sgoif.bench.cells import environment
-from sgoif.bench.contracts import NoisyTask, train_plainly
-from sgoif.bench.data import load, registry
-from sgoif.bench.errors import UserError
-from sgoif.bench.images import ImageSet
-from sgoif.bench.learner import Learner, predict
-from sgoif.bench.recipe import Recipe
-from sgoif.bench.session import Session
+from sgoif.bench.config import resolve as configuration
+from sgoif.bench.data import catalogue, load
+from sgoif.bench.execution.results import environment
+from sgoif.bench.methods import sgoif_detector as watching
+from sgoif.bench.methods.base import NoisyTask, train_plainly
+from sgoif.training.images import ImageSet
+from sgoif.training.learner import Learner, predict
+from sgoif.training.recipe import Recipe
+from sgoif.training.session import Session
+from sgoif.utils.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 
@@ -90,7 +90,7 @@ class Bench:
             torch.backends.cuda.matmul.allow_tf32 = True
             torch.backends.cudnn.allow_tf32 = True
             torch.backends.cudnn.benchmark = True
-        facts = registry.get("cifar10")
+        facts = catalogue.get("cifar10")
         try:
             pixels = {part: load.images(options.data, "cifar10", part) for part in ("train", "test")}
             labels = {part: load.labels(options.data, "cifar10", part) for part in ("train", "test")}

@@ -15,8 +15,8 @@ from pathlib import Path
 
 import torch
 
-from sgoif.bench.cells import _cpu_name
-from sgoif.bench.stream import decoded
+from sgoif.bench.execution.results import _cpu_name
+from sgoif.training.streaming import decoded
 
 
 def main() -> None:

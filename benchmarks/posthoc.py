@@ -15,8 +15,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.bench.images import ImageSet
-from sgoif.bench.models import Network
+from sgoif.training.images import ImageSet
+from sgoif.training.models import Network
 
 
 class Feed(torch.utils.data.Dataset):

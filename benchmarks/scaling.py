@@ -11,7 +11,7 @@ import functools
 import statistics
 
 from benchmarks.common import Bench, parser, turns
-from sgoif.bench.models import MODELS, resnet9
+from sgoif.training.models import MODELS, resnet9
 
 WIDTHS = {"resnet9 x32": 32, "resnet9 x128": 128}  # of the first layer, 64 in `resnet9`; the head sees eight times that
 

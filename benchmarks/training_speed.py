@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from benchmarks.common import Bench, parser, plain
-from sgoif.bench.learner import seeded_weights
-from sgoif.bench.models import build
+from sgoif.training.learner import seeded_weights
+from sgoif.training.models import build
 
 
 def torchvision_loop(bench: Bench) -> tuple[nn.Module, list[float]]:

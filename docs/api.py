@@ -15,9 +15,9 @@ What others may build on. Shapes are in brackets: `[N]` one number per training 
 """
 SECTIONS = {  # heading -> packages whose exported names, or modules whose public names, belong there
     "The method": ["sgoif"],
-    "Adaptors": ["sgoif.adaptors"],
-    "Bridges to other libraries": ["sgoif.interop.cleanlab", "sgoif.interop.frames", "sgoif.interop.pytorch_ood"],
-    "Contracts of the benchmark": ["sgoif.bench.contracts"],
+    "Adaptors": ["sgoif.applications"],
+    "Bridges to other libraries": ["sgoif.interop.cleanlab", "sgoif.interop.dataframes", "sgoif.interop.pytorch_ood"],
+    "Contracts of the benchmark": ["sgoif.bench.methods.base"],
 }
 
 

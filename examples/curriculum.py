@@ -3,7 +3,7 @@
 import functools
 
 from examples.digits import Training, accuracy, digits, flip_labels
-from sgoif.adaptors import Curriculum
+from sgoif.applications import Curriculum
 
 EPOCHS = 15  # long enough for the plain run to learn wrong labels by heart
 

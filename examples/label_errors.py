@@ -3,7 +3,7 @@
 import functools
 
 from examples.digits import Training, digits, flip_labels
-from sgoif.adaptors import Triage, triage
+from sgoif.applications import Triage, triage
 
 
 @functools.cache

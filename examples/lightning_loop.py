@@ -8,7 +8,7 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from examples.digits import BATCH, CLASSES, EPOCHS, RATE, digits, flip_labels, network
 from sgoif import OnlineInfluence
-from sgoif.interop.need import need
+from sgoif.interop.optional import need
 
 lightning = need("lightning")
 

@@ -5,7 +5,7 @@ import functools
 import torch
 
 from examples.digits import Training, batches, digits
-from sgoif.adaptors import localise
+from sgoif.applications import localise
 
 PLANTED, SUSPECTS = 30, 20
 

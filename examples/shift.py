@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from examples.digits import CLASSES, Training, batches, digits
-from sgoif.adaptors import ShiftSentinel, Trace, pooled
+from sgoif.applications import ShiftSentinel, Trace, pooled
 
 
 def patches(count: int, seed: int) -> Tensor:

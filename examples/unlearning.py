@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from examples.digits import Training, batches, digits
-from sgoif.adaptors import prioritise
+from sgoif.applications import prioritise
 
 REMOVED, TARGETS = 60, 5
 

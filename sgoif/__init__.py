@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from sgoif.config import InfluenceConfig
     from sgoif.errors import BatchError, CaptureError, InfluenceError, ScopeError
     from sgoif.influence import OnlineInfluence
-    from sgoif.removal import estimate_wrong
+    from sgoif.label_noise.count import estimate_wrong
     from sgoif.result import InfluenceResult
 
 _HOME = {
@@ -21,7 +21,7 @@ _HOME = {
     "InfluenceResult": "result",
     "OnlineInfluence": "influence",
     "ScopeError": "errors",
-    "estimate_wrong": "removal",
+    "estimate_wrong": "label_noise.count",
 }
 __all__ = [
     "BatchError",

@@ -1,3 +1,3 @@
-from sgoif.scan.cli import main
+from sgoif.cli import main
 
 raise SystemExit(main())

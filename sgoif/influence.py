@@ -24,14 +24,14 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sgoif import distributed
-from sgoif.batch import FactoredBatch
-from sgoif.capture import Record
+from sgoif._engine import EVENTS, Engine
+from sgoif.anchors.external import AnchorData, anchor_predictions
+from sgoif.backend import collectives
 from sgoif.config import InfluenceConfig
-from sgoif.engine import EVENTS, Engine
 from sgoif.errors import BatchError, CaptureError, InfluenceError
-from sgoif.given import AnchorData, anchor_predictions
-from sgoif.intake import MOST_EXAMPLES
+from sgoif.gradients.factored_batch import FactoredBatch
+from sgoif.gradients.hooks import Record
+from sgoif.gradients.queue import MOST_EXAMPLES
 from sgoif.result import InfluenceResult
 
 PROGRESS = ("steps", "checks", "epoch", "epoch_steps", "step_arithmetic")
@@ -113,11 +113,11 @@ class OnlineInfluence(Engine):
         if self.steps == 0:
             if self.capture.deep:
                 self.step_arithmetic = sum(self.capture.arithmetic(p.record) for p in self.intake.of(0))
-            self._plan(-(-self.n_examples // (examples * distributed.size())))
+            self._plan(-(-self.n_examples // (examples * collectives.size())))
         current = self.intake.of(self.steps)
         self.steps += 1
         due = self.steps % self.parts.directions.interval == 0
-        full = due or len(self.intake) >= distributed.share(MOST_EXAMPLES)
+        full = due or len(self.intake) >= collectives.share(MOST_EXAMPLES)
         learn = due or self.steps % self.config.update_every == 0 if self.capture.deep else full
         if learn or self.steps == self.ledger.window_start:
             check = self._due(optimizer) if due else None

@@ -8,11 +8,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sgoif import latent
+from sgoif.backend.linalg import products
 from sgoif.config import InfluenceConfig
-from sgoif.intervals import half_width
-from sgoif.ledger import Ledger
-from sgoif.linalg import products
+from sgoif.label_noise import latent_classes
+from sgoif.scores.bernstein import half_width
+from sgoif.scores.visit_statistics import Ledger
 
 FRESH_RESIDUAL = 0.15
 MARGINS = 3  # weight of the margins where wrong labels are scattered
@@ -23,9 +23,9 @@ def level(values: Tensor) -> Tensor:
     return values / values.square().mean().sqrt().clamp(min=torch.finfo(values.dtype).tiny)
 
 
-def _latent(kept: tuple[Tensor, Tensor, Tensor] | None, known: latent.Known | None) -> dict[str, Any]:
+def _latent(kept: tuple[Tensor, Tensor, Tensor] | None, known: latent_classes.Known | None) -> dict[str, Any]:
     """`beliefs`, `odds`, `margin`, `transition`, `trust`, `scatter` from what a ledger kept; `known`: see
-    `latent.find`."""
+    `latent_classes.find`."""
     if kept is None:
         return {}
     beliefs, given, margin = kept
@@ -36,7 +36,7 @@ def _latent(kept: tuple[Tensor, Tensor, Tensor] | None, known: latent.Known | No
     if seen.any():
         visited = mean[seen], given[seen]
         with products(fast=False):
-            classes = latent.find(*visited, known)
+            classes = latent_classes.find(*visited, known)
             odds[seen] = classes.log_odds(*visited)
         found["transition"] = classes.transition
         told = {"trust": classes.trust, "scatter": classes.scatter}
@@ -58,7 +58,7 @@ class InfluenceResult:
     counters: dict[str, float] = field(default_factory=dict)
     scope: dict[str, Any] = field(default_factory=dict)  # layers in scope, parameters left out, backend, dimension
     config: InfluenceConfig = field(default_factory=InfluenceConfig)
-    # with config.memory: what the predictions at those visits say about the labels (`sgoif.latent`)
+    # with config.memory: what the predictions at those visits say about the labels (`sgoif.label_noise.latent_classes`)
     beliefs: Tensor | None = None  # [N, C] mean prediction; uniform where never visited
     odds: Tensor | None = None  # log-odds that the given label is wrong; 0 where never visited
     transition: Tensor | None = None  # [C, C] estimated noise matrix: row c = how often class c is given each label
@@ -73,9 +73,9 @@ class InfluenceResult:
         config: InfluenceConfig,
         counters: dict,
         scope: dict,
-        known: latent.Known | None = None,
+        known: latent_classes.Known | None = None,
     ) -> InfluenceResult:
-        """The result that a ledger holds; `known`: see `latent.find`."""
+        """The result that a ledger holds; `known`: see `latent_classes.find`."""
         sums, spread, epochs = ledger.read()
         visits = sums["visits"]
         mean = {name: (column / visits.clamp(min=1)).float() for name, column in sums.items()}

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 
 from benchmarks import decoding, influence_overhead, posthoc, scaling, training_speed
-from sgoif.bench.files import sha256_array
+from sgoif.utils.files import sha256_array
 
 
 @pytest.fixture(scope="module")

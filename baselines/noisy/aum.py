@@ -13,8 +13,8 @@ twice more with a fake class of "threshold samples"; a removal rule that costs t
 
 import torch
 
-from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
-from sgoif.bench.removal import at_most
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.score_threshold import at_most
 
 
 class AUM(NoisyLabelDetector):

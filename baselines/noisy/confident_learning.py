@@ -27,8 +27,8 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
-from sgoif.bench.folds import out_of_fold
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.cross_validation import out_of_fold
 
 SLACK = 1e-6  # a probability this close to a threshold, or to the maximum, reaches it
 

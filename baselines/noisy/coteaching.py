@@ -32,10 +32,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
-from sgoif.bench.images import Batch
-from sgoif.bench.peers import Peers, among, exchange, mean_loss
-from sgoif.bench.robust import History
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.peer_networks import Peers, among, exchange, mean_loss
+from sgoif.bench.methods.robust_training import History
+from sgoif.training.images import Batch
 
 MOST = 0.9  # an estimated τ is never above this: something must be left to learn from
 

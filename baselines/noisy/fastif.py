@@ -34,11 +34,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask, seeded
-from sgoif.bench.errors import UserError
-from sgoif.bench.images import mix_seed
-from sgoif.bench.learner import Diverged
-from sgoif.bench.removal import by_mixture
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask, seeded
+from sgoif.bench.methods.score_threshold import by_mixture
+from sgoif.training.images import mix_seed
+from sgoif.training.learner import Diverged
+from sgoif.utils.errors import UserError
 
 
 def hvp(p: Tensor, a: Tensor, v: Tensor, c: float = 1.0) -> Tensor:

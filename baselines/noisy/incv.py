@@ -39,9 +39,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask, seeded
-from sgoif.bench.images import Batch, Batches, mix_seed
-from sgoif.bench.peers import Peers, exchange
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask, seeded
+from sgoif.bench.methods.peer_networks import Peers, exchange
+from sgoif.training.images import Batch, Batches, mix_seed
 
 
 class INCV(NoisyLabelDetector):

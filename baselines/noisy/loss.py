@@ -7,8 +7,8 @@ Removed before retraining: the upper component of a two-component mixture on the
 
 import torch.nn.functional as F
 
-from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
-from sgoif.bench.removal import by_mixture
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.score_threshold import by_mixture
 
 
 class Loss(NoisyLabelDetector):

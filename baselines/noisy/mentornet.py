@@ -30,10 +30,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
-from sgoif.bench.errors import UserError
-from sgoif.bench.images import Batch, Batches, mix_seed
-from sgoif.bench.robust import History
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.robust_training import History
+from sgoif.training.images import Batch, Batches, mix_seed
+from sgoif.utils.errors import UserError
 
 BURN_IN, LATE = 18, 90  # percent of training between which PD is self-paced
 UPDATES = (21, 75)  # percent of training at which DD's mentor is learned

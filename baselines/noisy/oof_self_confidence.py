@@ -8,8 +8,8 @@ Removal rule: the out-of-fold prediction differs from the given label, argmax_k 
 
 import numpy as np
 
-from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
-from sgoif.bench.folds import out_of_fold
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.cross_validation import out_of_fold
 
 
 class OOFSelfConfidence(NoisyLabelDetector):

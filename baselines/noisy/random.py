@@ -3,7 +3,7 @@
 s_i ~ U(0, 1), a function of the seed alone.   Removal rule: nothing is removed, since nothing was found.
 """
 
-from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask, seeded
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask, seeded
 
 
 class Random(NoisyLabelDetector):

@@ -5,13 +5,13 @@ One ordinary training run, watched: the score of an example is its online influe
     s_i = sum over visits in the window of  -<phibar_t, g_i(theta_t)>,   phibar = sum_v w_v t_v phi_v,  phi_v ~ H^-1 g_v
 
 What is ranked is its `suspicion`: that influence beside what the latent classes of the network's predictions say
-(`sgoif.latent`); each alone is a variant, `influence` and `latent`. No clean label is used. The hyper-parameters are
-the fields of `sgoif.InfluenceConfig`. Before retraining as many examples are removed as are expected to be wrong
-(`sgoif.estimate_wrong`): those with the highest odds, which are better than the suspicion at telling how the classes
-that are left compare, or the most suspicious ones where the latent classes are not trusted.
+(`sgoif.label_noise.latent_classes`); each alone is a variant, `influence` and `latent`. No clean label is used. The
+hyper-parameters are the fields of `sgoif.InfluenceConfig`. Before retraining as many examples are removed as are
+expected to be wrong (`sgoif.estimate_wrong`): those with the highest odds, which are better than the suspicion at
+telling how the classes that are left compare, or the most suspicious ones where the latent classes are not trusted.
 """
 
-from sgoif.bench.watched import Watched
+from sgoif.bench.methods.sgoif_detector import Watched
 
 
 class SGOIF(Watched):

@@ -1,8 +1,8 @@
 """SG-OIF with trusted anchors: the same method, given a few images with clean labels.
 
 The anchors are the trusted images instead of the training stream, passed through the network in turns, some at every
-check, and name the latent classes (`sgoif.latent`). That matters where most labels of a class are wrong in one and the
-same way: the labels alone then say nothing about which class is meant.
+check, and name the latent classes (`sgoif.label_noise.latent_classes`). That matters where most
+labels of a class are wrong in one and the same way: the labels alone then say nothing about which class is meant.
 
 Reference: as for SG-OIF; an influence on validation loss is what the paper's equations define. Cost: one training run,
 and a forward pass of some trusted images per check.
@@ -14,10 +14,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sgoif.bench.contracts import NoisyTask
-from sgoif.bench.errors import UserError
-from sgoif.bench.images import ImageSource
-from sgoif.bench.watched import Watched
+from sgoif.bench.methods.base import NoisyTask
+from sgoif.bench.methods.sgoif_detector import Watched
+from sgoif.training.images import ImageSource
+from sgoif.utils.errors import UserError
 
 BATCH = 512  # no more than pass at one check
 

@@ -23,10 +23,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
-from sgoif.bench.images import ImageSet
-from sgoif.bench.models import Network
-from sgoif.bench.removal import by_mixture
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.score_threshold import by_mixture
+from sgoif.training.images import ImageSet
+from sgoif.training.models import Network
 
 
 def errors(logits: Tensor, labels: Tensor) -> Tensor:

@@ -27,11 +27,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.bench.contracts import OODDetector, OODTask
-from sgoif.bench.images import ImageSet
-from sgoif.bench.learner import Learner, seeded_weights
-from sgoif.bench.models import build
-from sgoif.bench.work import WORK
+from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.training.compute_counter import WORK
+from sgoif.training.images import ImageSet
+from sgoif.training.learner import Learner, seeded_weights
+from sgoif.training.models import build
 
 # RGB to a luma axis and two chroma axes (YIQ): hue is a rotation of the chroma, saturation its length
 YIQ = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])

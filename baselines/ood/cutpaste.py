@@ -17,11 +17,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.bench.contracts import OODDetector, OODTask
-from sgoif.bench.images import ImageSet, mix_seed
-from sgoif.bench.learner import Learner, seeded_weights
-from sgoif.bench.models import Network
-from sgoif.bench.posthoc import check_param, features_and_logits
+from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.bench.methods.features import check_param, features_and_logits
+from sgoif.training.images import ImageSet, mix_seed
+from sgoif.training.learner import Learner, seeded_weights
+from sgoif.training.models import Network
 
 
 class CutPaste(OODDetector):

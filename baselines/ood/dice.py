@@ -11,9 +11,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from sgoif.bench.contracts import OODDetector, OODTask
-from sgoif.bench.images import ImageSet
-from sgoif.bench.posthoc import check_param, features_and_logits, finite, percentile
+from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.bench.methods.features import check_param, features_and_logits, finite, percentile
+from sgoif.training.images import ImageSet
 
 
 class DICE(OODDetector):

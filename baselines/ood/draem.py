@@ -22,11 +22,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.bench.contracts import OODDetector, OODTask
-from sgoif.bench.images import ImageSet, mix_seed
-from sgoif.bench.learner import Learner, seeded_weights
-from sgoif.bench.posthoc import check_param, finite
-from sgoif.bench.work import WORK
+from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.bench.methods.features import check_param, finite
+from sgoif.training.compute_counter import WORK
+from sgoif.training.images import ImageSet, mix_seed
+from sgoif.training.learner import Learner, seeded_weights
 
 
 def block(c_in: int, c_out: int) -> nn.Sequential:

@@ -7,9 +7,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from sgoif.bench.contracts import OODDetector
-from sgoif.bench.images import ImageSet
-from sgoif.bench.posthoc import check_param, finite
+from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.features import check_param, finite
+from sgoif.training.images import ImageSet
 
 
 class EBO(OODDetector):

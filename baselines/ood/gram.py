@@ -17,9 +17,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sgoif.bench.contracts import OODDetector, OODTask, seeded
-from sgoif.bench.images import ImageSet
-from sgoif.bench.posthoc import check_param, stage_outputs
+from sgoif.bench.methods.base import OODDetector, OODTask, seeded
+from sgoif.bench.methods.features import check_param, stage_outputs
+from sgoif.training.images import ImageSet
 
 
 class Gram(OODDetector):

@@ -8,9 +8,9 @@ s(x) = min_k KL( softmax(f(x)) || d_k )          over all k
 import torch
 from torch import Tensor
 
-from sgoif.bench.contracts import OODDetector, OODTask
-from sgoif.bench.images import ImageSet
-from sgoif.bench.posthoc import finite
+from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.bench.methods.features import finite
+from sgoif.training.images import ImageSet
 
 
 class KLM(OODDetector):

@@ -10,9 +10,9 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.contracts import OODDetector, OODTask
-from sgoif.bench.images import ImageSet
-from sgoif.bench.posthoc import check_param, features_and_logits, finite, nearest
+from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.bench.methods.features import check_param, features_and_logits, finite, nearest
+from sgoif.training.images import ImageSet
 
 
 class KNN(OODDetector):

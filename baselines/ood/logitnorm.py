@@ -14,9 +14,9 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.contracts import OODDetector, OODTask
-from sgoif.bench.images import ImageSet
-from sgoif.bench.robust import clip_gradients
+from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.bench.methods.robust_training import clip_gradients
+from sgoif.training.images import ImageSet
 
 
 class LogitNorm(OODDetector):

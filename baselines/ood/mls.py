@@ -5,9 +5,9 @@ s(x) = -max_k f_k(x)          (no softmax: that would be MSP)
 
 from torch import Tensor
 
-from sgoif.bench.contracts import OODDetector
-from sgoif.bench.images import ImageSet
-from sgoif.bench.posthoc import finite
+from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.features import finite
+from sgoif.training.images import ImageSet
 
 
 class MLS(OODDetector):

@@ -16,11 +16,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.bench.cluster import kmeans
-from sgoif.bench.contracts import OODDetector, OODTask, seeded
-from sgoif.bench.images import ImageSet
-from sgoif.bench.learner import Learner, seeded_weights
-from sgoif.bench.models import Network
+from sgoif.bench.methods.base import OODDetector, OODTask, seeded
+from sgoif.bench.methods.kmeans import kmeans
+from sgoif.training.images import ImageSet
+from sgoif.training.learner import Learner, seeded_weights
+from sgoif.training.models import Network
 
 
 def default_groups(n_classes: int) -> int:

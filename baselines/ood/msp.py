@@ -5,8 +5,8 @@ s(x) = -max_k softmax(f(x))_k
 
 from torch import Tensor
 
-from sgoif.bench.contracts import OODDetector
-from sgoif.bench.images import ImageSet
+from sgoif.bench.methods.base import OODDetector
+from sgoif.training.images import ImageSet
 
 
 class MSP(OODDetector):

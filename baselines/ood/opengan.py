@@ -15,10 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.bench.contracts import OODDetector, OODTask
-from sgoif.bench.graphed import Graphed, captures
-from sgoif.bench.images import Batch, ImageSet
-from sgoif.bench.learner import seeded_weights
+from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.training.cuda_graphs import Graphed, captures
+from sgoif.training.images import Batch, ImageSet
+from sgoif.training.learner import seeded_weights
 
 
 def stack(widths: list[int], slope: float) -> nn.Sequential:

@@ -17,9 +17,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.contracts import OODDetector, OODTask, seeded
-from sgoif.bench.images import ImageSet
-from sgoif.bench.posthoc import check_param, nearest, stage_outputs
+from sgoif.bench.methods.base import OODDetector, OODTask, seeded
+from sgoif.bench.methods.features import check_param, nearest, stage_outputs
+from sgoif.training.images import ImageSet
 
 
 class PatchCore(OODDetector):

@@ -11,8 +11,8 @@ Score: s(x) = -max_k softmax(f(x))_k. Training is otherwise the dataset's recipe
 The augmented copy is one of the 13 operations at severity 3 (AugMix's ranges), here on whole batches of tensors:
 autocontrast, equalize, posterize, solarize; rotate, shear x, shear y, translate x, translate y (bilinear, black
 border); color, contrast, brightness, sharpness. Difference from the paper: the mixing set is generated
-(`sgoif.bench.fractals`), with no downloaded fractals or feature visualisations; nothing of it comes from an OOD test
-set.
+(`sgoif.bench.methods.fractals`), with no downloaded fractals or feature visualisations; nothing of it
+comes from an OOD test set.
 """
 
 from dataclasses import dataclass
@@ -21,9 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.contracts import OODDetector, OODTask
-from sgoif.bench.fractals import fractals
-from sgoif.bench.images import ImageSet, mix_seed
+from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.bench.methods.fractals import fractals
+from sgoif.training.images import ImageSet, mix_seed
 
 TONE = ("autocontrast", "equalize", "posterize", "solarize")
 GEOMETRY = ("rotate", "shear_x", "shear_y", "translate_x", "translate_y")

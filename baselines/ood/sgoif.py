@@ -1,7 +1,8 @@
 """SG-OIF's shift sentinel: both sides of g' H^-1 g, the input side in every stage, from one forward pass.
 
 One pass over the training images streams class sums and second moments of the pooled activations; the ID validation
-images give the scale of every component. No OOD image is used. The formulas are in sgoif/adaptors/shift.py.
+images give the scale of every component. No OOD image is used. The formulas are in
+sgoif/applications/shift_detection.py.
 """
 
 from collections.abc import Iterator
@@ -10,12 +11,12 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from sgoif.adaptors import ShiftConfig, ShiftSentinel, Trace, pooled
-from sgoif.bench.contracts import OODDetector, OODTask
-from sgoif.bench.errors import UserError
-from sgoif.bench.images import ImageSet
-from sgoif.bench.posthoc import check_param, stage_outputs
+from sgoif.applications import ShiftConfig, ShiftSentinel, Trace, pooled
+from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.bench.methods.features import check_param, stage_outputs
 from sgoif.errors import InfluenceError
+from sgoif.training.images import ImageSet
+from sgoif.utils.errors import UserError
 
 DEFAULT = ShiftConfig()
 

@@ -22,12 +22,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.bench.cluster import kmeans
-from sgoif.bench.contracts import OODDetector, OODTask
-from sgoif.bench.errors import UserError
-from sgoif.bench.images import Batches, ImageSet, mix_seed
-from sgoif.bench.learner import Learner, predict, seeded_weights
-from sgoif.bench.models import build
+from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.bench.methods.kmeans import kmeans
+from sgoif.training.images import Batches, ImageSet, mix_seed
+from sgoif.training.learner import Learner, predict, seeded_weights
+from sgoif.training.models import build
+from sgoif.utils.errors import UserError
 
 UNLABELLED = -1
 

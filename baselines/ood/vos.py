@@ -23,10 +23,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.bench.contracts import OODDetector, OODTask
-from sgoif.bench.images import ImageSet
-from sgoif.bench.learner import Learner, seeded_weights
-from sgoif.bench.models import build
+from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.training.images import ImageSet
+from sgoif.training.learner import Learner, seeded_weights
+from sgoif.training.models import build
 
 
 def weighted_energy(logits: Tensor, weights: Tensor) -> Tensor:

@@ -10,8 +10,8 @@ import os
 import sys
 from pathlib import Path
 
-from sgoif.bench.errors import UserError
-from sgoif.bench.interrupt import heeded
+from sgoif.utils.errors import UserError
+from sgoif.utils.interrupt import heeded
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -82,9 +82,9 @@ def parser() -> argparse.ArgumentParser:
 
 def _open(args):
     """(plan, run folder) of a resolved configuration."""
-    from sgoif.bench.config import check_resolved
-    from sgoif.bench.files import read_json
-    from sgoif.bench.plan import Plan
+    from sgoif.bench.config.resolve import check_resolved
+    from sgoif.bench.execution.plan import Plan
+    from sgoif.utils.files import read_json
 
     path = Path(args.config)
     if not path.is_file():
@@ -109,7 +109,7 @@ def _prepare(args):
 
 
 def _corrupt(args):
-    from sgoif.bench.data.setting import paths, write_setting
+    from sgoif.bench.data.noisy_labels import paths, write_setting
 
     plan, run_dir = _open(args)
     spec = plan.noise(args.dataset, args.setting)
@@ -127,7 +127,7 @@ def _hold_out(args):
 
 def _batch(args):
     os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
-    from sgoif.bench import gpu
+    from sgoif.bench.execution import gpu_slots
 
     plan, run_dir = _open(args)
     plan.require(args.task, args.dataset, args.method, args.batch)
@@ -137,21 +137,21 @@ def _batch(args):
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     import torch
 
-    from sgoif.bench import processes
-    from sgoif.bench.guard import forbid_truth
-    from sgoif.bench.jobs import run_batch  # imported before a GPU is taken: jobs may wait with their imports done
+    from sgoif.bench.execution.run_batch import run_batch
+    from sgoif.bench.execution.truth_guard import forbid_truth
+    from sgoif.training import distributed
 
     count = plan.processes(args.task, args.method)
     taken = contextlib.nullcontext()  # processes that were launched use the GPUs of the one that launched them
-    if not processes.launched():
-        taken = gpu.slot(Path(".snakemake") / "gpu-slots" / gpu.place(), execution["jobs_per_gpu"], count)
+    if not distributed.launched():
+        taken = gpu_slots.slot(Path(".snakemake") / "gpu-slots" / gpu_slots.place(), execution["jobs_per_gpu"], count)
     with taken:
-        if count > 1 and not processes.launched():
+        if count > 1 and not distributed.launched():
             given = [
                 f"--{name}={getattr(args, name)}"
                 for name in ("config", "task", "dataset", "method", "batch", "threads")
             ]
-            return processes.launch(count, ["batch", *given])
+            return distributed.launch(count, ["batch", *given])
         torch.set_num_threads(args.threads)
         if torch.cuda.is_available():
             torch.backends.cuda.matmul.allow_tf32 = True
@@ -160,12 +160,12 @@ def _batch(args):
         else:
             torch.use_deterministic_algorithms(True)
         forbid_truth()
-        with processes.together(execution["device"]):
+        with distributed.together(execution["device"]):
             run_batch(plan, run_dir, args.task, args.dataset, args.method, args.batch, execution["device"])
 
 
 def _evaluate(args):
-    from sgoif.bench.evaluate import evaluate
+    from sgoif.bench.evaluation.evaluate import evaluate
 
     plan, run_dir = _open(args)
     plan.require(args.task, args.dataset)
@@ -173,7 +173,7 @@ def _evaluate(args):
 
 
 def _curves(args):
-    from sgoif.bench.curves import write_curves
+    from sgoif.bench.evaluation.detection_curves import write_curves
 
     plan, run_dir = _open(args)
     plan.require("noisy", args.dataset)
@@ -181,7 +181,7 @@ def _curves(args):
 
 
 def _summarise(args):
-    from sgoif.bench.summary import summarise
+    from sgoif.bench.evaluation.summary import summarise
 
     plan, run_dir = _open(args)
     summarise(run_dir, plan.config)
@@ -209,35 +209,35 @@ def _report(args):
 
 
 def _ledger(args):
-    from sgoif.bench.ledger import write_ledger
+    from sgoif.bench.paper.comparison import write_ledger
 
     plan, run_dir = _open(args)
     write_ledger(run_dir, plan.config)
 
 
 def _track_init(args):
-    from sgoif.bench.tracking import init_store, store_uri
+    from sgoif.bench.sharing.mlflow_import import init_store, store_uri
 
     plan, run_dir = _open(args)
     init_store(store_uri(run_dir, plan.config))
 
 
 def _track(args):
-    from sgoif.bench.tracking import import_run, store_uri
+    from sgoif.bench.sharing.mlflow_import import import_run, store_uri
 
     plan, run_dir = _open(args)
     import_run(run_dir, store_uri(run_dir, plan.config))
 
 
 def _publish(args):
-    from sgoif.bench.publish import publish
+    from sgoif.bench.sharing.publish import publish
 
     plan, run_dir = _open(args)
     print(publish(run_dir, run_dir.parent / "published" / plan.config["run"], plan.config))
 
 
 def _carry(args):
-    from sgoif.bench.carry import carry
+    from sgoif.bench.sharing.export import carry
 
     plan, run_dir = _open(args)
     out = Path(args.out)
@@ -249,7 +249,7 @@ def _carry(args):
 
 
 def _adopt(args):
-    from sgoif.bench.adopt import adopt
+    from sgoif.bench.sharing.merge import adopt
 
     print(adopt([Path(path) for path in args.files], Path(args.config), Path("results")))
 
@@ -271,13 +271,13 @@ def _doctor(args):
 
 
 def _plan(args):
-    from sgoif.bench.planner import report
+    from sgoif.bench.cost_model.estimate import report
 
     print(report(Path(args.config)))
 
 
 def _new_baseline(args):
-    from sgoif.bench.new_baseline import new_baseline
+    from sgoif.bench.methods.template import new_baseline
 
     for path in new_baseline(args.task, args.name):
         print(f"wrote {os.path.relpath(path)}")
@@ -285,6 +285,6 @@ def _new_baseline(args):
 
 
 def _run(args):
-    from sgoif.bench.run import run
+    from sgoif.bench.execution.run_snakemake import run
 
     return run([a for a in args.arguments if a != "--"])

@@ -6,10 +6,10 @@ import platform
 import shutil
 from pathlib import Path
 
-from sgoif.bench import config as configuration
-from sgoif.bench.data import doctor as datasets
-from sgoif.bench.errors import UserError
-from sgoif.bench.plan import Plan
+from sgoif.bench.config import resolve as configuration
+from sgoif.bench.data import availability as datasets
+from sgoif.bench.execution.plan import Plan
+from sgoif.utils.errors import UserError
 
 PACKAGES = ("torch", "torchvision", "timm", "numpy", "scikit-learn", "snakemake", "mlflow", "matplotlib")
 ROOM_GB = 2.0  # a run on the embedded data stays far below this
@@ -82,7 +82,7 @@ def _data(plan: Plan, names: set[str]) -> list[str]:
 
 def needed(plan: Plan) -> set[str]:
     """Every dataset a run reads."""
-    from sgoif.bench.data.setting import inputs
+    from sgoif.bench.data.noisy_labels import inputs
 
     names = set()
     for dataset, spec in plan.config["noisy"].items():

@@ -2,7 +2,7 @@
 
 from sgoif.curvature.base import Curvature
 from sgoif.curvature.diagonal import DiagonalCurvature
-from sgoif.curvature.fisher import FisherCurvature
+from sgoif.curvature.empirical_fisher import FisherCurvature
 from sgoif.curvature.kfac import KroneckerCurvature
 from sgoif.curvature.lowrank import LowRankCurvature
 

@@ -15,9 +15,9 @@ from typing import ClassVar
 import torch
 from torch import Tensor, nn
 
-from sgoif.batch import FactoredBatch
 from sgoif.config import InfluenceConfig
-from sgoif.space import Space
+from sgoif.gradients.factored_batch import FactoredBatch
+from sgoif.gradients.parameter_space import Space
 
 
 class Curvature(nn.Module, ABC):

@@ -10,9 +10,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sgoif import distributed
-from sgoif.batch import FactoredBatch
+from sgoif.backend import collectives
 from sgoif.curvature.base import Curvature
+from sgoif.gradients.factored_batch import FactoredBatch
 
 
 def squares(batch: FactoredBatch, kind: str) -> Tensor:
@@ -40,7 +40,7 @@ class DiagonalCurvature(Curvature):
 
     def refresh(self) -> None:
         total, weight = self.total.clone(), self.weight.clone()
-        distributed.sum_(total, weight)
+        collectives.sum_(total, weight)
         self.diagonal = total / weight.clamp(min=torch.finfo(total.dtype).tiny)
         self.damping = self.config.damping * self.diagonal.mean().clamp(min=1e-12)
 

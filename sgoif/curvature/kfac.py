@@ -16,10 +16,10 @@ from contextlib import AbstractContextManager, nullcontext
 import torch
 from torch import Tensor
 
-from sgoif import distributed
-from sgoif.batch import FactoredBatch
+from sgoif.backend import collectives
+from sgoif.backend.linalg import from_left, products
 from sgoif.curvature.base import Curvature
-from sgoif.linalg import from_left, products
+from sgoif.gradients.factored_batch import FactoredBatch
 
 
 def damped_inverse(matrix: Tensor, damping: Tensor) -> Tensor:
@@ -68,11 +68,11 @@ class KroneckerCurvature(Curvature):
 
     def refresh(self) -> None:
         weight = self.weight.clone()
-        distributed.sum_(weight)
+        collectives.sum_(weight)
         for l in range(self.count):
             for side in ("input", "output"):
                 mean = getattr(self, f"{side}_sum_{l}").clone()
-                distributed.sum_(mean)
+                collectives.sum_(mean)
                 mean /= weight.clamp(min=torch.finfo(mean.dtype).tiny)
                 damping = self.config.damping * mean.diagonal().mean().clamp(min=1e-12)
                 setattr(self, f"{side}_mean_{l}", mean)

@@ -14,10 +14,10 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sgoif import distributed
-from sgoif.batch import FactoredBatch
+from sgoif.backend import collectives
+from sgoif.backend.linalg import across, orthonormal_rows
 from sgoif.curvature.diagonal import DiagonalCurvature
-from sgoif.linalg import across, orthonormal_rows
+from sgoif.gradients.factored_batch import FactoredBatch
 
 
 class LowRankCurvature(DiagonalCurvature):
@@ -43,9 +43,9 @@ class LowRankCurvature(DiagonalCurvature):
     def _running(self, rows: Tensor) -> Tensor:
         """C V for the running operator, undamped."""
         fresh = self.newest.matvec(rows, self.kind)
-        distributed.sum_(fresh)
+        collectives.sum_(fresh)
         old = across(rows, self.basis) @ self.core @ self.basis
-        return self.kept * old + (1 - self.kept) / distributed.size() * fresh
+        return self.kept * old + (1 - self.kept) / collectives.size() * fresh
 
     def refresh(self) -> None:
         super().refresh()

@@ -14,9 +14,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sgoif.adaptors.label_errors import Triage
+from sgoif.applications.label_errors import Triage
 from sgoif.errors import InfluenceError
-from sgoif.interop.need import need
+from sgoif.interop.optional import need
 
 if TYPE_CHECKING:
     import pandas

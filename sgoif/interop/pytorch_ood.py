@@ -19,11 +19,11 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sgoif.bench.contracts import OODDetector, OODTask
-from sgoif.bench.images import ImageSet
-from sgoif.bench.models import Network
-from sgoif.bench.posthoc import finite
-from sgoif.bench.work import WORK
+from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.bench.methods.features import finite
+from sgoif.training.compute_counter import WORK
+from sgoif.training.images import ImageSet
+from sgoif.training.models import Network
 
 BATCH = 256
 

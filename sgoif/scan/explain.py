@@ -15,11 +15,11 @@ from pathlib import Path
 
 import numpy as np
 
-from sgoif.bench.errors import UserError
-from sgoif.bench.files import atomic_write_bytes, load_npz, save_npz
-from sgoif.scan.folder import finished, opener
-from sgoif.scan.listing import Listing
+from sgoif.scan.output_folder import finished, opener
 from sgoif.scan.settings import Settings
+from sgoif.scan.sources.image_list import Listing
+from sgoif.utils.errors import UserError
+from sgoif.utils.files import atomic_write_bytes, load_npz, save_npz
 
 
 def save_state(out: Path, listing: Listing, watched, images) -> None:
@@ -68,12 +68,12 @@ def explain(image: str, out: Path, label: str | None = None) -> Explanation:
     from safetensors.torch import load_file
 
     from sgoif import InfluenceConfig
-    from sgoif.bench.images import ImageSet
-    from sgoif.bench.learner import predict
     from sgoif.curvature import Curvature
+    from sgoif.gradients.parameter_space import Space
+    from sgoif.scan.decode import Unreadable, square
     from sgoif.scan.network import build
-    from sgoif.scan.pictures import Unreadable, square
-    from sgoif.space import Space
+    from sgoif.training.images import ImageSet
+    from sgoif.training.learner import predict
 
     about, state = finished(out), load_npz(out / "explain.npz")
     settings = Settings(**about["settings"])

@@ -6,10 +6,10 @@ from collections.abc import Callable
 from html import escape
 from pathlib import Path
 
-from sgoif.bench.files import atomic_write_text
+from sgoif.scan.decode import Unreadable, thumbnail
 from sgoif.scan.explain import Explanation
 from sgoif.scan.gallery import SIDE, data_uri
-from sgoif.scan.pictures import Unreadable, thumbnail
+from sgoif.utils.files import atomic_write_text
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">

@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sgoif.bench.files import atomic_write_text
-from sgoif.scan.listing import Listing
-from sgoif.scan.pictures import Unreadable, thumbnail
+from sgoif.scan.decode import Unreadable, thumbnail
+from sgoif.scan.sources.image_list import Listing
+from sgoif.utils.files import atomic_write_text
 
 USUAL = (100, 500)  # examples on a page where no number is asked for
 SIDE = 160  # pixels of a thumbnail

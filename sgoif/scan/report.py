@@ -11,9 +11,9 @@ from pathlib import Path
 
 import numpy as np
 
-from sgoif.bench import interrupt
-from sgoif.bench.files import atomic_write_json, atomic_write_text, replacing
-from sgoif.scan.listing import Listing
+from sgoif.scan.sources.image_list import Listing
+from sgoif.utils import interrupt
+from sgoif.utils.files import atomic_write_json, atomic_write_text, replacing
 
 COLUMNS = (
     "rank",

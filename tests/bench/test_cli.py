@@ -8,13 +8,14 @@ import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from sgoif.bench import config as configuration
 from sgoif.bench.cli import main
+from sgoif.bench.config import resolve as configuration
+from tests.helpers.project import MINI_CONFIG
 
 
 @pytest.fixture
 def run_config(tmp_path) -> Path:
-    raw = yaml.safe_load(Path(__file__).with_name("mini.yaml").read_text())
+    raw = yaml.safe_load(MINI_CONFIG.read_text())
     config = configuration.resolve(raw)
     config["data"]["root"] = str(tmp_path / "data")
     path = tmp_path / "results" / "mini" / "config.json"

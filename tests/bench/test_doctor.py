@@ -9,12 +9,13 @@ from types import SimpleNamespace
 import pytest
 import yaml
 
-from sgoif.bench import config as configuration
 from sgoif.bench import doctor
-from sgoif.bench.plan import Plan
+from sgoif.bench.config import resolve as configuration
+from sgoif.bench.execution.plan import Plan
+from sgoif.utils.paths import ROOT
+from tests.helpers.project import MINI_CONFIG
 
-ROOT = Path(__file__).resolve().parents[2]
-SMALL = yaml.safe_load(Path(__file__).with_name("mini.yaml").read_text())
+SMALL = yaml.safe_load(MINI_CONFIG.read_text())
 DIGITS = {"digits", "digits_id", "digits_near", "digits_aux", "photo_patches"}  # what SMALL reads
 
 

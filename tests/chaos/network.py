@@ -18,10 +18,11 @@ from pathlib import Path
 from types import SimpleNamespace
 from unittest import mock
 
-from sgoif.bench.data import download, registry
+from sgoif.bench.data import catalogue, download
 from sgoif.bench.data.prepare import prepare
-from sgoif.bench.errors import UserError
-from tests.bench.tiny_data import Shop, grey_dataset, shop
+from sgoif.utils.errors import UserError
+from sgoif.utils.paths import ROOT
+from tests.helpers.tiny_archives import Shop, grey_dataset, shop
 
 NAME = "tiny_grey"
 
@@ -90,7 +91,7 @@ def known(url: str) -> Iterator[None]:
     """The tiny dataset in the registry, with its files at `url`; a quick clock for timeouts and waits."""
     d, _, _ = grey_dataset(NAME, url)
     clock = SimpleNamespace(sleep=lambda seconds: None)
-    with mock.patch.dict(registry.DATASETS, {NAME: d}), mock.patch.multiple(download, TIMEOUT=0.4, time=clock):
+    with mock.patch.dict(catalogue.DATASETS, {NAME: d}), mock.patch.multiple(download, TIMEOUT=0.4, time=clock):
         yield
 
 
@@ -135,7 +136,7 @@ def killed(folder: Path, record) -> None:
         shopkeeper.tricks = ["stall"]
         place = folder / "killed"
         command = [sys.executable, "-m", "tests.chaos.network", shopkeeper.url, str(place)]
-        process = subprocess.Popen(command, cwd=Path(__file__).parents[2], start_new_session=True)
+        process = subprocess.Popen(command, cwd=ROOT, start_new_session=True)
         until = time.monotonic() + 60
         while not shopkeeper.stalled and time.monotonic() < until:
             time.sleep(0.02)

@@ -8,7 +8,7 @@ import platform
 from collections import Counter
 from pathlib import Path
 
-from sgoif.bench.files import atomic_write_json, atomic_write_text, read_json
+from sgoif.utils.files import atomic_write_json, atomic_write_text, read_json
 
 WORDS = {
     "same": "the next run gave the same bits without being told anything",

@@ -9,15 +9,15 @@ from unittest import mock
 
 import pytest
 
-from sgoif.bench import tracking
-from sgoif.bench.evaluate import evaluate
-from sgoif.bench.files import atomic_write_json
-from tests.bench.runs import GRID, Run, config
+from sgoif.bench.evaluation.evaluate import evaluate
+from sgoif.bench.sharing import mlflow_import
+from sgoif.utils.files import atomic_write_json
+from sgoif.utils.paths import ROOT
 from tests.chaos.project import TABLES, Project
 from tests.cluster import throwaway
+from tests.helpers.fake_runs import GRID, Run, config
 
 pytestmark = pytest.mark.slow
-ROOT = Path(__file__).resolve().parents[2]
 
 
 @pytest.mark.skipif(bool(throwaway.missing_for_slurm()), reason=throwaway.missing_for_slurm())
@@ -54,7 +54,10 @@ def finished(folder: Path, name: str) -> Run:
 def test_several_nodes_import_into_one_postgresql(tmp_path):
     """Two runs into a database without any tables, at the same moment, from two processes; then once more."""
     runs = [finished(tmp_path / name, name) for name in ("one", "two")]
-    code = "import sys; from sgoif.bench.tracking import import_run; print(import_run(*sys.argv[1:])['created'])"
+    code = (
+        "import sys; from sgoif.bench.sharing.mlflow_import import import_run; "
+        "print(import_run(*sys.argv[1:])['created'])"
+    )
     with throwaway.postgres() as uri:
         for expected in ("7", "0"):  # plain, two methods, a variant, a newcomer twice, the tables; then nothing is new
             both = [
@@ -69,7 +72,7 @@ def test_several_nodes_import_into_one_postgresql(tmp_path):
             ]
             said = [p.communicate(timeout=200) for p in both]
             assert [out.strip() for out, _ in said] == [expected] * 2, said
-        known = tracking._experiments(tracking._client(uri))
+        known = mlflow_import._experiments(mlflow_import._client(uri))
         assert {"one/noisy/digits", "two/noisy/digits", "one/tables", "two/tables"} <= set(known)
-    with pytest.raises(tracking.UserError, match="check that its server runs"):
-        tracking.import_run(runs[0].root, uri)
+    with pytest.raises(mlflow_import.UserError, match="check that its server runs"):
+        mlflow_import.import_run(runs[0].root, uri)

@@ -2,7 +2,7 @@
 
 from pathlib import Path
 
-from sgoif.bench.session import Session
+from sgoif.training.session import Session
 
 
 class Killed(BaseException):

@@ -1,9 +1,10 @@
 """What a method's rule file says it reads."""
 
 import re
-from pathlib import Path
 
-RULES = Path(__file__).resolve().parents[2] / "workflow" / "rules"
+from sgoif.utils.paths import ROOT
+
+RULES = ROOT / "workflow" / "rules"
 
 
 def declared_needs(task: str, name: str) -> set[str]:

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 from sklearn.metrics import roc_auc_score
 
-from sgoif.bench import methods
-from sgoif.bench.contracts import NoisyLabelDetector
-from sgoif.bench.errors import UserError
+from sgoif.bench.methods import registry
+from sgoif.bench.methods.base import NoisyLabelDetector
+from sgoif.utils.errors import UserError
 from tests.contract.interrupt import Killed, killing_session, quiet_session
 from tests.contract.rules import declared_needs
-from tests.support import RECIPE, noisy_task
+from tests.helpers.tasks import RECIPE, noisy_task
 
 SMALL = replace(RECIPE, epochs=6)
 
 
 def run(name: str, session=None, seed: int = 0):
-    kind = methods.load("noisy", name)
+    kind = registry.load("noisy", name)
     task, wrong = noisy_task(
         seed=seed, rate=0.3, n_train=600, plain=kind.reads_plain, folds=kind.reads_folds, recipe=SMALL
     )
@@ -28,7 +28,7 @@ def run(name: str, session=None, seed: int = 0):
     return kind().detect(task), wrong
 
 
-@pytest.mark.parametrize("name", methods.available("noisy"))
+@pytest.mark.parametrize("name", registry.available("noisy"))
 def test_shape_sign_and_determinism(name):
     found, wrong = run(name)
     again, _ = run(name)
@@ -46,7 +46,7 @@ def test_shape_sign_and_determinism(name):
         assert roc_auc_score(wrong, found.scores) > 0.6, "higher must mean more suspicious"
 
 
-@pytest.mark.parametrize("name", [n for n in methods.available("noisy") if not methods.load("noisy", n).reads_plain])
+@pytest.mark.parametrize("name", [n for n in registry.available("noisy") if not registry.load("noisy", n).reads_plain])
 def test_killed_and_resumed_gives_the_same_scores(name, tmp_path):
     whole, _ = run(name)
     try:
@@ -60,9 +60,9 @@ def test_killed_and_resumed_gives_the_same_scores(name, tmp_path):
         np.testing.assert_array_equal(values, resumed.traces[trace], err_msg=trace)
 
 
-@pytest.mark.parametrize("name", methods.available("noisy"))
+@pytest.mark.parametrize("name", registry.available("noisy"))
 def test_declarations(name):
-    kind = methods.load("noisy", name)
+    kind = registry.load("noisy", name)
     assert issubclass(kind, NoisyLabelDetector) and kind.name == name and kind.title
     assert is_dataclass(kind.Params) and kind.Params.__dataclass_params__.frozen
     uses = {

@@ -6,18 +6,18 @@ import numpy as np
 import pytest
 import torch
 
-from sgoif.bench import methods
-from sgoif.bench.contracts import OODDetector
-from sgoif.bench.errors import UserError
+from sgoif.bench.methods import registry
+from sgoif.bench.methods.base import OODDetector
+from sgoif.utils.errors import UserError
 from tests.contract.interrupt import Killed, killing_session, quiet_session
 from tests.contract.rules import declared_needs
-from tests.support import RECIPE, ood_task
+from tests.helpers.tasks import RECIPE, ood_task
 
 SMALL = replace(RECIPE, epochs=4)
 
 
 def run(name: str, session=None):
-    kind = methods.load("ood", name)
+    kind = registry.load("ood", name)
     task, id_test, ood = ood_task(plain=kind.reads_plain, recipe=SMALL)
     if not kind.uses_auxiliary:
         task.auxiliary = None
@@ -28,7 +28,7 @@ def run(name: str, session=None):
     return method, id_test, ood
 
 
-@pytest.mark.parametrize("name", methods.available("ood"))
+@pytest.mark.parametrize("name", registry.available("ood"))
 def test_shape_and_determinism(name):
     method, id_test, ood = run(name)
     again, *_ = run(name)
@@ -40,7 +40,7 @@ def test_shape_and_determinism(name):
     assert logits.shape == (len(id_test), 6) and torch.isfinite(logits).all()
 
 
-@pytest.mark.parametrize("name", methods.available("ood"))
+@pytest.mark.parametrize("name", registry.available("ood"))
 def test_a_score_does_not_depend_on_its_neighbours(name):
     """The same image gets the same score whatever else is in the set."""
     method, id_test, _ = run(name)
@@ -48,7 +48,7 @@ def test_a_score_does_not_depend_on_its_neighbours(name):
     torch.testing.assert_close(alone, method.score(id_test)[:7], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", [n for n in methods.available("ood") if not methods.load("ood", n).reads_plain])
+@pytest.mark.parametrize("name", [n for n in registry.available("ood") if not registry.load("ood", n).reads_plain])
 def test_killed_and_resumed_gives_the_same_scores(name, tmp_path):
     whole, id_test, _ = run(name)
     with pytest.raises(Killed):
@@ -57,9 +57,9 @@ def test_killed_and_resumed_gives_the_same_scores(name, tmp_path):
     np.testing.assert_array_equal(whole.score(id_test).cpu().numpy(), resumed.score(id_test).cpu().numpy())
 
 
-@pytest.mark.parametrize("name", methods.available("ood"))
+@pytest.mark.parametrize("name", registry.available("ood"))
 def test_declarations(name):
-    kind = methods.load("ood", name)
+    kind = registry.load("ood", name)
     assert issubclass(kind, OODDetector) and kind.name == name and kind.title
     assert is_dataclass(kind.Params) and kind.Params.__dataclass_params__.frozen
     uses = {"val"} | ({"plain"} if kind.reads_plain else set())

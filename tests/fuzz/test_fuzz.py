@@ -5,7 +5,6 @@ import copy
 import io
 import json
 import random
-from pathlib import Path
 
 import numpy as np
 import pytest
@@ -13,18 +12,19 @@ import yaml
 from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
-from sgoif.bench import config as configuration
 from sgoif.bench.cli import main, parser
+from sgoif.bench.config import resolve as configuration
+from sgoif.bench.data.noisy_labels import read_given
 from sgoif.bench.data.prepare import prepare
-from sgoif.bench.data.setting import read_given
-from sgoif.bench.errors import UserError
-from sgoif.bench.evaluate import evaluate
-from sgoif.bench.files import atomic_write_json, npz_bytes, read_json, save_npz, sha256_file
-from sgoif.bench.summary import summarise
+from sgoif.bench.evaluation.evaluate import evaluate
+from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.tables import write_tables
-from tests.bench.runs import GRID, Run, config
+from sgoif.utils.errors import UserError
+from sgoif.utils.files import atomic_write_json, npz_bytes, read_json, save_npz, sha256_file
+from tests.helpers.fake_runs import GRID, Run, config
+from tests.helpers.project import MINI_CONFIG
 
-MINI = (Path(__file__).parents[1] / "bench" / "mini.yaml").read_text()
+MINI = MINI_CONFIG.read_text()
 BOUNDED = settings(
     max_examples=100, derandomize=True, deadline=None, suppress_health_check=[HealthCheck.function_scoped_fixture]
 )

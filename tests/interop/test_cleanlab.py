@@ -12,9 +12,9 @@ from sklearn.linear_model import LogisticRegression
 
 from examples.digits import digits, flip_labels
 from sgoif import InfluenceError
-from sgoif.adaptors import triage
+from sgoif.applications import triage
 from sgoif.interop.cleanlab import add_to_datalab, label_issues, label_quality, out_of_fold
-from tests.interop.test_frames import made
+from tests.interop.test_dataframes import made
 
 
 def test_quality_keeps_the_order_and_has_its_middle_at_zero():

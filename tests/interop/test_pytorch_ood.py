@@ -6,9 +6,9 @@ import pytest
 import torch
 from sklearn.metrics import roc_auc_score
 
-from sgoif.bench import methods
+from sgoif.bench.methods import registry
 from sgoif.interop.pytorch_ood import PytorchOOD
-from tests.support import RECIPE, ood_task
+from tests.helpers.tasks import RECIPE, ood_task
 
 
 class RMD(PytorchOOD):
@@ -35,7 +35,7 @@ class GEN(PytorchOOD):
 
 @pytest.mark.parametrize("kind", [RMD, GEN])
 def test_wrapped_detector_keeps_the_contract(kind):
-    assert kind.name not in methods.available("ood"), "use one that is not in the zoo"
+    assert kind.name not in registry.available("ood"), "use one that is not in the zoo"
     task, id_test, ood = ood_task(recipe=replace(RECIPE, epochs=4))
     method, again = kind(), kind()
     method.fit(task)

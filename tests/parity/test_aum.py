@@ -4,9 +4,9 @@ import numpy as np
 import torch
 
 from baselines.noisy.aum import AUM
-from sgoif.bench.metrics import detection
-from sgoif.bench.plain import margins
-from tests.support import noisy_task
+from sgoif.bench.evaluation.metrics import detection
+from sgoif.bench.methods.plain_run import margins
+from tests.helpers.tasks import noisy_task
 
 # two epochs, three examples, three classes
 LOGITS = torch.tensor(

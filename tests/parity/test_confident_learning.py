@@ -11,9 +11,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from baselines.noisy import confident_learning as cl
-from sgoif.bench.errors import UserError
-from sgoif.bench.metrics import detection
-from tests.support import noisy_task
+from sgoif.bench.evaluation.metrics import detection
+from sgoif.utils.errors import UserError
+from tests.helpers.tasks import noisy_task
 
 FILTERS = {
     "argmax": "predicted_neq_given",

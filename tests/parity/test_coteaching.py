@@ -6,10 +6,10 @@ import torch
 import torch.nn.functional as F
 
 from baselines.noisy.coteaching import CoTeaching
-from sgoif.bench.errors import UserError
-from sgoif.bench.peers import Peers, among, exchange, mean_loss
+from sgoif.bench.methods.peer_networks import Peers, among, exchange, mean_loss
+from sgoif.utils.errors import UserError
+from tests.helpers.tasks import noisy_task
 from tests.parity.trainers import check_behaviour
-from tests.support import noisy_task
 
 
 def test_the_first_of_an_order():

@@ -7,10 +7,10 @@ import torch.nn.functional as F
 
 from baselines.noisy import fastif
 from baselines.noisy.fastif import FastIF
-from sgoif.bench.errors import UserError
-from sgoif.bench.learner import Diverged
-from sgoif.bench.metrics import detection
-from tests.support import noisy_task
+from sgoif.bench.evaluation.metrics import detection
+from sgoif.training.learner import Diverged
+from sgoif.utils.errors import UserError
+from tests.helpers.tasks import noisy_task
 
 
 def problem(n=60, d=3, k=3, seed=0):

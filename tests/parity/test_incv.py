@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 
 from baselines.noisy.incv import INCV
-from sgoif.bench.contracts import seeded
-from sgoif.bench.errors import UserError
+from sgoif.bench.methods.base import seeded
+from sgoif.utils.errors import UserError
+from tests.helpers.tasks import noisy_task
 from tests.parity.trainers import check_behaviour
-from tests.support import noisy_task
 
 
 @pytest.mark.parametrize("n_classes", [2, 10, 100])

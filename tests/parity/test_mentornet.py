@@ -5,9 +5,9 @@ import pytest
 import torch
 
 from baselines.noisy.mentornet import Mentor, MentorModel, MentorNet
-from sgoif.bench.errors import UserError
+from sgoif.utils.errors import UserError
+from tests.helpers.tasks import noisy_task
 from tests.parity.trainers import check_behaviour
-from tests.support import noisy_task
 
 
 @pytest.mark.parametrize(

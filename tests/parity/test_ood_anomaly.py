@@ -10,8 +10,8 @@ from baselines.ood.cutpaste import CutPaste
 from baselines.ood.draem import DRAEM, TwoNets, defects, draw, focal, perlin, ssim
 from baselines.ood.gram import Gram
 from baselines.ood.patchcore import PatchCore
-from sgoif.bench.errors import UserError
-from tests.support import ood_task
+from sgoif.utils.errors import UserError
+from tests.helpers.tasks import ood_task
 
 
 def gen(seed=0):
@@ -46,7 +46,7 @@ def test_gram_streams_the_same_bounds_as_all_at_once():
     task, images, _ = ood_task()
     method = Gram()
     method.fit(task)
-    from sgoif.bench.contracts import seeded
+    from sgoif.bench.methods.base import seeded
 
     order = seeded(task.seed, "gram").permutation(len(task.train))
     rest, held = torch.from_numpy(order[80:]), torch.from_numpy(order[:80])

@@ -5,10 +5,10 @@ import functools
 import pytest
 import torch
 
-from sgoif.bench.methods import load
-from sgoif.bench.session import Session
-from sgoif.bench.work import WORK
-from tests.support import ood_task
+from sgoif.bench.methods.registry import load
+from sgoif.training.compute_counter import WORK
+from sgoif.training.session import Session
+from tests.helpers.tasks import ood_task
 
 # least AUROC asked for: (held-out digits, photograph patches); None where a method is not made for it
 LEAST = {

@@ -13,9 +13,9 @@ from baselines.ood.knn import KNN
 from baselines.ood.mls import MLS
 from baselines.ood.react import ReAct
 from baselines.ood.vim import ViM
-from sgoif.bench.errors import UserError
-from sgoif.bench.posthoc import as_map, finite, nearest, percentile, stage_outputs
-from tests.support import ood_task
+from sgoif.bench.methods.features import as_map, finite, nearest, percentile, stage_outputs
+from sgoif.utils.errors import UserError
+from tests.helpers.tasks import ood_task
 
 N, D, K = 300, 24, 7
 
@@ -152,7 +152,7 @@ def test_finite_names_what_is_not():
     "name", ["ebo", "gradnorm", "react", "mls", "klm", "dice", "vim", "knn", "gram", "patchcore", "sgoif"]
 )
 def test_a_network_with_nan_features_is_an_error(name):
-    from sgoif.bench.methods import load
+    from sgoif.bench.methods.registry import load
 
     task, images, _ = ood_task()
     method = load("ood", name)()

@@ -7,11 +7,11 @@ import torch.nn.functional as F
 from torch import nn
 
 from baselines.ood import arpl, csi, godin, logitnorm, mos, opengan, udg, vos
-from sgoif.bench.cluster import kmeans
-from sgoif.bench.errors import UserError
-from sgoif.bench.learner import Learner
-from sgoif.bench.models import Network
-from tests.support import ood_task
+from sgoif.bench.methods.kmeans import kmeans
+from sgoif.training.learner import Learner
+from sgoif.training.models import Network
+from sgoif.utils.errors import UserError
+from tests.helpers.tasks import ood_task
 
 
 def rows(*values):

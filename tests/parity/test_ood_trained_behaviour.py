@@ -4,14 +4,14 @@ import numpy as np
 import pytest
 import torch
 
-from sgoif.bench.contracts import OODTask
-from sgoif.bench.files import save_npz
-from sgoif.bench.images import ImageSet
-from sgoif.bench.methods import load
-from sgoif.bench.plain import PlainRun, plain_run
-from sgoif.bench.recipe import Recipe
-from sgoif.bench.session import Session
-from tests.support import digits, ood_task
+from sgoif.bench.methods.base import OODTask
+from sgoif.bench.methods.plain_run import PlainRun, plain_run
+from sgoif.bench.methods.registry import load
+from sgoif.training.images import ImageSet
+from sgoif.training.recipe import Recipe
+from sgoif.training.session import Session
+from sgoif.utils.files import save_npz
+from tests.helpers.tasks import digits, ood_task
 
 # least ID accuracy, least AUROC on (held-out digits, photograph patches)
 LEAST = {

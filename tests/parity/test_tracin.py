@@ -8,11 +8,11 @@ from captum.influence import TracInCP, TracInCPFast
 from torch.utils.data import TensorDataset
 
 from baselines.noisy.tracin import TracIn, all_gradients, errors, head_gradient, head_influence, head_self_influence
-from sgoif.bench.errors import UserError
-from sgoif.bench.images import ImageSet
-from sgoif.bench.metrics import detection
-from sgoif.bench.models import build
-from tests.support import MEAN, STD, digits, noisy_task
+from sgoif.bench.evaluation.metrics import detection
+from sgoif.training.images import ImageSet
+from sgoif.training.models import build
+from sgoif.utils.errors import UserError
+from tests.helpers.tasks import MEAN, STD, digits, noisy_task
 
 RATES = [0.1, 0.03]
 N, V = 8, 4  # training and trusted images

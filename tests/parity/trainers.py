@@ -3,8 +3,8 @@
 import numpy as np
 from sklearn.metrics import roc_auc_score
 
-from sgoif.bench.contracts import Detection, NoisyLabelDetector
-from tests.support import digits, noisy_task
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
+from tests.helpers.tasks import digits, noisy_task
 
 
 def accuracy(logits) -> float:

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.scan.folders import blobs, rows, run
+from tests.helpers.scan_folders import blobs, rows, run
 
 
 @pytest.fixture(scope="module")

@@ -4,9 +4,9 @@ import numpy as np
 import pytest
 import torch
 
-from sgoif.bench.files import load_npz
 from sgoif.scan.explain import explain
-from tests.scan.folders import digit_folder, run
+from sgoif.utils.files import load_npz
+from tests.helpers.scan_folders import digit_folder, run
 
 
 @pytest.fixture(scope="module")

@@ -11,9 +11,9 @@ import pytest
 from PIL import Image
 
 from sgoif.scan.gallery import embedded, reasons, write_gallery
-from sgoif.scan.listing import Listing
-from tests.scan.browser import Browser, chromium
-from tests.scan.folders import blobs, rows, run
+from sgoif.scan.sources.image_list import Listing
+from tests.helpers.browser import Browser, chromium
+from tests.helpers.scan_folders import blobs, rows, run
 
 needs_browser = pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine")
 EVIL = "</script><img src=x onerror=\"document.title='owned'\"><b>&amp;\"',\u2028.png"

@@ -7,7 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
-from tests.scan.folders import blobs, rows, run
+from tests.helpers.scan_folders import blobs, rows, run
 
 
 @pytest.fixture

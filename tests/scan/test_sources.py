@@ -16,10 +16,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sgoif.scan.listing import read
-from tests.scan.folders import blobs, rows, run
-
-ROOT = Path(__file__).resolve().parents[2]
+from sgoif.scan.sources.image_list import read
+from sgoif.utils.paths import ROOT
+from tests.helpers.scan_folders import blobs, rows, run
 
 
 def test_a_folder_of_every_kind_of_image(tmp_path):

@@ -18,19 +18,21 @@ import pytest
 import torch
 import yaml
 
-from sgoif.bench import config as configuration
-from sgoif.bench.data import load, official, pictures, prepare, registry, sources
+from sgoif.bench.config import resolve as configuration
+from sgoif.bench.data import catalogue, load, locate, prepare
 from sgoif.bench.data.dataset import Source
-from sgoif.bench.errors import UserError
-from sgoif.bench.files import load_npz
-from sgoif.bench.plain import PlainRun
-from sgoif.bench.recipe import Recipe
-from sgoif.bench.session import Session
+from sgoif.bench.data.readers import archives, jpeg_archives
+from sgoif.bench.methods.plain_run import PlainRun
+from sgoif.training.recipe import Recipe
+from sgoif.training.session import Session
+from sgoif.utils.errors import UserError
+from sgoif.utils.files import load_npz
+from sgoif.utils.paths import ROOT
+from tests.helpers.project import MINI_CONFIG
 from tests.workflow.test_run import copy_project, environment
 
-ROOT = Path(__file__).resolve().parents[2]
 CODE = [p for room in ("sgoif", "baselines", "benchmarks", "examples") for p in sorted((ROOT / room).rglob("*.py"))]
-MINI = yaml.safe_load((ROOT / "tests" / "bench" / "mini.yaml").read_text())
+MINI = yaml.safe_load(MINI_CONFIG.read_text())
 
 
 class Bomb:
@@ -116,13 +118,13 @@ def test_no_load_path_runs_a_pickle(tmp_path, recwarn):
         plain.network(0)
 
     with pytest.raises(UserError, match="which is no array"):
-        official._batch(bomb)
+        archives._batch(bomb)
     with zipfile.ZipFile(tmp_path / "human.pt", "w") as z:
         z.writestr("archive/data.pkl", bomb)
     with pytest.raises(UserError, match="which is no array"):
-        official.read_human(registry.get("cifar10n"), {"human.pt": tmp_path / "human.pt"})
+        archives.read_human(catalogue.get("cifar10n"), {"human.pt": tmp_path / "human.pt"})
     with pytest.raises(UserError, match="allow_pickle=False"):
-        official.read_human(registry.get("cifar10n"), {"h.npz": npz_bomb(tmp_path / "h.npz", "cifar10_x", mark)})
+        archives.read_human(catalogue.get("cifar10n"), {"h.npz": npz_bomb(tmp_path / "h.npz", "cifar10_x", mark)})
     assert not mark.exists()
     pickle.loads(bomb)
     assert mark.exists(), "the bomb is a real one"
@@ -157,18 +159,18 @@ def test_archives_write_nowhere_and_follow_nothing(tmp_path):
     box.mkdir(parents=True)
     hostile_tar(box / "d.tar.gz", "dtd/images/banded", secret)
     before = sorted(tmp_path.rglob("*"))
-    d = replace(registry.get("dtd"), sources=(Source("http://x/", "d.tar.gz", None),))
-    images, labels = pictures.read_dtd(d, {"d.tar.gz": box / "d.tar.gz"})["test"]
+    d = replace(catalogue.get("dtd"), sources=(Source("http://x/", "d.tar.gz", None),))
+    images, labels = jpeg_archives.read_dtd(d, {"d.tar.gz": box / "d.tar.gz"})["test"]
     assert len(images) == len(labels) == 0, "no member was taken"
     with pytest.raises(UserError, match="the archive lacks"):
-        official.read_cifar(registry.get("cifar10"), {"d.tar.gz": box / "d.tar.gz"})
+        archives.read_cifar(catalogue.get("cifar10"), {"d.tar.gz": box / "d.tar.gz"})
     with zipfile.ZipFile(box / "t.zip", "w") as z:
         z.writestr("tiny-imagenet-200/val/val_annotations.txt", "")
         z.writestr("tiny-imagenet-200/train/../../../evil.JPEG", b"evil")
         z.writestr("/tmp/sgoif-absolute.JPEG", b"evil")
-    tiny = registry.get("tinyimagenet")
+    tiny = catalogue.get("tinyimagenet")
     tiny = replace(tiny, sources=(Source("http://x/", "t.zip", None),))
-    parts = pictures.read_tinyimagenet(tiny, {"t.zip": box / "t.zip"})
+    parts = jpeg_archives.read_tinyimagenet(tiny, {"t.zip": box / "t.zip"})
     assert all(len(images) == 0 for images, _ in parts.values())
     assert sorted(tmp_path.rglob("*")) == sorted([*before, box / "t.zip"])
     assert not [p for p in Path("/tmp").glob("sgoif-absolute*")]
@@ -207,7 +209,7 @@ def test_the_data_root_is_one_folder(bad):
 
 
 def test_a_batch_file_cannot_point_outside_the_run(tmp_path):
-    from sgoif.bench.shapes import entries
+    from sgoif.bench.execution.validate import entries
 
     for path in ("../../etc", "/etc", "cells/../../x", "cells/\0"):
         (tmp_path / "0.json").write_text(json.dumps({"cells": [{"path": path}]}))
@@ -229,17 +231,17 @@ def test_pages_are_served_to_this_machine_alone():
 
 
 def test_every_download_is_verified(tmp_path):
-    for d in registry.DATASETS.values():
+    for d in catalogue.DATASETS.values():
         for source in d.sources:
             assert source.url.startswith(("https://", "http://")), source
             known = source.checksum or d.arrays
             assert known, f"{d.name}: {source.filename} could not be verified"
             if source.checksum:
                 assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", source.checksum), source
-    d = replace(registry.get("digits"), sources=(Source("http://x/f", "f", None),), arrays={})
+    d = replace(catalogue.get("digits"), sources=(Source("http://x/f", "f", None),), arrays={})
     (tmp_path / "f").write_bytes(b"anything")
     with pytest.raises(UserError, match="no published checksum"):
-        sources.verify(d, sources.Found("files", {"f": tmp_path / "f"}))
+        locate.verify(d, locate.Found("files", {"f": tmp_path / "f"}))
 
 
 # ------------------------------------------------------------------------------------------------ shells

@@ -4,8 +4,8 @@ import pytest
 import torch
 
 from sgoif import InfluenceConfig, OnlineInfluence
-from sgoif.directions import Directions
-from tests.sgoif.helpers import blobs, linear_net, quick, watch_once
+from sgoif.solvers.directions import Directions
+from tests.helpers.networks import blobs, linear_net, quick, watch_once
 
 
 def counted(anchors=0, rank=2, classes=4, inputs=10, **changes):

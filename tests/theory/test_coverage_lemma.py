@@ -9,8 +9,8 @@ holds but says nothing (1 / lambda_min >= 1).
 import torch
 
 from sgoif import InfluenceConfig
-from sgoif.anchors import AnchorBank
-from sgoif.linalg import smallest_eigenvalue
+from sgoif.anchors.bank import AnchorBank
+from sgoif.backend.linalg import smallest_eigenvalue
 
 
 def unit_columns(dim, count, seed=0, mix=0.0):

@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from sgoif.intervals import half_width
+from sgoif.scores.bernstein import half_width
 
 
 def top(values, k):

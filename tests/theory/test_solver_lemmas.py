@@ -3,7 +3,7 @@
 import pytest
 import torch
 
-from sgoif.solvers import Sketch, conjugate_gradient, neumann, norms, richardson
+from sgoif.solvers.iterative import Sketch, conjugate_gradient, neumann, norms, richardson
 
 
 def spd(dim, low, high, seed=0):

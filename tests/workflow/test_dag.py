@@ -10,7 +10,8 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from sgoif.utils.paths import ROOT
+
 TRUTH = re.compile(r"/truth/|_labels\.npy|/labels\.npz")
 
 

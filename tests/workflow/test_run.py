@@ -12,7 +12,9 @@ from pathlib import Path
 
 import pytest
 
-ROOT = Path(__file__).resolve().parents[2]
+from sgoif.utils.paths import ROOT
+from tests.helpers.project import MINI_CONFIG
+
 PARTS = ("Snakefile", "workflow", "profiles", "sgoif", "baselines", "configs", "environment.yml")
 MINI = ("--configfile", "mini.yaml")
 
@@ -25,7 +27,7 @@ def copy_project(folder: Path) -> Path:
             shutil.copytree(source, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
         else:
             shutil.copy(source, folder / part)
-    shutil.copy(ROOT / "tests" / "bench" / "mini.yaml", folder / "mini.yaml")
+    shutil.copy(MINI_CONFIG, folder / "mini.yaml")
     return folder
 
 

@@ -5,12 +5,12 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from sgoif.bench import config as configuration
-from sgoif.bench.data.setting import inputs
-from sgoif.bench.errors import UserError
-from sgoif.bench.files import atomic_write_json
-from sgoif.bench.fingerprint import source_hash
-from sgoif.bench.plan import Plan
+from sgoif.bench.config import resolve as configuration
+from sgoif.bench.data.noisy_labels import inputs
+from sgoif.utils.errors import UserError
+from sgoif.utils.files import atomic_write_json
+from sgoif.bench.execution.fingerprint import source_hash
+from sgoif.bench.execution.plan import Plan
 
 try:
     CONFIG = configuration.resolve(config)

@@ -15,7 +15,7 @@ rule evaluate:
         ENVIRONMENT
     params:
         step=STEP.format(step="evaluate"),
-        code=source_hash("sgoif.bench.evaluate"),
+        code=source_hash("sgoif.bench.evaluation.evaluate"),
         cells=lambda w: configuration.digest(PLAN.spec(w.task, w.dataset)),
     shell:
         "{params.step} --task {wildcards.task} --dataset {wildcards.dataset:q} > {log:q} 2>&1"
@@ -36,7 +36,7 @@ rule curves:
         ENVIRONMENT
     params:
         step=STEP.format(step="curves"),
-        code=source_hash("sgoif.bench.curves"),
+        code=source_hash("sgoif.bench.evaluation.detection_curves"),
         cells=lambda w: configuration.digest(PLAN.spec(w.task, w.dataset)),
     shell:
         "{params.step} --dataset {wildcards.dataset:q} > {log:q} 2>&1"
@@ -58,7 +58,7 @@ rule summarise:
         ENVIRONMENT
     params:
         step=STEP.format(step="summarise"),
-        code=source_hash("sgoif.bench.summary"),
+        code=source_hash("sgoif.bench.evaluation.summary"),
         tables=configuration.digest([CONFIG["tables"], CONFIG["not_run"]]),
     shell:
         "{params.step} > {log:q} 2>&1 || {{ tail -n 20 {log:q} >&2; exit 1; }}"

@@ -1,6 +1,6 @@
 # The ledger: every number of the paper beside its public twins and what this run measured.
 
-from sgoif.bench.paper import digest as paper_digest
+from sgoif.bench.paper.printed import digest as paper_digest
 
 
 rule ledger:
@@ -20,7 +20,7 @@ rule ledger:
         ENVIRONMENT
     params:
         step=STEP.format(step="ledger"),
-        code=source_hash("sgoif.bench.ledger"),
+        code=source_hash("sgoif.bench.paper.comparison"),
         paper=paper_digest(),
         variants=configuration.digest(CONFIG["variants"]),
     shell:

@@ -33,6 +33,6 @@ rule track:
         ENVIRONMENT
     params:
         step=STEP.format(step="track"),
-        code=source_hash("sgoif.bench.tracking"),
+        code=source_hash("sgoif.bench.sharing.mlflow_import"),
     shell:
         "{params.step} > {log:q} 2>&1 || {{ tail -n 20 {log:q} >&2; exit 1; }}"

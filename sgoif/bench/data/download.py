@@ -9,8 +9,8 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sgoif.bench.data.dataset import Source
-from sgoif.bench.errors import UserError
-from sgoif.bench.files import digest_file
+from sgoif.utils.errors import UserError
+from sgoif.utils.files import digest_file
 
 Progress = Callable[[str, int, int | None], None]  # file name, bytes so far, bytes in all if known
 

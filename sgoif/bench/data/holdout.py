@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 
 from sgoif.bench.data import load
-from sgoif.bench.errors import UserError
-from sgoif.bench.files import save_npz
+from sgoif.utils.errors import UserError
+from sgoif.utils.files import save_npz
 
 
 def held_out_file(run_dir: Path, dataset: str) -> Path:

@@ -6,8 +6,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sgoif.bench.errors import UserError
-from sgoif.bench.files import load_npz, read_json, sha256_array
+from sgoif.utils.errors import UserError
+from sgoif.utils.files import load_npz, read_json, sha256_array
 
 
 def images(root: Path | str, name: str, part: str) -> np.ndarray:
@@ -63,7 +63,7 @@ def as_id(array: np.ndarray, channels: int, size: int) -> np.ndarray:
     """
     from PIL import Image
 
-    from sgoif.bench.data.pictures import fit
+    from sgoif.bench.data.readers.jpeg_archives import fit
 
     if channels not in (1, 3) or array.ndim not in (3, 4) or (array.ndim == 4 and array.shape[3] != 3):
         raise UserError(f"as_id: images of shape {array.shape[1:]} cannot become {channels} channels")

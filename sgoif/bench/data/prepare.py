@@ -12,12 +12,14 @@ from pathlib import Path
 
 import numpy as np
 
+from sgoif.bench.data import catalogue, locate
 from sgoif.bench.data import download as net
-from sgoif.bench.data import embedded, official, registry, sources, trees
+from sgoif.bench.data.checksums import check_array, check_part, content_hash, describe, example_ids
 from sgoif.bench.data.dataset import Dataset
-from sgoif.bench.data.identity import check_array, check_part, content_hash, describe, example_ids
-from sgoif.bench.errors import UserError
-from sgoif.bench.files import atomic_write_json, load_npz, read_json, save_npy, save_npz
+from sgoif.bench.data.image_folders import listing
+from sgoif.bench.data.readers import archives, bundled
+from sgoif.utils.errors import UserError
+from sgoif.utils.files import atomic_write_json, load_npz, read_json, save_npy, save_npz
 
 Say = Callable[[str], None]
 
@@ -35,7 +37,7 @@ def prepare(
     What is there is compared with the hashes in its meta.json first, and made again if anything differs. `mirror` (or
     the environment variable SGOIF_DATA) is an offline copy; what it lacks is downloaded, if `download` allows it.
     """
-    d = registry.get(name)
+    d = catalogue.get(name)
     data_root = Path(data_root)
     folder = data_root / d.name
     wrong = problem(folder)
@@ -46,11 +48,11 @@ def prepare(
         say(f"{wrong}: preparing {d.name} again")
     mirror = mirror or os.environ.get("SGOIF_DATA") or None
     mirror = Path(mirror) if mirror else None
-    tree = trees.locate(d, data_root, mirror)
-    if tree is not None and (d.gated or sources.locate(d, mirror, data_root / "downloads" / d.name) is None):
+    tree = listing.locate(d, data_root, mirror)
+    if tree is not None and (d.gated or locate.locate(d, mirror, data_root / "downloads" / d.name) is None):
         return _list(d, folder, tree, say)
     if d.gated:
-        raise UserError(f"{d.name} is not here; it {trees.how_to_get(d, data_root, mirror)}")
+        raise UserError(f"{d.name} is not here; it {listing.how_to_get(d, data_root, mirror)}")
     _check_disk(d, data_root)
     arrays, source = _read(d, data_root, mirror, download, progress)
     (folder / "meta.json").unlink(missing_ok=True)  # until the new one is written, nothing vouches for the arrays
@@ -65,7 +67,7 @@ def prepare(
 
 def _list(d: Dataset, folder: Path, tree: Path, say: Say) -> Path:
     """Lists the images of an unpacked dataset; what is wrong with it is written to problems.csv and told."""
-    arrays, report = trees.read(d, tree)
+    arrays, report = listing.read(d, tree)
     (folder / "meta.json").unlink(missing_ok=True)
     for key, array in arrays.items():
         save_npy(folder / f"{key}.npy", array)
@@ -137,23 +139,23 @@ def _read(
 ) -> tuple[dict[str, np.ndarray], str]:
     """All arrays of the dataset, verified, and where they came from."""
     if d.reader == "embedded":
-        return _checked(d, embedded.read(d.name)), "inside scikit-learn"
+        return _checked(d, bundled.read(d.name)), "inside scikit-learn"
     downloads = data_root / "downloads" / d.name
-    found = sources.locate(d, mirror, downloads)
+    found = locate.locate(d, mirror, downloads)
     if found is None:
         _fetch(d, mirror, downloads, download, progress)
-        found = sources.locate(d, mirror, downloads)
+        found = locate.locate(d, mirror, downloads)
     if found.form == "arrays":
         plain = {key: _plain(path) for key, path in found.files.items()}
         parts = {part: (plain[f"{part}_images"], plain[f"{part}_labels"]) for part in d.parts}
         return _checked(d, parts), "mirror, plain arrays"
-    sources.verify(d, found)
+    locate.verify(d, found)
     if d.kind == "labels":
-        columns = official.read_human(d, found.files)
+        columns = archives.read_human(d, found.files)
         for key, column in columns.items():
             check_array(d, key, column)
         return columns, "official files"
-    return _checked(d, official.READERS[d.reader](d, found.files)), "official files"
+    return _checked(d, archives.READERS[d.reader](d, found.files)), "official files"
 
 
 def _fetch(d: Dataset, mirror: Path | None, downloads: Path, download: bool, progress: net.Progress | None) -> None:

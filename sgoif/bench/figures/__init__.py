@@ -69,8 +69,8 @@ def planned(config: Mapping[str, Any]) -> list[Planned]:
 
 def write_figures(run_dir: Path, config: Mapping[str, Any], kind: str | None = None) -> list[Path]:
     """Draws the figures of the configuration below <run>/figures, all or those of one module; returns the files."""
-    from sgoif.bench.figures._drawing import paper, save
-    from sgoif.bench.figures._evidence import Evidence
+    from sgoif.bench.figures._data import Evidence
+    from sgoif.bench.figures._style import paper, save
 
     evidence = Evidence(Path(run_dir), config)
     paths = []

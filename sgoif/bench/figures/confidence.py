@@ -2,8 +2,8 @@
 
 import numpy as np
 
-from sgoif.bench.figures import _drawing as draws
-from sgoif.bench.figures._evidence import GATES, Evidence, watched
+from sgoif.bench.figures import _style as draws
+from sgoif.bench.figures._data import GATES, Evidence, watched
 
 PLACE = 80
 FROM_CURVES = True

@@ -2,9 +2,9 @@
 
 import itertools
 
-from sgoif.bench.curves import OURS
-from sgoif.bench.figures import _drawing as draws
-from sgoif.bench.figures._evidence import Evidence, tables_of
+from sgoif.bench.evaluation.detection_curves import OURS
+from sgoif.bench.figures import _style as draws
+from sgoif.bench.figures._data import Evidence, tables_of
 
 PLACE = 10
 TITLE = "Wrong labels found"

@@ -1,7 +1,7 @@
 """The most suspicious training images by SG-OIF, with the given label and, told by the evaluation, the true one."""
 
-from sgoif.bench.figures import _drawing as draws
-from sgoif.bench.figures._evidence import Evidence, watched
+from sgoif.bench.figures import _style as draws
+from sgoif.bench.figures._data import Evidence, watched
 
 PLACE = 90
 FROM_CURVES = True

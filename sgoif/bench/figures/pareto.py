@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from sgoif.bench.curves import OURS
-from sgoif.bench.figures import _drawing as draws
-from sgoif.bench.figures._evidence import Evidence, tables_of
-from sgoif.bench.table_names import APART
+from sgoif.bench.evaluation.detection_curves import OURS
+from sgoif.bench.figures import _style as draws
+from sgoif.bench.figures._data import Evidence, tables_of
+from sgoif.bench.tables.names import APART
 
 PLACE = 30
 TITLE = "Quality against cost"

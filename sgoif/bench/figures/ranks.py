@@ -1,10 +1,10 @@
 """Critical-difference diagram: average ranks over the settings, and which of them cannot be told apart."""
 
-from sgoif.bench import statistics
-from sgoif.bench.curves import OURS
-from sgoif.bench.figures import _drawing as draws
-from sgoif.bench.figures._evidence import Evidence, tables_of
-from sgoif.bench.table_names import APART
+from sgoif.bench.evaluation import significance
+from sgoif.bench.evaluation.detection_curves import OURS
+from sgoif.bench.figures import _style as draws
+from sgoif.bench.figures._data import Evidence, tables_of
+from sgoif.bench.tables.names import APART
 
 PLACE = 40
 TITLE = "Average ranks and critical difference"
@@ -33,12 +33,12 @@ def draw(table: str, evidence: Evidence):
     if len(full) < 3 or len(panels) < 2:
         draws.gap(axes, "ranks need three methods with a score in each of two settings")
         return figure
-    ranks = statistics.average_ranks(full)
-    difference = statistics.critical_difference(len(full), len(panels))
-    p = statistics.friedman_p(full)
+    ranks = significance.average_ranks(full)
+    difference = significance.critical_difference(len(full), len(panels))
+    p = significance.friedman_p(full)
     _diagram(axes, ranks, difference)
-    told = f"Friedman p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}; Nemenyi, α = {statistics.ALPHA}"
-    if p > statistics.ALPHA:
+    told = f"Friedman p {'< 0.001' if p < 0.001 else f'= {p:.3f}'}; Nemenyi, α = {significance.ALPHA}"
+    if p > significance.ALPHA:
         told += "; the ranks as a whole do not differ significantly"
     if left_out:
         told += f"; without a score in every setting: {', '.join(left_out)}"

@@ -8,10 +8,10 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from sgoif.bench import render
-from sgoif.bench.files import read_json
-from sgoif.bench.render import Block, Entry, Table
-from sgoif.bench.table_names import TITLES
+from sgoif.bench.tables import render
+from sgoif.bench.tables.names import TITLES
+from sgoif.bench.tables.render import Block, Entry, Table
+from sgoif.utils.files import read_json
 
 LEDGER_COLUMNS = (
     "table",

@@ -1,0 +1,204 @@
+"""What the cells of a batch read: images, given labels, shared runs. Loaded once per process.
+
+Training labels come from results/<run>/labels, test labels and truth are not read here at all.
+"""
+
+import functools
+from pathlib import Path
+
+import numpy as np
+import torch
+
+from sgoif.bench.config.resolve import digest
+from sgoif.bench.data import catalogue, load
+from sgoif.bench.data.holdout import held_out_file
+from sgoif.bench.data.noisy_labels import paths, read_given
+from sgoif.bench.execution.plan import SHARED, Cell, Plan
+from sgoif.bench.execution.results import problem
+from sgoif.bench.execution.validate import entries
+from sgoif.bench.methods import registry
+from sgoif.bench.methods.base import NoisyTask, OODTask
+from sgoif.bench.methods.plain_run import PlainRun
+from sgoif.training.images import ImageSet, ImageSource
+from sgoif.training.recipe import Recipe
+from sgoif.training.session import Session
+from sgoif.training.streaming import StreamedSet, Unreadable, in_memory
+from sgoif.utils.errors import UserError, damaged_cell
+from sgoif.utils.files import load_npz, sha256_file
+
+
+class Inputs:
+    """Inputs of the cells of one task and dataset."""
+
+    def __init__(self, plan: Plan, run_dir: Path, task: str, dataset: str, device: torch.device):
+        self.plan, self.run_dir, self.task, self.dataset, self.device = plan, run_dir, task, dataset, device
+        self.root = Path(plan.config["data"]["root"])
+        self.spec = plan.spec(task, dataset)
+        self.facts = catalogue.get(dataset)
+        self.recipe = Recipe.from_dict(self.spec["recipe"])
+        self.unreadable = Unreadable()  # images that could not be decoded while they were used
+
+    # --- images and labels ------------------------------------------------------------------------------------------
+
+    def _images(self, name: str, part: str) -> ImageSource:
+        """A dataset's images as the ID test transform gives them (size and channels of this dataset).
+
+        An unpacked dataset is streamed when the ID set is one itself; beside a small ID set it is decoded once.
+        """
+        if load.tree(self.root, name) is not None:
+            streamed = self._streamed(name, part)
+            if load.tree(self.root, self.dataset) is not None:
+                return streamed
+            pixels = in_memory(streamed)
+        else:
+            pixels = load.images(self.root, name, part)
+            if name != self.dataset:
+                pixels = load.as_id(pixels, self.facts.channels, self.facts.image_size)
+        return ImageSet(np.asarray(pixels), self.facts.mean, self.facts.std, self.device)
+
+    def _streamed(self, name: str, part: str) -> StreamedSet:
+        source = StreamedSet(
+            load.tree(self.root, name),
+            load.paths(self.root, name, part),
+            self.facts.image_size,
+            self.facts.channels,
+            self.facts.margin,
+            self.facts.mean,
+            self.facts.std,
+            self.device,
+            workers=self.plan.config["execution"]["threads"],
+        )
+        source.unreadable = self.unreadable
+        return source
+
+    @functools.cached_property
+    def train(self) -> ImageSource:
+        return self._images(self.dataset, "train")
+
+    @functools.cached_property
+    def train_ids(self) -> np.ndarray:
+        return np.asarray(load.ids(self.root, self.dataset, "train"))
+
+    @functools.cached_property
+    def test(self) -> ImageSource:
+        return self._images(self.dataset, "test")
+
+    @functools.cached_property
+    def val(self) -> tuple[ImageSource, torch.Tensor]:
+        """The test images set aside with their labels."""
+        held = load_npz(held_out_file(self.run_dir, self.dataset))
+        return self.test.subset(held["index"]), torch.from_numpy(held["labels"]).to(self.device)
+
+    def given(self, setting: str) -> torch.Tensor:
+        path, _ = paths(self.run_dir, self.dataset, setting)
+        return torch.from_numpy(read_given(path, self.root, self.dataset)).to(self.device)
+
+    def ood_sets(self) -> dict[str, ImageSource]:
+        return {f"ood:{name}": self._images(name, "test") for name in self.spec["near"] + self.spec["far"]}
+
+    def _auxiliary(self) -> ImageSource | None:
+        name = self.spec.get("auxiliary")
+        if name is None:
+            return None
+        return self._images(name, "train" if "train" in catalogue.get(name).parts else "test")
+
+    # --- shared runs ------------------------------------------------------------------------------------------------
+
+    def _shared_entry(self, cell: Cell, which: str) -> dict | None:
+        """The batch file's entry of the shared run of the same setting and seed, if there is one."""
+        folder = self.run_dir / "batches" / cell.task / cell.dataset / which
+        for path in sorted(folder.glob("*.json")):
+            for entry in entries(path):
+                if (entry["cell"]["setting"], entry["cell"]["seed"]) == (cell.setting, cell.seed):
+                    return {**entry, "batch": path}
+        return None
+
+    def _shared_folder(self, cell: Cell, which: str) -> Path:
+        """The folder of the shared run a cell reads, after making sure that every file in it is whole."""
+        entry = self._shared_entry(cell, which)
+        folder = self.run_dir / entry["path"]
+        if wrong := problem(folder, entry["arrays_sha256"]):
+            raise damaged_cell(folder, entry["batch"], wrong)
+        return folder
+
+    def _method(self, cell: Cell) -> type | None:
+        if cell.method in SHARED:
+            return None
+        return registry.load("ood" if cell.task == "ood" else "noisy", registry.split(cell.method)[0])
+
+    def _uses_trusted(self, cell: Cell) -> bool:
+        return getattr(self._method(cell), "uses_trusted", False)
+
+    def _reads(self, cell: Cell) -> list[str]:
+        method = self._method(cell)
+        return [name for name in SHARED if getattr(method, f"reads_{name}", False)]
+
+    def shared_with(self, cell: Cell) -> dict:
+        """Names of the shared runs a cell reads, and what is wrong with them if anything."""
+        names = self._reads(cell)
+        failed = ""
+        for name in names:
+            entry = self._shared_entry(cell, name)
+            if entry is None:
+                raise UserError(f"{cell} reads the {name} run, which is not there; run it through Snakemake")
+            if entry["status"] != "ok":
+                failed = f"its {name} run failed: {entry['reason']}"
+        return {"names": names, "failed": failed}
+
+    def key(self, cell: Cell, code: str) -> str:
+        """Hash of all that the cell depends on."""
+        labels = self.run_dir / "labels" / self.dataset
+        parts = [code, self.plan.cell_config(cell), load.meta(self.root, self.dataset)["content_hash"]]
+        parts.append(sha256_file(labels / f"{cell.setting}.npz"))
+        if cell.task == "ood" or self._uses_trusted(cell):
+            parts.append(sha256_file(held_out_file(self.run_dir, self.dataset)))
+        for name in self._reads(cell):
+            entry = self._shared_entry(cell, name)
+            parts.append(entry and entry["key"])
+        if cell.task == "ood" and cell.method not in SHARED:
+            others = [*self.spec["near"], *self.spec["far"], self.spec.get("auxiliary")]
+            parts += [load.meta(self.root, name)["content_hash"] for name in others if name]
+        return digest(parts)
+
+    def _plain(self, cell: Cell) -> PlainRun | None:
+        if "plain" not in self._reads(cell):
+            return None
+        folder = self._shared_folder(cell, "plain")
+        size, channels = self.facts.image_size, self.facts.channels
+        return PlainRun(folder, self.recipe, len(self.facts.classes), channels, size, self.device)
+
+    def _folds(self, cell: Cell) -> np.ndarray | None:
+        if "folds" not in self._reads(cell):
+            return None
+        return load_npz(self._shared_folder(cell, "folds") / "arrays.npz")["probabilities"]
+
+    # --- tasks ------------------------------------------------------------------------------------------------------
+
+    def noisy_task(self, cell: Cell, session: Session) -> NoisyTask:
+        return NoisyTask(
+            train=self.train,
+            given=self.given(cell.setting),
+            test=self.test,
+            n_classes=len(self.facts.classes),
+            seed=cell.seed,
+            recipe=self.recipe,
+            session=session,
+            plain=self._plain(cell),
+            folds=self._folds(cell),
+            trusted=self.val if self._uses_trusted(cell) else None,
+        )
+
+    def ood_task(self, cell: Cell, session: Session) -> OODTask:
+        images, labels = self.val
+        return OODTask(
+            train=self.train,
+            labels=self.given(cell.setting),
+            val=images,
+            val_labels=labels,
+            n_classes=len(self.facts.classes),
+            seed=cell.seed,
+            recipe=self.recipe,
+            session=session,
+            plain=self._plain(cell),
+            auxiliary=self._auxiliary() if cell.method not in SHARED else None,
+        )

@@ -1,0 +1,172 @@
+"""From a configuration to cells, batches and fingerprints: what there is to compute, and when it counts as changed."""
+
+import math
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from typing import Any
+
+from sgoif.bench.config.resolve import digest
+from sgoif.bench.execution.fingerprint import source_hash
+from sgoif.bench.methods import registry
+from sgoif.utils.errors import UserError
+
+NOISY_TASKS = ("noisy", "tuning")  # tuning: the same jobs on the settings that choices may be made on
+TASKS = (*NOISY_TASKS, "ood")
+SHARED = ("plain", "folds")  # runs that methods read instead of training again
+CLEAN = "clean"
+
+
+def _among(name: str, known, what: str) -> None:
+    if name not in known:
+        raise UserError(f"this run has no {what} {name!r}; there are: {', '.join(known)}")
+
+
+def shared_module(name: str) -> str:
+    return {"plain": "sgoif.bench.methods.plain_run", "folds": "sgoif.bench.methods.cross_validation"}[name]
+
+
+def restriction(spec: dict[str, Any], method: str) -> dict[str, Any]:
+    """{settings, seeds, besides, reason} that a dataset's `restrict` lays on a method; empty where it lays none."""
+    return spec.get("restrict", {}).get(method, {})
+
+
+def allowed(share: dict[str, Any], setting: str, seed: int) -> bool:
+    """Whether a share, {settings, seeds, besides}, has a setting and seed."""
+    if setting in share.get("settings", [setting]) and seed in share.get("seeds", [seed]):
+        return True
+    return any(allowed(more, setting, seed) for more in share.get("besides", []))
+
+
+@dataclass(frozen=True)
+class Cell:
+    """One measurement."""
+
+    task: str
+    dataset: str
+    setting: str
+    seed: int
+    method: str  # with its variant: sgoif@no_gate
+
+    @property
+    def folder(self) -> Path:
+        """Relative to the run's folder."""
+        return Path("cells") / self.task / self.dataset / self.setting / f"seed{self.seed}" / self.method
+
+    def __str__(self) -> str:
+        return f"{self.task}/{self.dataset}/{self.setting}/seed{self.seed}/{self.method}"
+
+
+class Plan:
+    """The cells of a resolved configuration."""
+
+    def __init__(self, config: dict[str, Any]):
+        self.config = config
+
+    def datasets(self, task: str) -> list[str]:
+        if task == "tuning":
+            return [d for d, spec in self.config["noisy"].items() if spec.get("tuning")]
+        return list(self.config[task])
+
+    def require(self, task: str, dataset: str, method: str | None = None, number: int = 0) -> None:
+        """Raises UserError unless the run has such a task, dataset, method and batch."""
+        _among(task, TASKS, "task")
+        _among(dataset, self.datasets(task), f"dataset of {task}")
+        if method is not None:
+            _among(method, [*SHARED, *self.methods(task, dataset)], f"method of {task}/{dataset}")
+        if not 0 <= number < self.n_batches(task, dataset):
+            raise UserError(f"batch {number}: {task}/{dataset} has {self.n_batches(task, dataset)}, counted from 0")
+
+    def spec(self, task: str, dataset: str) -> dict[str, Any]:
+        return self.config["ood" if task == "ood" else "noisy"][dataset]
+
+    def settings(self, task: str, dataset: str) -> dict[str, dict]:
+        if task == "ood":
+            return {CLEAN: {"kind": "clean"}}
+        return self.spec(task, dataset)["settings" if task == "noisy" else "tuning"]
+
+    def noise(self, dataset: str, setting: str) -> dict[str, Any]:
+        """The noise specification of any setting of a dataset, reported, tuning or clean."""
+        if setting == CLEAN:
+            return {"kind": "clean"}
+        _among(dataset, self.config["noisy"], "dataset of noisy")
+        spec = self.config["noisy"][dataset]
+        settings = {**spec["settings"], **spec.get("tuning", {})}
+        _among(setting, settings, f"setting of {dataset}")
+        return settings[setting]
+
+    def held_out(self, dataset: str) -> int:
+        """How many test images are set aside with their labels."""
+        return max(self.config[task][dataset]["val"] for task in ("noisy", "ood") if dataset in self.config[task])
+
+    def seeds(self, task: str, dataset: str) -> list[int]:
+        spec = self.spec(task, dataset)
+        return spec.get("tuning_seeds", spec["seeds"]) if task == "tuning" else spec["seeds"]
+
+    def methods(self, task: str, dataset: str) -> list[str]:
+        spec = self.spec(task, dataset)
+        return spec.get("tuning_methods", spec["methods"]) if task == "tuning" else spec["methods"]
+
+    def cells(self, task: str, dataset: str, method: str) -> list[Cell]:
+        settings, seeds = self.settings(task, dataset), self.seeds(task, dataset)
+        return [Cell(task, dataset, setting, seed, method) for seed in seeds for setting in settings]
+
+    def n_batches(self, task: str, dataset: str) -> int:
+        per_job = self.config["execution"]["cells_per_job"]
+        n = len(self.settings(task, dataset)) * len(self.seeds(task, dataset))
+        return math.ceil(n / per_job) if per_job else 1
+
+    def slots(self, task: str, dataset: str, method: str, number: int) -> list[Cell]:
+        """The cells of a batch, whether or not they are left to the method."""
+        cells = self.cells(task, dataset, method)
+        size = self.config["execution"]["cells_per_job"] or len(cells)
+        return cells[number * size : (number + 1) * size]
+
+    def batch(self, task: str, dataset: str, method: str, number: int) -> list[Cell]:
+        """The cells of a batch that its method computes."""
+        return [c for c in self.slots(task, dataset, method, number) if self.wanted(c)]
+
+    def wanted(self, cell: Cell) -> bool:
+        """Whether the configuration leaves this cell to its method (see `restrict` in the schema)."""
+        return allowed(restriction(self.spec(cell.task, cell.dataset), cell.method), cell.setting, cell.seed)
+
+    def retrains(self, cell: Cell) -> bool:
+        """Whether the network is trained again without the examples that the cell's method removes."""
+        chosen = self.spec(cell.task, cell.dataset).get("retrain", True)
+        if isinstance(chosen, dict):
+            return cell.method in chosen and allowed(chosen[cell.method], cell.setting, cell.seed)
+        return chosen if isinstance(chosen, bool) else cell.method in chosen
+
+    def params(self, method: str) -> dict[str, Any]:
+        name, variant = registry.split(method)
+        changed = self.config["variants"].get(name, {}).get(variant, {}) if variant else {}
+        return {**self.config["params"].get(name, {}), **changed}
+
+    def cell_config(self, cell: Cell) -> dict[str, Any]:
+        """Everything in the configuration that the cell's result depends on."""
+        spec = self.spec(cell.task, cell.dataset)
+        keys = ("recipe", "val") if cell.method in SHARED else ("recipe", "val", "near", "far", "auxiliary")
+        used = {k: spec[k] for k in keys if k in spec}
+        if cell.task != "ood" and cell.method not in SHARED:
+            used["retrain"] = self.retrains(cell)
+        noise = self.settings(cell.task, cell.dataset)[cell.setting]
+        return {"cell": asdict(cell), "noise": noise, "params": self.params(cell.method), **used}
+
+    def processes(self, task: str, method: str) -> int:
+        """How many processes compute a cell of this method together."""
+        name, _ = registry.split(method)
+        kind = "ood" if task == "ood" else "noisy"
+        together = name in SHARED or registry.load(kind, name).distributes
+        return self.config["execution"]["processes"] if together else 1
+
+    def code(self, task: str, method: str) -> str:
+        """Hash of the code a cell of this method runs."""
+        name, _ = registry.split(method)
+        kind = "ood" if task == "ood" else "noisy"
+        return source_hash(
+            "sgoif.bench.execution.run_batch", shared_module(name) if name in SHARED else f"baselines.{kind}.{name}"
+        )
+
+    def fingerprint(self, task: str, dataset: str, method: str, number: int) -> str:
+        """Changes exactly when a batch has to be computed again."""
+        cells = self.batch(task, dataset, method, number)
+        return digest([self.code(task, method), [self.cell_config(c) for c in cells]])

@@ -1,0 +1,104 @@
+"""What figures may draw: the summary, the metrics by seed and epoch, and the curves. Whatever is missing is empty."""
+
+from __future__ import annotations
+
+import functools
+from collections import defaultdict
+from collections.abc import Mapping
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+from sgoif.bench.evaluation.detection_curves import OURS, example_setting
+from sgoif.utils.files import load_npz, read_json
+
+GATES = {"stability": "stability gate", "moving_average": "moving-average gate", "none": "no gate"}
+
+
+def tables_of(config: Mapping, *kinds: str) -> list[str]:
+    """Names of the tables of these kinds that show every method."""
+    return [name for name, spec in config["tables"].items() if spec["kind"] in kinds and "methods" not in spec]
+
+
+def watched(config: Mapping) -> list[str]:
+    """The noisy datasets that SG-OIF runs on."""
+    return [name for name, spec in config["noisy"].items() if OURS in spec.get("methods", ())]
+
+
+class Evidence:
+    def __init__(self, run_dir: Path, config: Mapping[str, Any]):
+        self.run_dir, self.config = run_dir, config
+        self.records = read_json(run_dir / "summary.json")
+
+    def layout(self, table: str) -> Mapping[str, Any]:
+        """What a table shows: panels (dataset x setting) with their words."""
+        found = [r["layout"] for r in self.records if r["table"] == table and r["metric"] == "layout"]
+        return found[0] if found else {"panels": [], "title": table, "not_run": []}
+
+    def numbers(self, table: str, metric: str) -> dict[tuple[str, str, str], Mapping[str, Any]]:
+        """(dataset, setting, method) -> the record of a metric that has a value, without variants of the score."""
+        return {
+            (r.get("dataset", ""), r["setting"], r["method"]): r
+            for r in self.records
+            if (r["table"], r["metric"], r.get("variant", "")) == (table, metric, "") and r["mean"] is not None
+        }
+
+    @functools.cache  # noqa: B019 - an Evidence lives as long as its process draws
+    def curves(self, dataset: str) -> dict[str, Any]:
+        path = self.run_dir / "curves" / "noisy" / f"{dataset}.json"
+        return read_json(path) if path.is_file() else {"grid": [], "detectors": [], "traces": []}
+
+    def gallery(self, dataset: str) -> dict[str, np.ndarray]:
+        path = self.run_dir / "curves" / "noisy" / f"{dataset}_gallery.npz"
+        return load_npz(path) if path.is_file() else {}
+
+    @functools.cache  # noqa: B019
+    def measured(self, dataset: str) -> dict[tuple[str, str, str], dict[tuple[int, int | None], float]]:
+        """(setting, method, metric) -> {(seed, epoch): value} of a noisy dataset; epoch None = the whole run."""
+        path = self.run_dir / "metrics" / "noisy" / f"{dataset}.json"
+        found = defaultdict(dict)
+        for r in read_json(path) if path.is_file() else []:
+            if r["value"] is not None and r["variant"] == "":
+                found[r["setting"], r["method"], r["metric"]][r["seed"], r.get("epoch")] = r["value"]
+        return found
+
+    def by_epoch(self, dataset: str, setting: str, method: str, metric: str = "auc_pr") -> np.ndarray:
+        """[seeds, epochs]; empty where a method has no scores by epoch."""
+        found = self.measured(dataset).get((setting, method, f"epoch:{metric}"), {})
+        seeds, epochs = (sorted({k[i] for k in found}) for i in (0, 1))
+        rows = [[found.get((s, e), np.nan) for e in epochs] for s in seeds]
+        return np.array(rows, dtype=np.float64).reshape(len(seeds), len(epochs))
+
+    def by_seed(self, dataset: str, setting: str, method: str, metric: str = "auc_pr") -> dict[int, float]:
+        return {seed: v for (seed, _), v in self.measured(dataset).get((setting, method, metric), {}).items()}
+
+    def traces(self, dataset: str, setting: str, method: str, name: str) -> tuple[np.ndarray, np.ndarray]:
+        """Epochs [checks] and values [seeds, checks] of a trace, cut to the shortest; infinite where it diverged."""
+        found = [t for t in self.curves(dataset)["traces"] if (t["setting"], t["method"]) == (setting, method)]
+        found = [t for t in found if t.get(name)]
+        n = min((len(t["epoch"]) for t in found), default=0)
+        values = [[np.inf if v is None else v for v in t[name][:n]] for t in found]
+        epochs = np.array(found[0]["epoch"][:n] if found else [])
+        return epochs, np.array(values, dtype=np.float64).reshape(len(found), n)
+
+    def gated(self, dataset: str) -> dict[str, str]:
+        """Gate -> method of this dataset that runs SG-OIF with it and differs in nothing else."""
+        usual = self.config.get("params", {}).get(OURS, {}).get("gate", "stability")
+        found = {usual: OURS}
+        for name, changed in self.config.get("variants", {}).get(OURS, {}).items():
+            if set(changed) == {"gate"} and f"{OURS}@{name}" in self.config["noisy"][dataset]["methods"]:
+                found.setdefault(changed["gate"], f"{OURS}@{name}")
+        return {gate: found[gate] for gate in GATES if gate in found}
+
+    def compared(self, dataset: str) -> str:
+        """The setting to compare gates in: where most of them have numbers, else the usual example."""
+        settings = list(self.config["noisy"][dataset]["settings"])
+        there = {s: sum(bool(self.by_seed(dataset, s, m)) for m in self.gated(dataset).values()) for s in settings}
+        first = example_setting(self.config["noisy"][dataset]["settings"])
+        return max(settings, key=lambda s: (there[s], s == first))
+
+    def title(self, dataset: str) -> str:
+        spec = self.config["noisy"][dataset]
+        place = f", in the place of {spec['stands_for']}" if spec.get("stands_for") else ""
+        return f"{spec.get('title', dataset)}{place}"

@@ -1,0 +1,114 @@
+"""The training run that SG-OIF watches, under the contract of noisy-label methods. Its methods differ in where their
+anchors come from."""
+
+from typing import ClassVar
+
+import torch.nn.functional as F
+
+from sgoif.anchors.external import AnchorData
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.check_history import CheckTrace
+from sgoif.config import InfluenceConfig
+from sgoif.errors import InfluenceError
+from sgoif.influence import OnlineInfluence
+from sgoif.label_noise.count import estimate_wrong
+from sgoif.training.compute_counter import WORK
+from sgoif.training.images import Batch
+from sgoif.training.learner import Learner
+from sgoif.utils.errors import UserError
+
+
+class Watched(NoisyLabelDetector):
+    """One ordinary training run, watched; examples are ranked by their suspicion."""
+
+    distributes = True
+    Params = InfluenceConfig
+    source: ClassVar[str] = "stream"  # of the anchors
+
+    def __init__(self, **params):
+        try:
+            super().__init__(**{"source": self.source, **params})
+        except InfluenceError as e:
+            raise UserError(f"params.{self.name}: {e}") from None
+        self.need(self.params.source == self.source, "source", f"is {self.source!r} in this method")
+
+    def anchor_data(self, task: NoisyTask) -> AnchorData | None:
+        """Examples outside the training set that are the anchors, where they are not streamed from it."""
+        return None
+
+    def detect(self, task: NoisyTask) -> Detection:
+        batches = task.batches()
+        learner = task.learner(batches)
+        influence = OnlineInfluence(
+            learner.net,
+            n_examples=len(task.train),
+            n_classes=task.n_classes,
+            config=self.params,
+            total_steps=learner.total_steps,
+            anchor_data=self.anchor_data(task),
+        )
+        kind = self._head_step if self.params.scope == "head" else self._deep_step
+        step, trace, given = kind(learner, influence), CheckTrace(influence), influence.given
+        for epoch in task.session.epochs(task.recipe.epochs, learner, influence, trace):
+            before = given.passed if given else 0
+            for batch in batches.epoch(epoch):
+                step(batch)
+                influence.step(learner.optimizer)
+                trace.look()
+            influence.end_epoch()
+            WORK.passes += given.passed - before if given else 0
+        result = influence.scores()
+        WORK.passes += given.size if given and self.params.memory else 0  # they name the latent classes
+        odds = result.trusted_odds
+        count, remove = estimate_wrong(result.suspicion if odds is None else result.dissent, task.given, odds)
+        variants = {"influence": result.score, "latent": result.odds}
+        return Detection(
+            scores=result.suspicion.numpy(),
+            variants={name: values.numpy() for name, values in variants.items() if values is not None},
+            remove=remove.cpu().numpy(),
+            epoch_scores=result.epoch_scores.cpu().numpy(),
+            traces=trace.arrays(),
+            extras={
+                "estimated_noise": count / len(task.train),
+                "mean_confidence": result.confidence.mean(),
+                "mean_residual": result.residual.mean(),
+                "latent_trust": result.trust,
+                "latent_scatter": result.scatter,
+                **result.counters,
+            },
+        )
+
+    @staticmethod
+    def _head_step(learner: Learner, influence: OnlineInfluence):
+        """The last layer's gradients follow from features and logits, so the step may be a CUDA graph."""
+
+        def forward(batch: Batch):
+            logits, features = learner.forward(batch.x)
+            return F.cross_entropy(logits, batch.y), logits, features
+
+        run = learner.stepper(forward)
+
+        def step(batch: Batch) -> None:
+            _, logits, features = run(batch)
+            influence.observe(batch.index, batch.y, features, logits)
+
+        return step
+
+    @staticmethod
+    def _deep_step(learner: Learner, influence: OnlineInfluence):
+        """Other scopes catch what flows through their layers in the same forward and backward pass. Hooks do not fire
+        inside a compiled backbone, so the network is run as it is, whatever `recipe.compile` says; the whole step, with
+        the scores it takes along, may still be a CUDA graph."""
+
+        def forward(batch: Batch):
+            with influence.catch() as record:
+                logits = learner.hooked(batch.x)
+            return F.cross_entropy(logits, batch.y), record
+
+        run = learner.stepper(forward)
+
+        def step(batch: Batch) -> None:
+            _, record = run(batch)
+            influence.replayed(batch.index, batch.y, record)
+
+        return step

@@ -1,0 +1,89 @@
+"""A new method's two files, written from a template that already keeps the contract: `make new-baseline`."""
+
+import keyword
+import re
+from pathlib import Path
+
+from sgoif.bench.methods.registry import FOLDER, TASKS
+from sgoif.utils.errors import UserError
+
+RULES = FOLDER.parent / "workflow" / "rules"
+TAKEN = ("plain", "folds", "template", "val")  # names of shared runs and inputs, in the same folders as methods
+
+NOISY = '''"""{title}: say here what it is, who published it (authors, venue, year) and where.
+
+    s_i = 1 - p(x_i)[y_i]        at the end of the plain run
+
+The formula above is the template's: the disbelief in the given label. Replace both.
+"""
+
+from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
+
+
+class {kind}(NoisyLabelDetector):
+    name = "{name}"
+    title = "{title}"
+    reads_plain = True  # post-processes the shared plain run; False: trains itself, see sce.py and coteaching.py
+
+    def detect(self, task: NoisyTask) -> Detection:
+        """Higher score = more suspicious label."""
+        probabilities = task.plain.logits.softmax(1)  # [N, K]
+        believed = probabilities.gather(1, task.given.unsqueeze(1)).squeeze(1)  # [N]
+        return Detection((1 - believed).cpu().numpy())
+'''
+
+OOD = '''"""{title}: say here what it is, who published it (authors, venue, year) and where.
+
+    s(x) = - sum_k p_k log p_k,   p = softmax(f(x))
+
+The formula above is the template's: the entropy of the prediction. Replace both.
+"""
+
+from torch import Tensor
+
+from sgoif.bench.contracts import OODDetector
+from sgoif.bench.images import ImageSet
+
+
+class {kind}(OODDetector):
+    name = "{name}"
+    title = "{title}"
+
+    def score(self, images: ImageSet) -> Tensor:
+        """[n] higher = more out-of-distribution. `fit(task)`, if there is anything to fit, keeps what this needs."""
+        log_p = self.logits(images).log_softmax(1)
+        return -(log_p.exp() * log_p).sum(1)
+'''
+
+RULE = """use rule method as {task}_{name} with:
+    input:
+        **reads("{task}", "{name}", {reads}),
+    output:
+        batch_file("{task}", "{name}"),
+    log:
+        log_file("{task}", "{name}"),
+    params:
+        **job("{name}"),
+"""
+
+READS = {"noisy": '"plain"', "ood": '"val", "plain"'}
+
+
+def new_baseline(task: str, name: str) -> tuple[Path, Path]:
+    """Writes `baselines/<task>/<name>.py` and its rule; refuses what would not work or would overwrite something."""
+    if task not in TASKS:
+        raise UserError(f"TASK={task}: choose one of {', '.join(TASKS)}")
+    if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
+        raise UserError(f"NAME={name}: use small letters, digits and _, beginning with a letter, and no Python keyword")
+    if name in TAKEN:
+        raise UserError(f"NAME={name}: this is the name of something the workflow shares; choose another")
+    code, rule = FOLDER / task / f"{name}.py", RULES / task / f"{name}.smk"
+    for path in (code, rule):
+        if path.exists():
+            raise UserError(f"{path.relative_to(FOLDER.parent)} is there already; choose another NAME or edit it")
+    words = name.split("_")
+    named = {"name": name, "task": task, "title": " ".join(w.capitalize() for w in words if w), "reads": READS[task]}
+    template = {"noisy": NOISY, "ood": OOD}[task]
+    code.write_text(template.format(kind="".join(w.capitalize() for w in words), **named))
+    rule.write_text(RULE.format(**named))
+    return code, rule

@@ -1,0 +1,75 @@
+"""The paper's numbers against public ones: row by row for Table 1, by distance for the OOD table."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from statistics import median
+
+from sgoif.bench.paper import checks
+from sgoif.bench.paper.checks import CONSISTENT, NOTABLE, Finding
+from sgoif.bench.paper.printed import Paper
+from sgoif.bench.paper.public_numbers import NOT_VERIFIED, PROVED, confident_learning, openood, sources
+
+
+def table1_rows(paper: Paper) -> Iterator[Finding]:
+    """How many numbers of a row of Table 1 (named P@1%) are a published test accuracy, and whose."""
+    table, public = paper["Table 1"], confident_learning()
+    total = 0
+    for row in table.rows:
+        found = [sources(table.cell(row.name, c.title))[0] for c in table.columns]
+        equal, unread = (sum(s["status"] == status for s in found) for status in (PROVED, NOT_VERIFIED))
+        total += equal
+        twins = public["matches"][row.name]
+        if unread:
+            words = "expected in the confident-learning article's Table 2 under the same name; not verified"
+        else:
+            whose = f"the published test accuracy of {twins[0]}"
+            if len(twins) > 1:
+                whose = f"the largest published test accuracy of {len(twins)} variants of CL ({', '.join(twins)})"
+            words = f"{equal} of {len(found)} equal, to the printed digit, {whose}"
+        yield Finding(
+            "public numbers",
+            ("Table 1",),
+            checks.NOT_VERIFIED if unread else NOTABLE if equal == len(found) else CONSISTENT,
+            f"Row {row.name}, printed as P@1%: {words}.",
+            {"equal": equal, "of": len(found), "not_verified": unread, "rows": twins},
+        )
+    yield Finding(
+        "public numbers",
+        ("Table 1",),
+        NOTABLE,
+        f"{total} of {len(table.cells)} numbers of Table 1 are, to the printed digit, test accuracies in the public "
+        "confident-learning repository (CIFAR-10, same noise and sparsity).",
+        {"equal": total, "of": len(table.cells)},
+    )
+
+
+def ood_pairs(paper: Paper) -> Iterator[Finding]:
+    """Distance of the OOD table's first and second number of each pair to OpenOOD v1.5's near and far AUROC."""
+    table, public = paper["Table 3"], openood()
+    for name, reading in (("AUROC", "near"), ("AUPR", "far")):
+        apart = []
+        for row, values in public["values"].items():
+            for dataset in ("CIFAR-10", "CIFAR-100"):
+                apart.append(abs(table.value(row, f"{dataset} · {name}") - values[f"{dataset} {reading}"]))
+        close = sum(d <= 1 for d in apart)
+        yield Finding(
+            "public numbers",
+            ("Table 3",),
+            NOTABLE,
+            f"CIFAR columns, printed as {name}: {close} of {len(apart)} are within 1 point of OpenOOD v1.5's "
+            f"{reading}-OOD AUROC of the same method (median distance {median(apart):.2f}).",
+            {"within_1": close, "of": len(apart), "median": median(apart)},
+        )
+    apart = [abs(table.value(row, "Acc.") - v["CIFAR-100 ID accuracy"]) for row, v in public["values"].items()]
+    yield Finding(
+        "public numbers",
+        ("Table 3",),
+        NOTABLE,
+        f"Column Acc.: {sum(d <= 1 for d in apart)} of {len(apart)} are within 1 point of OpenOOD v1.5's CIFAR-100 "
+        f"classification accuracy (median distance {median(apart):.2f}); the caption calls the column running time.",
+        {"within_1": sum(d <= 1 for d in apart), "of": len(apart), "median": median(apart)},
+    )
+
+
+CHECKS = (table1_rows, ood_pairs)

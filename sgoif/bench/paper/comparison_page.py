@@ -1,0 +1,98 @@
+"""The ledger as a page of Markdown: counts, findings, then one table per table of the paper."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from sgoif.bench.paper.checks import CONSISTENT, OUTCOMES
+
+PUBLIC = {"proved": "= {:.2f}", "differs": "≠ {:.2f}", "not verified": "not verified"}
+HEAD = """# Ledger: the paper's numbers, one by one
+
+Run `{run}`. Every number of every table of the paper: as printed, where it also stands in public, what this run
+measured, and a verdict. docs/reproduction.md says how to read it; ledger.json holds the same, with every digit.
+"""
+
+
+def page(ledger: Mapping[str, Any]) -> str:
+    parts = [HEAD.format(run=ledger["run"]), "## Verdicts\n", _counts(ledger["tables"]), _rules(ledger["rules"])]
+    parts += ["## Findings: arithmetic on the printed numbers\n", _findings(ledger["findings"])]
+    for table in ledger["tables"]:
+        parts.append(_table(table, [c for c in ledger["cells"] if c["table"] == table["name"]]))
+    return "\n".join(parts)
+
+
+def _counts(tables: Sequence[Mapping[str, Any]]) -> str:
+    names = {"reproduced": "reproduced", "differs": "differs", "not_defined": "not defined", "not_run": "not run",
+             "on_stand_in": "measured on a stand-in", "proved": "found in public"}  # fmt: skip
+    rows = [[t["name"], *(str(t[key]) for key in names)] for t in tables]
+    rows.append(["all", *(str(sum(t[key] for t in tables)) for key in names)])
+    return _grid(["table", *names.values()], rows)
+
+
+def _rules(rules: Mapping[str, str]) -> str:
+    return "\n".join(f"* **{name}**: {words}." for name, words in rules.items()) + "\n"
+
+
+def _findings(findings: Sequence[Mapping[str, Any]]) -> str:
+    """What does not agree first; what agrees is counted, and listed in ledger.json."""
+    lines = []
+    for outcome in (o for o in OUTCOMES if o != CONSISTENT):
+        chosen = [f for f in findings if f["outcome"] == outcome]
+        if chosen:
+            lines.append(f"### {outcome.capitalize()} ({len(chosen)})\n")
+            lines += [f"* *{f['check']}* ({_tables(f['tables'])}): {f['statement']}" for f in chosen]
+            lines.append("")
+    agree = sum(f["outcome"] == CONSISTENT for f in findings)
+    return "\n".join([*lines, f"{agree} further checks agree; ledger.json lists them.\n"])
+
+
+def _tables(names: Sequence[str]) -> str:
+    return f"Table{'s' if len(names) > 1 else ''} " + ", ".join(n.removeprefix("Table ") for n in names)
+
+
+def _table(table: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> str:
+    notes: list[str] = []
+
+    def note(text: str) -> str:
+        if text not in notes:
+            notes.append(text)
+        return f"[{notes.index(text) + 1}]"
+
+    rows = []
+    for c in cells:
+        found = [f"{PUBLIC[s['status']].format(s['value'])} {note(s['name'])}" for s in c["sources"]]
+        measured = ""
+        if c["measured"] is not None:
+            measured = f"{_measured(c['measured'], c['interval'], c['seeds'])} {note(c['measured_what'])}"
+        verdict = f"{c['verdict']} {note(_words(c['reason']))}"
+        other = []
+        for a in c["also"]:
+            judged = "" if a["verdict"] in ("not run", "not defined") else f": {a['verdict']}"
+            other.append(f"{_measured(a['value'], a['interval'], a['seeds'])} {note(a['what'])}{judged}")
+        rows.append([c["row"], c["column"], c["printed_text"], ", ".join(found), measured, verdict, "; ".join(other)])
+    header = ["row", "column", "printed", "public", "measured", "verdict", "another reading"]
+    empty = {i for i in range(len(header)) if not any(row[i] for row in rows)}
+    kept = [[w for i, w in enumerate(row) if i not in empty] for row in [header, *rows]]
+    grid = _grid(kept[0], kept[1:])
+    listed = "\n".join(f"[{i}] {text}  " for i, text in enumerate(notes, 1))
+    return f"## {table['name']}: {table['shows']}\n\n{grid}\n{listed}\n"
+
+
+def _words(reason: str) -> str:
+    """The part of a reason that many cells share: how far a number is off stands in ledger.json."""
+    _, separator, rest = reason.partition(" the printed number; ")
+    return rest if separator else reason
+
+
+def _measured(value: float, interval: Sequence[float] | None, seeds: int) -> str:
+    between = f" [{interval[0]:.2f}, {interval[1]:.2f}]" if interval else ""
+    return f"{value:.2f}{between} n={seeds}"
+
+
+def _grid(header: Sequence[str], rows: Sequence[Sequence[str]]) -> str:
+    cells = [[w.replace("|", "\\|") for w in row] for row in (header, *rows)]
+    widths = [max(len(row[i]) for row in cells) for i in range(len(header))]
+    lines = ["| " + " | ".join(w.ljust(n) for w, n in zip(row, widths, strict=True)) + " |" for row in cells]
+    return "\n".join([lines[0], "|" + "|".join("-" * (n + 2) for n in widths) + "|", *lines[1:]]) + "\n"

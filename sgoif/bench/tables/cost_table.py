@@ -1,0 +1,54 @@
+"""Tables of measured cost: where the time and the memory go."""
+
+from __future__ import annotations
+
+from sgoif.bench.tables.names import NOISY_GROUPS, OOD_GROUPS
+from sgoif.bench.tables.render import Column, Table
+from sgoif.bench.tables.source import NOTHING, OVERHEAD, Field, Source, make_block, pooled
+
+OVERHEAD_OOD = (
+    "Overhead (×): wall-clock before the first score over that of plain training. Marginal: a plain run that the "
+    "method reads is there anyway; stand-alone: it is counted."
+)
+
+
+def cost(source: Source) -> Table:
+    """Where the time goes: means over settings and seeds of each dataset."""
+    task = source.layout["task"]
+    rows = source.methods(NOISY_GROUPS if task == "noisy" else OOD_GROUPS)
+    columns = [
+        Column("seconds", "train", "seconds_train", "lower", "seconds"),
+        Column("seconds", "fit", "seconds_fit", "lower", "seconds"),
+        Column("seconds", "score", "seconds_score", "lower", "seconds"),
+        Column("seconds", "retrain", "seconds_retrain", "lower", "seconds"),
+        Column("seconds", "total", "seconds_total", "lower", "seconds"),
+        Column("seconds", "CPU", "cpu_seconds_total", "lower", "seconds"),
+        Column("memory", "peak MB", "peak_memory_mb", "lower", "megabytes"),
+        Column("overhead", "marginal", "overhead_marginal", "lower", "times"),
+        Column("overhead", "stand-alone", "overhead_standalone", "lower", "times"),
+        Column("overhead", "stand-alone CPU", "overhead_cpu", "lower", "times"),
+        Column("overhead", "with retraining", "overhead_cleaned", "lower", "times"),
+        Column("overhead", "memory", "overhead_memory", "lower", "times"),
+        Column("overhead", "stand-alone passes", "overhead_passes", "lower", "times"),
+    ]
+    blocks = []
+    for dataset in dict.fromkeys(p["dataset"] for p in source.panels):
+        panels = [p for p in source.panels if p["dataset"] == dataset]
+        fields = [
+            Field(c, lambda m, c=c, panels=panels: pooled(source, panels, m, c.metric), ranked=False) for c in columns
+        ]
+        used = [f for f in fields if any(f.entry(m).mean is not None for _, m in rows)]
+        blocks.append(make_block(panels[0]["title"], used, rows))
+    seeds = sorted({len(p["seeds"]) for p in source.panels})
+    caption = [
+        f"Measured cost, mean over all settings of the dataset and {' to '.join(map(str, seeds))} seed(s)."
+        if seeds else "",
+        OVERHEAD if task == "noisy" else OVERHEAD_OOD,
+        "stand-alone CPU: the same in CPU seconds, which do not grow when other jobs share the machine's cores.",
+        "stand-alone passes: the same in images passed through a network (a training step counts three), which no "
+        "machine changes; networks of another size count as many.",
+        "total: everything the cell did, what it writes down for other methods included. Nothing is marked: the "
+        "cheapest method is not the best.",
+        NOTHING,
+    ]  # fmt: skip
+    return source.table(blocks, caption)

@@ -1,0 +1,162 @@
+"""The `sgoif` command: find wrong labels in a folder of images, review them, and clean the list.
+
+`sgoif bench …` is the benchmark's own command line (`python -m sgoif.bench`).
+"""
+
+from __future__ import annotations
+
+import argparse
+import errno
+import os
+import sys
+from pathlib import Path
+
+from sgoif.utils.errors import UserError
+from sgoif.utils.interrupt import heeded
+
+
+def main(argv: list[str] | None = None) -> int:
+    """A user's mistake is one line and status 2; Ctrl-C is one line and status 130."""
+    argv = sys.argv[1:] if argv is None else argv
+    if argv[:1] == ["bench"]:
+        from sgoif.bench.cli import main as bench
+
+        return bench(argv[1:])
+    args = parser().parse_args(argv)
+    try:
+        with heeded():
+            args.run(args)
+            sys.stdout.flush()
+        return 0
+    except UserError as e:
+        told = str(e)
+    except BrokenPipeError:  # the reader of our output has gone, as in `sgoif explain … | head`
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return 141
+    except OSError as e:
+        full = e.errno in (errno.ENOSPC, errno.EDQUOT)
+        where = e.filename or "while writing"
+        told = f"the disk is full ({where}); free some room and run again" if full else f"{e.strerror or e}: {where}"
+    except KeyboardInterrupt:
+        print("\ninterrupted; the same command goes on from here", file=sys.stderr)
+        return 130
+    print(f"error: {told}", file=sys.stderr)
+    return 2
+
+
+def parser() -> argparse.ArgumentParser:
+    top = argparse.ArgumentParser(prog="sgoif", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
+    commands = top.add_subparsers(required=True, metavar="COMMAND")
+    _scan_arguments(commands.add_parser("scan", help="rank the labels of a folder, a CSV or a data set by suspicion"))
+    _apply_arguments(commands.add_parser("apply", help="write the cleaned list of a scan"))
+    _explain_arguments(commands.add_parser("explain", help="training images that help or harm one prediction"))
+    commands.add_parser("bench", help="the benchmark's steps (sgoif bench --help)")
+    return top
+
+
+def _scan_arguments(p: argparse.ArgumentParser) -> None:
+    p.set_defaults(run=_scan)
+    p.add_argument(
+        "source", help="FOLDER/<class>/<image>, a CSV of path and label, `digits`, or a torchvision data set"
+    )
+    p.add_argument("--out", type=Path, help="folder to write (default: <name>-scan); the same again goes on with it")
+    p.add_argument(
+        "--gallery", type=_count, metavar="N", help="examples on the page (default: all flagged, 100 to 500)"
+    )
+    p.add_argument("--skip-tiny", action="store_true", help="leave classes with very few images out")
+    p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
+    p.add_argument("--threads", type=_count, help="CPU threads (default: all)")
+    training = p.add_argument_group("training (defaults follow from the data; they are printed)")
+    training.add_argument("--model", help="any timm model by name (default: compact, a small residual network)")
+    training.add_argument(
+        "--pretrained", action="store_true", help="start from timm's weights (with --download if they are not here yet)"
+    )
+    training.add_argument("--size", type=int, help="pixels a side that the network sees")
+    training.add_argument("--epochs", type=int)
+    training.add_argument("--batch-size", type=int)
+    training.add_argument("--lr", type=float)
+    training.add_argument("--shift", type=int, help="random translation in pixels")
+    training.add_argument("--flip", action=argparse.BooleanOptionalAction, help="random mirror images")
+    training.add_argument("--seed", type=int)
+    reading = p.add_argument_group("reading")
+    reading.add_argument("--path-column", default="path", help="of a CSV (default: path)")
+    reading.add_argument("--label-column", default="label", help="of a CSV (default: label)")
+    reading.add_argument("--encoding", default="utf-8", help="of a CSV (default: utf-8)")
+    reading.add_argument("--data-root", default="data", help="where torchvision's data sets are (default: data)")
+    reading.add_argument("--split", default="train", help="part of a torchvision data set (default: train)")
+    reading.add_argument(
+        "--download", action="store_true", help="let torchvision fetch the data set, and timm the weights"
+    )
+
+
+def _apply_arguments(p: argparse.ArgumentParser) -> None:
+    p.set_defaults(run=_apply)
+    p.add_argument("scan", type=Path, help="folder of a finished scan")
+    how = p.add_mutually_exclusive_group(required=True)
+    how.add_argument("--decisions", type=Path, help="export of gallery.html (CSV or JSON)")
+    how.add_argument("--top-estimated", action="store_true", help="remove every example that the scan flagged")
+    p.add_argument("--out", type=Path, help="the cleaned list (default: cleaned.csv in the scan's folder)")
+    tree = p.add_mutually_exclusive_group()
+    tree.add_argument("--copy", type=Path, metavar="DIR", help="also copy the files to DIR/<label>/")
+    tree.add_argument("--link", type=Path, metavar="DIR", help="also link the files from DIR/<label>/")
+
+
+def _explain_arguments(p: argparse.ArgumentParser) -> None:
+    p.set_defaults(run=_explain)
+    p.add_argument("image", help="an image file, or the path of an example as the scan's ranking names it")
+    p.add_argument("--scan", type=Path, required=True, help="folder of a finished scan")
+    p.add_argument("--label", help="explain this label instead of the predicted one")
+    p.add_argument("--top", type=_count, default=10, metavar="N", help="images of each kind (default: 10)")
+    p.add_argument("--out", type=Path, help="page to write (default: explain.html in the scan's folder)")
+
+
+def _count(text: str) -> int:
+    if not text.isdecimal() or int(text) < 1:
+        raise argparse.ArgumentTypeError(f"{text!r} is not a number of at least 1")
+    return int(text)
+
+
+def _scan(args) -> None:
+    if args.device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""
+    if not args.download:
+        os.environ["HF_HUB_OFFLINE"] = "1"  # pretrained weights come from the cache alone
+    from sgoif.scan.pipeline import scan
+
+    reading = {
+        "columns": (args.path_column, args.label_column),
+        "encoding": args.encoding,
+        "root": args.data_root,
+        "split": args.split,
+        "download": args.download,
+    }
+    scan(args.source, args.out, vars(args), gallery=args.gallery, skip_tiny=args.skip_tiny, reading=reading)
+
+
+def _apply(args) -> None:
+    from sgoif.scan.apply import apply
+
+    tree = args.copy or args.link
+    done = apply(args.scan, args.decisions, args.out, tree, link=args.link is not None)
+    told = f"{done['remove']} removed, {done['relabel']} relabelled, {done['keep']} kept as they are"
+    print(f"{done['after']} of {done['before']} examples: {told}")
+    print(f"List   {args.out or args.scan / 'cleaned.csv'}" + (f"\nFiles  {tree}" if tree else ""))
+
+
+def _explain(args) -> None:
+    from sgoif.scan.explain import explain, open_image
+    from sgoif.scan.explain_page import lines, write_page
+    from sgoif.scan.output_folder import opener
+
+    found = explain(args.image, args.scan, args.label)
+    page, open_named = args.out or args.scan / "explain.html", opener(args.scan)
+    write_page(
+        page,
+        f"Why {found.classes[found.label]}? {args.image}",
+        found,
+        lambda: open_image(args.image, args.scan),
+        lambda i: open_named(found.names[i]),
+        args.top,
+    )
+    print(lines(found, args.top))
+    print(f"Page   {page}")

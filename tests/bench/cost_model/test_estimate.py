@@ -1,0 +1,167 @@
+"""`make plan` against numbers computed by hand."""
+
+import json
+from pathlib import Path
+
+import pytest
+import yaml
+
+from sgoif.bench.config import resolve as configuration
+from sgoif.bench.cost_model.estimate import Job, estimate, hours, report, stored
+from sgoif.bench.cost_model.measured_costs import Costs, Measured, Ratio, Shape, _panels, _ratios, measured
+from sgoif.bench.evaluation.overhead import SHARED_GPU
+from sgoif.bench.execution.plan import Plan
+from sgoif.utils.errors import UserError
+from tests.helpers.project import MINI_CONFIG
+
+SMALL = yaml.safe_load(MINI_CONFIG.read_text())
+DIGITS = Shape("small_cnn", 8, 1, 10)
+RATIOS = {
+    ("noisy", "loss"): Ratio(0.1, 1.0, 0.0, "GPU"),
+    ("noisy", "mixup"): Ratio(1.5, 0.0, 0.0, "CPU"),
+    ("ood", "msp"): Ratio(0.0, 0.0, 0.5, "GPU"),
+    ("ood", "ebo"): Ratio(0.2, 0.0, 1.0, "GPU"),
+}
+
+
+def costs(seconds: float = 10.0, shape: Shape = DIGITS, ratios=RATIOS) -> Costs:
+    return Costs([Measured(shape, 1000, 5, seconds, "a GPU", "here")], ratios, decoding=100.0)
+
+
+def plan(**changes) -> Plan:
+    noisy = {**SMALL["noisy"]["digits"], "methods": ["loss", "mixup"]}
+    return Plan(configuration.resolve({**SMALL, "noisy": {"digits": noisy}, **changes}))
+
+
+def test_flops_parameters_and_width_are_those_of_the_network():
+    """small_cnn on 8 x 8: three convolutions (64, 64 and 16 places) and the head, two FLOPs a product."""
+    products = 1 * 16 * 9 * 64 + 16 * 32 * 9 * 64 + 32 * 64 * 9 * 16 + 64 * 10
+    assert (DIGITS.flops, DIGITS.width) == (2 * products, 64)
+    assert DIGITS.parameters == 9 * (16 + 16 * 32 + 32 * 64) + 650 + sum(4 * c + 1 for c in (16, 32, 64))
+
+
+def test_training_scales_with_images_epochs_and_flops():
+    seconds, basis, same = costs().training(DIGITS, images=500, epochs=20)
+    assert seconds == pytest.approx(10.0 * (500 * 20) / (1000 * 5)) and same and basis.hardware == "a GPU"
+    wide = Shape("lenet5", 28, 1, 10)
+    seconds, _, same = costs().training(wide, 1000, 5)
+    assert seconds == pytest.approx(10.0 * wide.flops / DIGITS.flops) and not same
+    two = Costs([*costs().trainings, Measured(wide, 1000, 5, 77.0, "a GPU", "there")], {}, 1.0)
+    assert two.training(wide, 1000, 5)[0] == pytest.approx(77.0), "the same network is scaled from itself"
+    with pytest.raises(UserError, match="no measured training"):
+        Costs([], {}, 1.0)
+
+
+def test_seconds_of_jobs_that_shared_a_gpu_make_no_ratio():
+    crowded = Measured(DIGITS, 1000, 5, 99.0, "a GPU", "crowd", shared=True)
+    assert Costs([crowded, *costs().trainings], {}, 1.0).training(DIGITS, 1000, 5)[0] == pytest.approx(10.0)
+    assert Costs([crowded], {}, 1.0).training(DIGITS, 1000, 5)[0] == pytest.approx(99.0), "better than nothing"
+    about = {"table": "t", "dataset": "digits", "setting": "n20_s0"}
+    seconds = {"plain": {"seconds_train": 2.0}, "aum": {"seconds_own": 1.0}, "mixup": {"seconds_own": 8.0}}
+    records = [{**about, "metric": "layout", "layout": {"task": "noisy"}, "method": ""}]
+    records += [{**about, "method": m, "metric": k, "mean": v} for m, s in seconds.items() for k, v in s.items()]
+    records.append({**about, "method": "mixup", "metric": "overhead_marginal", "reason": SHARED_GPU})
+    (panel,) = _panels(records, plan().config)
+    ratios = _ratios([panel], "GPU")
+    assert set(ratios) == {("noisy", "aum")} and ratios["noisy", "aum"].own == pytest.approx(0.5)
+    assert not panel.training("a GPU", Path("x/summary.json")).shared
+
+
+def test_jobs_and_seconds_of_a_small_run():
+    """1,438 digits, 6 epochs: a plain training of 10 s * 1438 * 6 / 5000; 2 settings x 2 seeds; 359 test images."""
+    noisy, ood = estimate(plan(), costs())
+    train = 10.0 * 1438 * 6 / 5000
+    seconds = {job.name[2]: job.seconds for job in noisy.jobs}
+    assert noisy.plain_seconds == pytest.approx(train) and set(seconds) == {"plain", "loss", "mixup"}
+    passes = (1438 + 359) / (3 * 1438 * 6)  # once at the end, and the test images
+    assert seconds["plain"] == pytest.approx(4 * train * (1 + passes))
+    assert seconds["loss"] == pytest.approx(4 * train * 1.1) and seconds["mixup"] == pytest.approx(4 * train * 1.5)
+    train = 10.0 * 867 * 6 / 5000 * Shape("small_cnn", 8, 1, 6).flops / DIGITS.flops  # its head has six outputs
+    seconds = {job.name[2]: job.seconds for job in ood.jobs}
+    tested = 216 + 354 + 1000
+    assert seconds["msp"] == pytest.approx(0.5 * tested * train / (867 * 6))
+    assert seconds["ebo"] == pytest.approx(0.2 * train + tested * train / (867 * 6))
+    assert [job.after for job in ood.jobs] == [(), *[(("ood", "digits_id", "plain", 0),)] * 2]
+
+
+def test_batches_retraining_and_unknown_methods():
+    few = plan(execution={"device": "cpu", "cells_per_job": 3})
+    noisy, _ = estimate(few, costs())
+    assert [(job.name[2:], job.cells) for job in noisy.jobs][:2] == [(("plain", 0), 3), (("plain", 1), 1)]
+    off = {**SMALL["noisy"]["digits"], "methods": ["loss", "aum"], "retrain": False}
+    noisy, _ = estimate(plan(noisy={"digits": off}), costs())
+    train = 10.0 * 1438 * 6 / 5000
+    seconds = {job.name[2]: job.seconds for job in noisy.jobs}
+    assert seconds["loss"] == pytest.approx(4 * train * 0.1) and seconds["aum"] == 0 and noisy.unknown == {"aum"}
+
+
+def test_streamed_images_are_bound_by_decoding():
+    raw = {
+        **SMALL, "execution": {"device": "cpu", "threads": 4}, "ood": {}, "tables": {},
+        "noisy": {"clothing1m": {"recipe": {"model": "small_cnn", "epochs": 2}, "seeds": [0], "methods": ["loss"],
+                                 "settings": {"web": {"kind": "collected"}}}},
+    }  # fmt: skip
+    (block,) = estimate(Plan(configuration.resolve(raw)), costs(1e-9))
+    assert block.decoding and block.plain_seconds == pytest.approx(1_000_000 * 2 / (100.0 * 4))
+
+
+@pytest.mark.parametrize(("gpus", "expected"), [(1, 10), (2, 5), (64, 5)])
+def test_the_schedule(gpus, expected):
+    """plain 2, then a 3 and b 1; another plain 4. On two GPUs: plain and a until 5, the other plain and b until 5."""
+    first, second = ("t", "d", "plain", 0), ("t", "e", "plain", 0)
+    jobs = [
+        Job(first, 2 * 3600.0),
+        Job(second, 4 * 3600.0),
+        Job(("t", "d", "a", 0), 3 * 3600.0, after=(first,)),
+        Job(("t", "d", "b", 0), 1 * 3600.0, after=(first,)),
+    ]
+    assert hours(jobs, gpus) == expected
+    assert hours(jobs, 1, processes=4) == 10, "with one GPU nothing is shared out"
+    assert hours(jobs, 4, processes=4) == pytest.approx(2.5)
+
+
+def test_storage_is_that_of_the_arrays():
+    p = plan()
+    noisy, ood = estimate(p, costs())
+    cell = {job.name[2]: p.batch(*job.name)[0] for job in noisy.jobs}
+    n, m, k, e, d = 1438, 359, 10, 6, 64
+    checkpoints = 2 * 4 * DIGITS.parameters
+    assert stored(p, noisy, cell["plain"]) == 2 * n * (k + d) + 2 * e * n + 4 * m * k + 8 * (n + e) + checkpoints
+    assert stored(p, noisy, cell["loss"]) == 17 * n + 4 * e * n + 4 * m * k
+    assert noisy.bytes == 4 * (stored(p, noisy, cell["plain"]) + 2 * stored(p, noisy, cell["loss"]))
+    assert stored(p, ood, p.batch("ood", "digits_id", "msp", 0)[0]) == 8 * (216 + 354 + 1000) + 4 * 216 * 6
+
+
+def test_costs_are_read_from_published_runs(tmp_path):
+    """A published run on a GPU gives trainings and ratios; its ratios count before those of a run on a CPU."""
+    (tmp_path / "costs.json").write_text(
+        json.dumps({"training": [], "decoding": {"images_per_core_second": 7.0}}),
+    )
+    for name, gpu, own in (("embedded", False, 8.0), ("cifar", True, 3.0)):
+        folder = tmp_path / name
+        folder.mkdir()
+        dataset, setting = ("digits", "n20_s0") if name == "embedded" else ("cifar10", "n20_s0")
+        about = {"table": "t", "dataset": dataset, "setting": setting}
+        records = [
+            {"table": "t", "metric": "layout", "layout": {"task": "noisy"}},
+            {**about, "method": "plain", "metric": "seconds_train", "mean": 4.0},
+            {**about, "method": "sgoif", "metric": "seconds_own", "mean": own},
+            {**about, "method": "sgoif", "metric": "seconds_retrain", "mean": 2.0},
+        ]
+        (folder / "summary.json").write_text(json.dumps(records))
+        hardware = ["cpus 2, gpu NVIDIA H200"] if gpu else ["cpus 2"]
+        (folder / "provenance.json").write_text(json.dumps({"hardware": hardware}))
+    found = measured(tmp_path)
+    assert found.ratio("noisy", "sgoif") == Ratio(0.75, 0.5, 0.0, "GPU") == found.ratio("noisy", "sgoif@no_gate")
+    (training,) = found.trainings
+    assert (training.shape.model, training.images, training.epochs, training.seconds) == ("resnet9", 50000, 16, 4.0)
+    assert found.decoding == 7.0 and found.ratio("noisy", "aum") is None
+
+
+def test_the_papers_plan_names_what_is_extrapolated():
+    text = report(configuration.ROOT / "configs" / "paper.yaml")
+    assert "1 GPU: " in text and "8 GPUs: " in text and "64 GPUs: " in text and "Storage: " in text
+    for name in ("noisy webvision ", "noisy clothing1m ", "ood imagenet1k ", "noisy cifar10 "):
+        assert name in text
+    for words in ("an extrapolation", "results/published/measured", "every dataset counted as present"):
+        assert words in text

@@ -1,0 +1,121 @@
+"""A batch of cells: typed failures, what is computed again and what is not."""
+
+import json
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+import torch
+import yaml
+
+from sgoif.bench.config import resolve as configuration
+from sgoif.bench.data.holdout import hold_out
+from sgoif.bench.data.noisy_labels import write_setting
+from sgoif.bench.data.prepare import prepare
+from sgoif.bench.execution import run_batch
+from sgoif.bench.execution.plan import Plan
+from sgoif.training.learner import load_compiler
+from sgoif.training.recipe import Recipe
+from sgoif.utils.interrupt import heeded
+from tests.helpers import lost_interrupts as lost
+from tests.helpers.project import MINI_CONFIG
+
+
+def small_run(folder: Path, **recipe) -> tuple[Plan, Path]:
+    """A run of one setting and one seed on the digits, with its data and labels in place."""
+    raw = yaml.safe_load(MINI_CONFIG.read_text())
+    raw["noisy"]["digits"] |= {"seeds": [0], "recipe": {"base": "digits", "epochs": 2, **recipe}}
+    raw["noisy"]["digits"]["settings"].pop("n40_s6")
+    raw["data"] = {"root": str(folder / "data")}
+    plan, run_dir = Plan(configuration.resolve(raw)), folder / "results" / "mini"
+    prepare("digits", folder / "data")
+    write_setting(folder / "data", run_dir, "digits", "n20_s0", plan.noise("digits", "n20_s0"))
+    hold_out(folder / "data", run_dir, "digits", 100)
+    return plan, run_dir
+
+
+def run(plan: Plan, run_dir: Path, method: str) -> dict:
+    torch.set_num_threads(1)
+    path = run_batch.run_batch(plan, run_dir, "noisy", "digits", method, 0, "cpu")
+    entry = json.loads(path.read_text())["cells"][0]
+    return json.loads((run_dir / entry["path"] / "result.json").read_text()) | {"folder": run_dir / entry["path"]}
+
+
+def test_divergence_is_a_typed_failure_and_so_is_what_reads_it(tmp_path):
+    plan, run_dir = small_run(tmp_path, lr=1e20)
+    plain = run(plan, run_dir, "plain")
+    assert plain["status"] == "failed" and plain["reason"].startswith("Diverged: the training loss became")
+    loss = run(plan, run_dir, "loss")
+    assert loss["status"] == "failed" and "its plain run failed: Diverged" in loss["reason"]
+
+
+def test_an_error_in_a_method_is_written_down_and_tried_again(tmp_path, monkeypatch):
+    from baselines.noisy.random import Random
+
+    plan, run_dir = small_run(tmp_path)
+    with monkeypatch.context() as broken:
+        broken.setattr(Random, "detect", lambda self, task: 1 / 0)
+        assert run(plan, run_dir, "random")["reason"] == "ZeroDivisionError: division by zero"
+    assert run(plan, run_dir, "random")["status"] == "ok"
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("lose", [lost.dropped, lost.another_error])
+def test_a_lost_interrupt_is_no_result_of_a_method(tmp_path, monkeypatch, lose):
+    from baselines.noisy.random import Random
+
+    plan, run_dir = small_run(tmp_path)
+    detect = Random.detect
+    with monkeypatch.context() as broken:
+        broken.setattr(Random, "detect", lambda self, task: (lose(), detect(self, task))[1])
+        with pytest.raises(KeyboardInterrupt), heeded():
+            run(plan, run_dir, "random")
+    assert not list(run_dir.rglob("result.json"))
+    assert run(plan, run_dir, "random")["status"] == "ok"
+
+
+def test_the_compiler_is_imported_before_a_cells_clock_starts(tmp_path, monkeypatch):
+    order, timed = [], run_batch.Session.timed
+    monkeypatch.setattr(run_batch.Session, "timed", lambda self, name: order.append(name) or timed(self, name))
+    monkeypatch.setattr("sgoif.training.learner.importlib", SimpleNamespace(import_module=order.append))
+    recipe = Recipe(compile=True)
+    monkeypatch.setattr(run_batch, "load_compiler", lambda *_: load_compiler(recipe, torch.device("cuda")))
+    plan, run_dir = small_run(tmp_path)
+    assert run(plan, run_dir, "mixup")["status"] == "ok"
+    assert order[:3] == ["torch._dynamo", "torch._inductor.compile_fx", "score"]
+    order.clear()
+    load_compiler(recipe, torch.device("cpu"))
+    load_compiler(Recipe(), torch.device("cuda"))
+    assert order == ["torch._dynamo"] * 2
+
+
+def test_a_finished_cell_is_kept_and_a_damaged_one_computed_again(tmp_path):
+    plan, run_dir = small_run(tmp_path)
+    first = run(plan, run_dir, "plain")
+    stamp = (first["folder"] / "result.json").stat().st_mtime_ns
+    assert (run(plan, run_dir, "plain")["folder"] / "result.json").stat().st_mtime_ns == stamp
+    (first["folder"] / "arrays.npz").write_bytes(b"broken")
+    again = run(plan, run_dir, "plain")
+    assert again["arrays_sha256"] == first["arrays_sha256"], "the same bits as before"
+    assert {"train", "record"} <= set(again["seconds"]) and again["peak_memory_mb"] > 0
+    assert not (first["folder"] / "work").exists()
+
+
+def test_a_full_disk_is_told_and_loses_nothing(tmp_path, monkeypatch):
+    plan, run_dir = small_run(tmp_path)
+
+    def full(*_, **__):
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as broken:
+        broken.setattr("sgoif.bench.methods.plain_run.torch.save", full)
+        with pytest.raises(run_batch.UserError, match="No space left on device; the cell is not lost"):
+            run(plan, run_dir, "plain")
+    assert run(plan, run_dir, "plain")["status"] == "ok"
+
+
+def test_asking_for_a_gpu_where_there_is_none(tmp_path):
+    if torch.cuda.is_available():
+        pytest.skip("there is one here")
+    with pytest.raises(run_batch.UserError, match="torch sees no GPU"):
+        run_batch.pick_device("cuda")

@@ -1,0 +1,164 @@
+"""The report: whole, from one file, without network; nothing that a dataset or a failure says can run."""
+
+import re
+from html.parser import HTMLParser
+
+import pytest
+
+from sgoif.bench import figures
+from sgoif.bench.evaluation.evaluate import evaluate
+from sgoif.bench.evaluation.summary import summarise
+from sgoif.bench.report import HERE, write_report
+from sgoif.bench.tables import build_tables
+from sgoif.utils.files import atomic_write_json, atomic_write_text, read_json
+from tests.helpers.fake_runs import Run, config
+
+EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
+VOID = {"meta", "link", "br", "img", "input", "hr"}
+LEDGER = {
+    "run": "r", "rules": {"reproduced": "near", "not run": "absent"},
+    "tables": [{"name": "Table 1", "label": "t1", "shows": EVIL}],
+    "cells": [
+        {"table": "Table 1", "row": f"CL {EVIL}", "column": "P@1%", "printed": 90.1, "printed_text": "90.1",
+         "unit": "%",
+         "sources": [{"name": "CL paper", "value": 90.5, "status": "read"}], "measured": 89.5,
+         "measured_what": "P@1% of CL", "interval": [88.0, 91.0], "seeds": 3, "stand_in": "", "verdict": "reproduced",
+         "reason": "0.6 from the printed number", "also": [{"what": "accuracy", "value": 88.8}]},
+        {"table": "Table 1", "row": "MOS", "column": "AUROC", "printed": None, "printed_text": "–", "unit": "%",
+         "sources": [], "measured": None, "measured_what": "", "interval": None, "seeds": 0, "stand_in": "",
+         "verdict": "not run", "reason": "no data", "also": []},
+    ],
+    "findings": [{"check": "bound", "tables": ["Table 1"], "outcome": "impossible", "statement": EVIL, "numbers": {}}],
+}  # fmt: skip
+
+
+class Page(HTMLParser):
+    """Tags, texts and attributes of a page; complains of tags that are not closed in order."""
+
+    def __init__(self, text: str):
+        super().__init__()
+        self.open, self.tags, self.texts = [], [], []
+        self.feed(text)
+        self.close()
+        assert not self.open, f"left open: {self.open}"
+
+    def handle_starttag(self, tag, attributes):
+        self.tags.append((tag, dict(attributes)))
+        if tag not in VOID:
+            self.open.append(tag)
+
+    def handle_endtag(self, tag):
+        assert self.open and self.open[-1] == tag, f"</{tag}> closes {self.open[-3:]}"
+        self.open.pop()
+
+    def handle_data(self, data):
+        self.texts.append(data)
+
+    def all(self, tag: str) -> list[dict]:
+        return [attributes for name, attributes in self.tags if name == tag]
+
+
+@pytest.fixture(scope="module")
+def written(tmp_path_factory):
+    """A page with failures, an evil title everywhere a title can be, a ledger, and one figure that was not drawn."""
+    run = Run(tmp_path_factory.mktemp("report"))
+    run.fill_noisy()
+    run.fill_ood()
+    configuration = {**config(), "run": "tiny", "variants": {}}
+    configuration["noisy"]["digits"]["title"] = f"digits {EVIL}"
+    configuration["tables"]["table3"]["title"] = EVIL
+    configuration["not_run"][0]["reason"] = EVIL
+    run.cell("noisy", "digits", "n20s0", 2, "newcomer", status="failed", reason=f"Error: {EVIL}")
+    for task, dataset in (("noisy", "digits"), ("ood", "digits7")):
+        evaluate(run.root, run.data, task, dataset, configuration)
+    summarise(run.root, configuration)
+    atomic_write_json(run.root / "ledger.json", LEDGER)
+    for one in figures.planned(configuration)[1:]:
+        atomic_write_text(run.root / "figures" / f"{one.name}.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>")
+    path = write_report(run.root, configuration)
+    return run.root, configuration, Page(path.read_text()), path.read_text()
+
+
+def test_every_table_is_there_with_every_number(written):
+    run_dir, _, page, _ = written
+    tables = build_tables(read_json(run_dir / "summary.json"))
+    assert {f"table-{t.name}" for t in tables} <= {a.get("id") for a in page.all("article")}
+    n_numbers = sum(e.mean is not None for t in tables for b in t.blocks for r in b.rows for e in r.entries)
+    cells = [a for a in page.all("td") if "data-value" in a]
+    assert len(cells) > n_numbers > 100
+    for t in tables:
+        assert any(t.title in text for text in page.texts)
+        for note in t.notes:
+            assert any(note in text for text in page.texts)
+
+
+def test_nothing_is_loaded_from_anywhere(written):
+    _, _, page, text = written
+    for tag, attributes in page.tags:
+        for name in ("src", "href", "srcset", "action", "data", "poster"):
+            value = attributes.get(name) or "#"
+            assert value.startswith(("#", "data:image/svg+xml;base64,")), (tag, name, value[:80])
+    assert not page.all("link") and not page.all("iframe") and not re.search(r"url\(|@import", text)
+    policy = next(a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'" in policy and "'unsafe-inline'; script-src 'sha256-" in policy
+
+
+def test_the_policy_allows_the_page_s_own_script(written):
+    import base64
+    import hashlib
+
+    text = written[3]
+    script = text[text.rindex("<script>") + 8 : text.rindex("</script>")]
+    allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
+    assert f"'sha256-{allowed}'" in text and script == (HERE / "page.js").read_text()
+
+
+def test_what_a_dataset_or_a_failure_says_is_text(written):
+    _, _, page, text = written
+    assert len(page.all("script")) == 1 and "<script>alert" not in text and "<img src=x" not in text
+    assert not any(name.startswith("on") for _, attributes in page.tags for name in attributes)
+    said = "".join(page.texts)
+    assert said.count(EVIL) >= 6  # title of a dataset, of a table, reasons, ledger: all shown as written
+
+
+def test_figures_are_inside_and_a_missing_one_is_a_labelled_gap(written):
+    _, configuration, page, _ = written
+    planned = figures.planned(configuration)
+    assert len(page.all("figure")) == len(planned)
+    pictures = page.all("img")
+    assert len(pictures) == len(planned) - 1 and all(len(a["alt"]) > 20 for a in pictures)
+    assert any("has not been drawn" in text for text in page.texts)
+
+
+def test_the_ledger_can_be_filtered_by_table_and_verdict(written):
+    page = written[2]
+    rows = [a for a in page.all("tr") if "data-verdict" in a]
+    assert [(a["data-table"], a["data-verdict"]) for a in rows] == [("Table 1", "reproduced"), ("Table 1", "not run")]
+    assert {a.get("name") for a in page.all("select")} == {"table", "verdict"}
+    assert any("1 impossible" in text for text in page.texts)
+
+
+def test_cost_failures_configuration_and_origin_are_told(written):
+    said = "".join(written[2].texts)
+    reasons = ("the loss became NaN in epoch 3", "ran past its time limit of 60 s", "needs a licence")
+    for words in (*reasons, "torch 2.10.0", "cpus 2", "abc1234", '"class_conditional"'):
+        assert words in said, words
+    assert "SG-OIF@no_gate" in said
+
+
+def test_it_can_be_used_with_a_keyboard(written):
+    page = written[2]
+    assert len(page.all("button")) > 50 and all(a.get("type") == "button" for a in page.all("button"))
+    regions = [a for a in page.all("div") if a.get("role") == "region"]
+    assert regions and all(a.get("tabindex") == "0" and a.get("aria-label") for a in regions)
+    ids = {a["id"] for _, a in page.tags if "id" in a}
+    assert all(a["href"][1:] in ids for a in page.all("a"))  # no link leads nowhere
+    assert len(ids) == sum("id" in a for _, a in page.tags)
+
+
+def test_a_run_without_ledger_metrics_or_figures_still_has_its_page(tmp_path):
+    atomic_write_json(tmp_path / "summary.json", [])
+    page = Page(write_report(tmp_path, {**config(tables={}, not_run=[]), "run": "empty"}).read_text())
+    said = "".join(page.texts)
+    for words in ("There is no ledger", "nothing is known of the cost", "Every cell of this run finished"):
+        assert words in said, words

@@ -1,0 +1,301 @@
+"""A run carried in pieces and adopted where its cells are not: the same metrics, summary and tables."""
+
+import gzip
+import json
+import re
+import shutil
+from pathlib import Path
+
+import pytest
+import torch
+import yaml
+
+from sgoif.bench import figures
+from sgoif.bench.cli import main
+from sgoif.bench.config import resolve as configuration
+from sgoif.bench.data.holdout import hold_out
+from sgoif.bench.data.noisy_labels import write_setting
+from sgoif.bench.data.prepare import prepare
+from sgoif.bench.evaluation.evaluate import NOT_RUN
+from sgoif.bench.evaluation.summary import summarise
+from sgoif.bench.execution import run_batch
+from sgoif.bench.execution.plan import Plan
+from sgoif.bench.figures._data import Evidence
+from sgoif.bench.sharing.merge import adopt
+from sgoif.utils.files import atomic_write_json, read_json
+from tests.helpers.project import MINI_CONFIG
+
+CELLS = {"noisy/digits": ["plain", "random", "loss", "aum"], "ood/digits_id": ["plain", "msp"]}
+
+
+@pytest.fixture(scope="module")
+def computed(tmp_path_factory) -> Path:
+    """A folder with mini.yaml, its data, and results/mini as Snakemake leaves it: 13 + 2 cells of two epochs."""
+    folder = tmp_path_factory.mktemp("computed")
+    raw = yaml.safe_load(MINI_CONFIG.read_text())
+    raw["methods"] = {"noisy": ["random", "loss", "aum"], "ood": ["msp"]}
+    raw["recipes"]["digits"] |= {"epochs": 2}
+    raw["noisy"]["digits"] |= {"restrict": {"aum": {"settings": ["n20_s0"], "seeds": [0], "reason": "no time"}}}
+    raw["noisy"]["digits"]["settings"] = dict(reversed(raw["noisy"]["digits"]["settings"].items()))
+    raw["data"] = {"root": str(folder / "data")}
+    (folder / "mini.yaml").write_text(yaml.safe_dump(raw, sort_keys=False))
+    plan, run_dir = Plan(configuration.load(folder / "mini.yaml")), folder / "results" / "mini"
+    atomic_write_json(run_dir / "config.json", plan.config)
+    for dataset in ("digits", "digits_id", "digits_near", "photo_patches", "digits_aux"):
+        prepare(dataset, folder / "data")
+    for dataset, setting in (("digits", "n20_s0"), ("digits", "n40_s6"), ("digits_id", "clean")):
+        write_setting(folder / "data", run_dir, dataset, setting, plan.noise(dataset, setting))
+    torch.set_num_threads(1)
+    for of, methods in CELLS.items():
+        task, dataset = of.split("/")
+        hold_out(folder / "data", run_dir, dataset, plan.held_out(dataset))
+        for method in methods:
+            run_batch.run_batch(plan, run_dir, task, dataset, method, 0, "cpu")
+    return folder
+
+
+@pytest.fixture
+def work(computed, tmp_path, monkeypatch) -> Path:
+    """A copy of that run to change; the current folder."""
+    shutil.copytree(computed / "results", tmp_path / "results")
+    shutil.copy(computed / "mini.yaml", tmp_path)
+    monkeypatch.chdir(tmp_path)
+    return tmp_path
+
+
+def step(*words: str) -> int:
+    return main([str(w) for w in words])
+
+
+def carried(out: str, *more: str) -> dict:
+    assert step("carry", "--config", "results/mini/config.json", "--out", out, *more) == 0
+    return read(out)
+
+
+def read(path) -> dict:
+    return json.loads(gzip.decompress(Path(path).read_bytes()))
+
+
+def rewrite(path, piece: dict) -> None:
+    Path(path).write_bytes(gzip.compress(json.dumps(piece).encode()))
+
+
+def names(piece: dict) -> set[str]:
+    return {"/".join(str(c["cell"][k]) for k in ("dataset", "setting", "seed", "method")) for c in piece["cells"]}
+
+
+@pytest.fixture(scope="module")
+def whole(computed) -> bytes:
+    """The piece that holds all of it."""
+    config, out = computed / "results" / "mini" / "config.json", computed / "whole.json.gz"
+    said = ("--commit", "c0ffee", "--note", "on a borrowed machine")
+    assert step("carry", "--config", config, "--out", out, *said) == 0
+    return out.read_bytes()
+
+
+@pytest.fixture
+def elsewhere(computed, whole, tmp_path, monkeypatch) -> Path:
+    """A folder with the configuration and that piece, a.json.gz, alone; the current folder."""
+    folder = tmp_path / "elsewhere"
+    folder.mkdir()
+    shutil.copy(computed / "mini.yaml", folder)
+    (folder / "a.json.gz").write_bytes(whole)
+    monkeypatch.chdir(folder)
+    return folder
+
+
+def test_what_was_cut_off_before_test_images_were_set_aside_is_carried_too(work, whole):
+    shutil.rmtree(work / "results/mini/labels")
+    assert carried("a.json.gz")["records"] == json.loads(gzip.decompress(whole))["records"]
+
+
+def test_adopted_elsewhere_it_is_the_same_run(work, elsewhere, monkeypatch):
+    monkeypatch.chdir(work)
+    for task, dataset in (of.split("/") for of in CELLS):
+        step("evaluate", "--config", "results/mini/config.json", "--task", task, "--dataset", dataset)
+    for words in ("summarise", "tables", "ledger"):
+        assert step(words, "--config", "results/mini/config.json") == 0
+    monkeypatch.chdir(elsewhere)
+
+    def curves(*_):
+        raise AssertionError("nobody carried curves")
+
+    monkeypatch.setattr(Evidence, "curves", curves)
+    monkeypatch.setattr(Evidence, "gallery", curves)
+    assert step("adopt", "a.json.gz", "--config", "mini.yaml") == 0
+    here, there = elsewhere / "results" / "mini", work / "results" / "mini"
+    same = [
+        p.relative_to(there) for p in there.rglob("*") if p.parent.name in ("noisy", "ood", "tables") and p.is_file()
+    ]
+    same = [p for p in same if p.parts[0] in ("metrics", "tables")]
+    assert len(same) == 2 * (2 + 2 * 4), "two datasets and two tables of four kinds, each with its seal"
+    for path in [*same, Path("summary.json"), Path("ledger.json"), Path("config.json")]:
+        assert (here / path).read_bytes() == (there / path).read_bytes(), path
+    assert not (here / "cells").exists() and (here / "report.html").is_file()
+    drawn = {p.stem for p in (here / "figures").glob("*.svg")}
+    assert "table1_detection" in drawn and not any(name.endswith("_curves") for name in drawn)
+
+    assert step("publish", "--config", "results/mini/config.json") == 0
+    origin = read_json(elsewhere / "results/published/mini/provenance.json")
+    cells = [read_json(p) for p in there.glob("cells/*/*/*/*/*/result.json")]
+    assert origin["cells"] == len(cells) == 15
+    (piece,) = origin["pieces"]
+    assert piece["note"] == "on a borrowed machine"
+    assert (piece["file"], piece["cells"], piece["of"]) == ("a.json.gz", 15, list(CELLS))
+    assert piece["commit"] == origin["commit"] == sorted({c["commit"] or "c0ffee" for c in cells})
+    assert {"hardware", "versions", "date", "config_hash"} <= set(piece)
+
+
+def test_what_git_does_not_tell_is_told_and_nothing_is_too_large(work):
+    for path in Path("results/mini/cells").rglob("result.json"):
+        atomic_write_json(path, {**read_json(path), "commit": "" if "aum" in path.parts else "abc"})
+    piece = carried("a.json.gz", "--commit", "c0ffee")
+    assert {c["commit"] for c in piece["cells"] if c["cell"]["method"] == "aum"} == {"c0ffee"}
+    assert {c["commit"] for c in piece["cells"] if c["cell"]["method"] != "aum"} == {"abc"}
+    assert {"key", "seconds", "shared_gpu", "created"} <= set(piece["cells"][0])
+    assert not {"arrays", "curves"} & set(piece["cells"][0])
+    assert "not run" not in {r["status"] for r in piece["records"] if r["metric"] == "status"}
+
+
+def test_a_batch_that_was_cut_off_is_carried_as_far_as_it_came(work, capsys):
+    run = Path("results/mini")
+    (run / "batches/noisy/digits/loss/0.json").unlink()
+    shutil.rmtree(run / "cells/noisy/digits/n40_s6/seed1/loss")
+    stale = run / "cells/noisy/digits/n40_s6/seed0/loss/result.json"
+    atomic_write_json(stale, {**read_json(stale), "key": "of older code"})
+    found = {n for n in names(carried("a.json.gz")) if n.endswith("/loss")}
+    assert found == {"digits/n20_s0/0/loss", "digits/n20_s0/1/loss"}
+    told = capsys.readouterr().err
+    assert "warning: left out: " in told and "n40_s6/seed0/loss" in told and "its key is not" in told
+    assert len(told.splitlines()) == 1, "what was not computed yet is not damaged"
+
+
+def test_a_damaged_cell_is_named_and_left_out(work, capsys):
+    cells = Path("results/mini/cells/noisy/digits/n20_s0")
+    (cells / "seed0/loss/arrays.npz").write_bytes(b"no scores")
+    (cells / "seed1/random/result.json").write_text("{")
+    found = names(carried("a.json.gz"))
+    assert len(found) == 13 and not {"digits/n20_s0/0/loss", "digits/n20_s0/1/random"} & found
+    told = sorted(capsys.readouterr().err.splitlines())
+    assert len(told) == 2 and all(line.startswith("warning: left out: ") for line in told)
+    assert "seed0/loss: arrays.npz is not the file" in told[0] and "seed1/random: result.json is damaged" in told[1]
+
+
+def test_without_its_plain_run_a_cell_has_no_overhead(work):
+    shutil.rmtree("results/mini/batches/ood/digits_id/plain")
+    shutil.rmtree("results/mini/cells/ood/digits_id/clean/seed0/plain")
+    piece = carried("a.json.gz")
+    said = {r["reason"] for r in piece["records"] if r["method"] == "msp" and r["metric"].startswith("overhead")}
+    assert said == {"no plain run to compare with"}
+
+
+def test_of_two_pieces_the_later_one_counts_and_gaps_have_their_reasons(elsewhere):
+    whole = read("a.json.gz")
+    loss = [c for c in whole["cells"] if (c["cell"]["method"], c["cell"]["setting"]) == ("loss", "n20_s0")]
+    values = [r for r in whole["records"] if (r["method"], r["setting"]) == ("loss", "n20_s0")]
+    later = [{**r, "value": 0.123} if r["metric"] == "auroc" and not r["variant"] else r for r in values]
+    rewrite("b.json.gz", {**whole, "cells": [{**c, "commit": "later"} for c in loss], "records": later})
+    first = [c for c in whole["cells"] if c["cell"]["dataset"] == "digits"]
+    first = [c for c in first if (c["cell"]["method"], c["cell"]["setting"]) != ("random", "n40_s6")]
+    kept = {tuple(c["cell"].values()) for c in first}
+    own = [r for r in whole["records"] if tuple(r[k] for k in first[0]["cell"]) in kept or not r["method"]]
+    rewrite("a.json.gz", {**whole, "cells": first, "records": own})
+    for files, value in ((("a.json.gz", "b.json.gz"), True), (("b.json.gz", "a.json.gz"), False)):
+        assert step("adopt", *files, "--config", "mini.yaml") == 0
+        records = read_json("results/mini/metrics/noisy/digits.json")
+        found = {
+            r["value"] for r in records
+            if (r["method"], r["setting"], r["metric"], r["variant"]) == ("loss", "n20_s0", "auroc", "")
+        }  # fmt: skip
+        assert (found == {0.123}) is value
+    gaps = {(r["method"], r["setting"], r["seed"]): r["reason"] for r in records if r["status"] == "not run"}
+    aum = {("aum", s, seed): "no time" for s, seed in (("n20_s0", 1), ("n40_s6", 0), ("n40_s6", 1))}
+    assert gaps == aum | {("random", "n40_s6", seed): NOT_RUN for seed in (0, 1)}
+    ood = read_json("results/mini/metrics/ood/digits_id.json")
+    assert [(r["method"], r["status"], r["reason"]) for r in ood] == [("msp", "not run", NOT_RUN)]
+    step("adopt", "a.json.gz", "b.json.gz", "--config", "mini.yaml")
+    step("publish", "--config", "results/mini/config.json")
+    pieces = read_json("results/published/mini/provenance.json")["pieces"]
+    assert [(p["file"], p["cells"]) for p in pieces] == [("a.json.gz", len(first) - 2), ("b.json.gz", 2)]
+    assert pieces[1]["commit"] == ["later"]
+
+
+def test_a_dataset_that_only_the_pieces_have_is_no_gap(elsewhere, monkeypatch):
+    whole = read("a.json.gz")
+    own = {k: [c for c in whole[k] if c.get("cell", c)["dataset"] == "digits"] for k in ("cells", "records")}
+    rewrite("a.json.gz", {**whole, **own})
+    raw = yaml.safe_load(Path("mini.yaml").read_text())
+    raw["noisy"]["digits"]["optional"] = raw["ood"]["digits_id"]["optional"] = True
+    Path("mini.yaml").write_text(yaml.safe_dump(raw))
+    monkeypatch.setattr(configuration, "found", lambda *_: "missing")
+    assert step("adopt", "a.json.gz", "--config", "mini.yaml") == 0
+    config = read_json("results/mini/config.json")
+    assert (list(config["noisy"]), list(config["ood"])) == (["digits"], [])
+    assert [(gap["task"], gap["dataset"]) for gap in config["not_run"]] == [("ood", "digits_id")]
+
+
+def test_figures_say_whether_they_draw_curves():
+    for module in figures.modules():
+        draws = re.search(r"evidence\.(curves|traces|gallery)\(", Path(module.__file__).read_text())
+        assert bool(draws) is getattr(module, "FROM_CURVES", False), module.__name__
+
+
+@pytest.mark.parametrize(
+    ("what", "name", "told"),
+    [
+        ("setting", "n99", "mini.yaml has no setting 'n99'; there are: n20_s0, n40_s6"),
+        ("dataset", "cifar10", "mini.yaml has no dataset 'cifar10'; there are: digits"),
+        ("method", "incv", "mini.yaml has no method 'incv'"),
+        ("seed", 7, "mini.yaml has no seed 7; there are: 0, 1"),
+    ],
+)
+def test_what_the_configuration_does_not_know_is_refused(what, name, told, elsewhere, capsys):
+    piece = read("a.json.gz")
+    for cell in [c["cell"] for c in piece["cells"]] + piece["records"]:
+        if cell["method"] == "random":
+            cell[what] = name
+    for record in [r for r in piece["records"] if not r["method"]]:
+        piece["records"].append({**record, what: name}) if what in ("setting", "dataset") else None
+    rewrite("a.json.gz", piece)
+    assert step("adopt", "a.json.gz", "--config", "mini.yaml") == 2
+    error = capsys.readouterr().err
+    assert error.startswith("error: a.json.gz: ") and told in error and len(error.splitlines()) == 1
+    assert not Path("results").exists(), "nothing is half adopted"
+
+
+def test_another_recipe_another_file_and_a_run_of_its_own_are_refused(work, elsewhere, monkeypatch, capsys):
+    monkeypatch.chdir(work)
+    assert step("adopt", elsewhere / "a.json.gz", "--config", "mini.yaml") == 2
+    assert "has cells of its own" in capsys.readouterr().err
+    monkeypatch.chdir(elsewhere)
+    (elsewhere / "mini.yaml").write_text((elsewhere / "mini.yaml").read_text().replace("epochs: 2", "epochs: 9"))
+    rewrite("odd.json.gz", {"format": "another"})
+    Path("torn.json.gz").write_bytes(Path("a.json.gz").read_bytes()[:200])
+    said = {
+        "a.json.gz": "was measured with recipe.epochs = 2, but mini.yaml says 9",
+        "odd.json.gz": "its format is 'another'",
+        "torn.json.gz": "is not a readable piece",
+        "none.json.gz": "no piece none.json.gz",
+    }
+    for file, told in said.items():
+        assert step("adopt", file, "--config", "mini.yaml") == 2
+        error = capsys.readouterr().err
+        assert told in error and len(error.splitlines()) == 1
+
+
+def test_the_published_pieces_still_make_the_published_run(tmp_path, monkeypatch):
+    """Every ranking and accuracy of the published summary, from the pieces beside it; nothing is drawn."""
+    published = configuration.ROOT / "results" / "published"
+    monkeypatch.setattr("sgoif.bench.sharing.merge._render", lambda *_: None)
+    pieces = sorted((published / "pieces" / "measured").glob("*.json.gz"))
+    run_dir = adopt(pieces, configuration.ROOT / "configs" / "measured.yaml", tmp_path)
+
+    def means(summary: list[dict]) -> dict[tuple, float]:
+        shown = [r for r in summary if r["metric"].split(":")[0] in ("auc_pr", "p_at_1", "auroc", "test_accuracy")]
+        keys = ("table", "dataset", "setting", "method", "variant", "metric")
+        return {tuple(r.get(k, "") for k in keys): r["mean"] for r in shown if r["mean"] is not None}
+
+    told = means(read_json(published / "measured" / "summary.json"))
+    assert len(told) > 600
+    found = means(summarise(run_dir, read_json(run_dir / "config.json")))
+    assert {k: v for k, v in found.items() if k in told} == pytest.approx(told, abs=1e-5)  # it is rounded

@@ -1,0 +1,46 @@
+"""Publishing a run: what comes along, what does not, and what is said of its origin."""
+
+import json
+
+import pytest
+
+from sgoif.bench.sharing.publish import compact, publish
+from sgoif.utils.errors import UserError
+
+
+def test_tables_figures_summary_and_provenance_come_along_and_nothing_else(tmp_path):
+    run = tmp_path / "mini"
+    files = {"tables/table1.md": "table", "tables/table1.tex": "tex", "figures/a.png": "png", "ledger.md": "l"}
+    for name, text in {**files, "report.html": "page"}.items():
+        (run / name).parent.mkdir(parents=True, exist_ok=True)
+        (run / name).write_text(text)
+    (run / "summary.json").write_text(
+        json.dumps([{"metric": "auc_pr", "mean": 0.5, "values": [0.4, 0.6], "reason": ""}])
+    )
+    cell = run / "cells/noisy/digits/n20/seed0/loss"
+    cell.mkdir(parents=True)
+    result = {
+        "commit": "abc",
+        "created": "2026-01-02T03:04:05",
+        "hardware": {"cpus": 2},
+        "versions": {"torch": "2.10.0"},
+    }
+    (cell / "result.json").write_text(json.dumps(result))
+    (cell / "arrays.npz").write_bytes(b"scores")
+    target = publish(run, tmp_path / "published", {"run": "mini"})
+    assert sorted(p.name for p in target.iterdir()) == [
+        "a.png", "ledger.md", "provenance.json", "report.html", "summary.json", "table1.md"]  # fmt: skip
+    origin = json.loads((target / "provenance.json").read_text())
+    assert (origin["commit"], origin["date"], origin["cells"]) == (["abc"], ["2026-01-02"], 1)
+    assert json.loads((target / "summary.json").read_text()) == [{"metric": "auc_pr", "mean": 0.5}]
+
+
+def test_an_unfinished_run_is_not_published(tmp_path):
+    with pytest.raises(UserError, match="make tables"):
+        publish(tmp_path, tmp_path / "published", {"run": "mini"})
+
+
+def test_compact_keeps_every_record_and_five_digits():
+    records = [{"metric": "a", "mean": 1.23456789, "n_seeds": 2}, {"metric": "b", "mean": None, "status": "failed"}]
+    kept = [{"metric": "a", "mean": 1.2346, "n_seeds": 2}, {"metric": "b", "status": "failed"}]
+    assert json.loads(compact(records)) == kept

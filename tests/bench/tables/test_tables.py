@@ -1,0 +1,366 @@
+"""Summary and tables of a run in which some cells failed and some are missing."""
+
+import csv
+import io
+import re
+import shutil
+
+import pytest
+
+from sgoif.bench import tables
+from sgoif.bench.evaluation.evaluate import evaluate
+from sgoif.bench.evaluation.overhead import SHARED_GPU
+from sgoif.bench.evaluation.summary import summarise
+from sgoif.bench.figures._data import tables_of
+from sgoif.bench.tables import render
+from sgoif.bench.tables.render import BEST, CLOSE, Block, Column, Entry, Row, Table
+from sgoif.bench.tables.source import Source, mark_best
+from sgoif.utils.errors import UserError
+from sgoif.utils.files import atomic_write_json, read_json
+from tests.helpers import table_formats as formats
+from tests.helpers.fake_runs import Run, config
+
+NAMES = ["table1", "table2", "table3", "ablation", "cost"]
+
+
+@pytest.fixture(scope="module")
+def finished(tmp_path_factory):
+    """A whole run: cells, metrics, summary, tables."""
+    run = Run(tmp_path_factory.mktemp("run"))
+    run.fill_noisy()
+    run.fill_ood()
+    for task, dataset in (("noisy", "digits"), ("ood", "digits7")):
+        evaluate(run.root, run.data, task, dataset, config())
+    run.records = summarise(run.root, config())
+    run.paths = tables.write_tables(run.root, config())
+    return run
+
+
+def text(run, name, ending="md"):
+    return (run.root / "tables" / f"{name}.{ending}").read_text()
+
+
+def find(run, **wanted):
+    return [r for r in run.records if all(r[k] == v for k, v in wanted.items())]
+
+
+# ------------------------------------------------------------------------------------------------ summary
+
+
+def test_tables_are_shown_by_kind(finished, tmp_path):
+    shutil.copytree(finished.root / "metrics", tmp_path / "metrics")
+    turned = config()
+    turned["tables"] = dict(reversed(turned["tables"].items()))
+    shown = [r["layout"]["kind"] for r in summarise(tmp_path, turned) if r["metric"] == "layout"]
+    assert shown == ["noise_grid", "noise_sets", "ood", "ablation", "cost"]
+
+
+def test_a_grid_that_names_its_methods_shows_these_and_has_no_figures(finished, tmp_path):
+    shutil.copytree(finished.root / "metrics", tmp_path / "metrics")
+    grid = {"kind": "noise_grid", "dataset": "digits"}
+    few = config(tables={"few": {**grid, "methods": ["sgoif", "fastif@all", "aum"]}, "table1": grid})
+    found = tables.build_tables(summarise(tmp_path, few))
+    assert [t.name for t in found] == ["table1", "few"]  # after that of all
+    shown = [row.method for block in found[1].blocks for row in block.rows if row.method]
+    assert set(shown) == {"sgoif", "fastif@all", "aum"}  # a variant as well, though it was not run: its cells say so
+    assert tables_of(few, "noise_grid") == ["table1"]
+
+
+def test_every_summary_record_has_the_promised_keys(finished):
+    promised = {"table", "dataset", "setting", "method", "metric", "mean", "std", "n_seeds", "status", "seconds"}
+    assert all(promised <= set(r) for r in finished.records)
+    assert read_json(finished.root / "summary.json") == finished.records
+    assert {r["table"] for r in finished.records} == set(NAMES)
+
+
+def test_means_over_seeds_agree_with_the_metrics(finished):
+    raw = read_json(finished.root / "metrics/noisy/digits.json")
+    values = [r["value"] for r in raw if (r["setting"], r["method"], r["metric"], r["variant"])
+              == ("n20s0", "aum", "auc_pr", "")]  # fmt: skip
+    (record,) = find(finished, table="table1", setting="n20s0", method="aum", metric="auc_pr", variant="")
+    mean = sum(values) / 3
+    assert record["mean"] == pytest.approx(mean)
+    assert record["std"] == pytest.approx((sum((v - mean) ** 2 for v in values) / 2) ** 0.5)
+    assert (record["n_seeds"], record["status"], record["seconds"]) == (3, "ok", pytest.approx(1.6))
+
+
+def test_failed_partial_and_missing_cells_keep_their_reasons(finished):
+    def fate(setting):
+        return find(finished, table="table1", setting=setting, method="newcomer", metric="status")[0]
+
+    assert (fate("n20s0")["status"], fate("n20s0")["n_seeds"]) == ("partial", 1)
+    assert re.match(r"1 of 3 seeds; seed 0 failed: the loss .*; seed 2 not run: ", fate("n20s0")["reason"])
+    assert fate("n40s0")["status"] == "failed" and "seeds 1, 2 not run" in fate("n40s0")["reason"]
+    assert fate("n40s4")["status"] == "not run"
+
+
+def test_an_unknown_dataset_or_kind_and_missing_metrics_are_told(finished, tmp_path):
+    with pytest.raises(UserError, match=r"tables.t: no noisy dataset 'digit' .*digits, webvision"):
+        summarise(finished.root, config(tables={"t": {"kind": "noise_grid", "dataset": "digit"}}))
+    with pytest.raises(UserError, match=r"tables.t: noisy.digits has no setting 'n99'; there are: n20s0"):
+        sets = [{"dataset": "digits", "setting": "n99"}]
+        summarise(finished.root, config(tables={"t": {"kind": "noise_sets", "sets": sets}}))
+    with pytest.raises(UserError, match=r"tables.t.kind: 'grid' is not a kind of table"):
+        summarise(finished.root, config(tables={"t": {"kind": "grid"}}))
+    with pytest.raises(UserError, match=r"evaluate noisy digits first"):
+        summarise(tmp_path, config())
+    with pytest.raises(UserError, match="does not know the table extra; summarise again"):
+        tables.write_tables(finished.root, config(tables={**config()["tables"], "extra": {"kind": "ood"}}))
+    summarise(finished.root, config())
+
+
+# ------------------------------------------------------------------------------------------------ all tables
+
+
+def test_all_formats_are_written_and_writing_again_changes_nothing(finished):
+    expected = {f"{n}.{e}" for n in NAMES for e in ("md", "tex", "csv", "json")}
+    assert {p.name for p in finished.paths} == expected
+    before = {p: p.read_bytes() for p in finished.paths}
+    tables.write_tables(finished.root)
+    assert {p: p.read_bytes() for p in finished.paths} == before
+
+
+def test_tables_are_a_function_of_the_summary_alone(finished, tmp_path):
+    (tmp_path / "elsewhere").mkdir()
+    shutil.copy(finished.root / "summary.json", tmp_path / "elsewhere")
+    for path in tables.write_tables(tmp_path / "elsewhere"):
+        assert path.read_bytes() == (finished.root / "tables" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_markdown_reads_as_plain_text(finished, name):
+    formats.check_markdown(text(finished, name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_readers_see_that_the_data_is_a_stand_in(finished, name):
+    place = "digits 0-6 in place of MNIST" if name == "table3" else "digits in place of CIFAR-10"
+    assert place in text(finished, name).splitlines()[0] and f"STAND-IN DATA: {place}." in text(finished, name)
+    assert "STAND-IN DATA" in text(finished, name, "tex") and "STAND-IN DATA" in text(finished, name, "json")
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_every_note_is_used_and_every_reference_has_a_note(finished, name):
+    formats.check_notes(text(finished, name))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_latex_is_balanced_and_escaped(finished, name):
+    formats.check_latex(text(finished, name, "tex"))
+
+
+@pytest.mark.parametrize("name", NAMES)
+def test_csv_has_a_line_per_cell_and_agrees_with_the_summary(finished, name):
+    lines = list(csv.DictReader(io.StringIO(text(finished, name, "csv"))))
+    table = read_json(finished.root / "tables" / f"{name}.json")
+    assert len(lines) == sum(len(row["entries"]) for b in table["blocks"] for row in b["rows"])
+    known = {r["mean"] for r in finished.records if r["table"] == name}
+    made = ("all", "Δ AUC-PR", "Δ P@1%")  # from several numbers of the summary
+    direct = [line for line in lines if line["mean"] and line["column_group"] not in made and line["metric"] != "pairs"]
+    if name != "cost":  # which pools settings
+        assert direct and all(float(line["mean"]) in known for line in direct)
+
+
+# ------------------------------------------------------------------------------------------------ single tables
+
+
+def rows_of(run, name, block=0):
+    return formats.grid(text(run, name), block)
+
+
+def test_the_grid_has_the_papers_order_a_base_rate_and_failures_as_such(finished):
+    header, rows = rows_of(finished, "table1")
+    assert header[:5] == ["noise · sparsity", "20% · 0.0", "20% · 0.4", "40% · 0.0", "40% · 0.4"]
+    assert header[5:] == ["all · mean", "all · rank"]
+    order = [name for name in rows if not name.startswith("*")]
+    assert order == ["INCV", "Mixup", "CL", "SG-OIF", "random", "last-epoch loss", "mean margin (AUM)", "newcomer",
+                     "base rate"]  # fmt: skip
+    assert [c.split(" [")[0] for c in rows["newcomer"][2:4]] == ["failed", "not run"]
+    assert rows["newcomer"][4:] == ["–", "–"]  # no mean over columns it does not have
+    rate = find(finished, table="table1", setting="n20s0", metric="base_rate")[0]["mean"]
+    assert rows["base rate"][0] == f"{100 * rate:.1f}"
+    titles = [b["title"] for b in read_json(finished.root / "tables/table1.json")["blocks"]]
+    assert [t.split(" (")[0].split(" of the")[0] for t in titles] == ["P@1%", "AUC-PR", "AUROC", "Test accuracy"]
+    assert "plain training" in rows_of(finished, "table1", 3)[1]  # the accuracy to compare with
+
+
+def test_a_method_that_lacks_seeds_does_not_compete(finished):
+    for block in read_json(finished.root / "tables/table1.json")["blocks"]:
+        for row in block["rows"]:
+            assert row["method"] != "newcomer" or not any(e["mark"] for e in row["entries"])
+
+
+def test_table_2_has_a_column_for_data_that_was_not_run(finished):
+    header, rows = rows_of(finished, "table2")
+    assert header[-1] == "WebVision" and rows["SG-OIF"][-1] == "not run [1]"
+    assert "[1] data not found: 16 GB" in text(finished, "table2")
+    assert header[1:6] == [f"digits 20% · {c}" for c in ("P@1%", "AUC-PR", "test acc.", "× marginal", "× stand-alone")]
+    assert rows["mean margin (AUM)"][3:5] == ["0.05±0.00×", "1.30±0.00×"]
+    assert rows["Mixup"][3:5] == ["1.85±0.00×", "1.85±0.00×"]
+
+
+def test_table_3_has_the_groups_the_counts_and_separate_costs(finished):
+    overview, _ = rows_of(finished, "table3")
+    assert overview == ["method", "digits 0-6 · near", "digits 0-6 · far", "ImageNet"]
+    header, rows = rows_of(finished, "table3", 1)
+    groups = [name for name in rows if name.startswith("*")]
+    assert groups == ["*Anomaly detection*", "*Energy and gradient*", "*Features*", "*Augmentation (so called)*",
+                      "*Ours*", "*Free baseline*", "*Reference*"]  # fmt: skip
+    assert set(rows["CutPaste"]) == {"failed [1]"}
+    assert header[-3:] == ["test · ms/image", "training · own s", "training · × stand-alone"]
+    assert rows["KNN"][-2:] == ["0.3", "1.32±0.00×"]
+    assert "60 ID images against digits789 40, photos 60, noise 80" in " ".join(text(finished, "table3").split())
+
+
+def test_the_ablation_shows_variants_and_nothing_else(finished):
+    header, rows = rows_of(finished, "ablation")
+    assert list(rows) == ["SG-OIF (full)", "w/o Stability Gate"]
+    assert header[-1] == "HVPs/step" and rows["w/o Stability Gate"][-1] == "2.5"
+    assert "Base rate (share of wrong labels): digits 20% " in text(finished, "ablation")
+
+
+def test_the_cost_table_marks_nothing_and_leaves_out_empty_columns(finished):
+    header, rows = rows_of(finished, "cost")
+    assert "seconds · fit" not in header and "seconds · retrain" in header
+    assert not any("**" in cell or "≈" in cell for row in rows.values() for cell in row)
+    assert rows["plain training"][header.index("overhead · marginal") - 1] == "1.00±0.00×"
+    assert rows["newcomer"][header.index("seconds · retrain") - 1] == "–"
+
+
+def test_time_on_a_shared_gpu_competes_in_no_table():
+    """What is said of the overhead, which is undefined then, holds for every figure of time, and for no other."""
+
+    def record(method, metric, mean, reason=""):
+        seeds = [] if mean is None else [0, 1]
+        about = {"table": "t", "dataset": "d", "setting": "s", "variant": "", "method": method, "metric": metric}
+        status = "ok" if mean is not None else "undefined"
+        return about | {"mean": mean, "std": 0.0, "n_seeds": 2, "status": status, "reason": reason,
+                        "seeds": seeds, "values": [mean] * len(seeds)}  # fmt: skip
+
+    told = f"1 of 2 seeds; {SHARED_GPU}"
+    times = ("seconds_own", "seconds_per_image", "cpu_seconds_total", "overhead_cpu")
+    records = [record(m, metric, 2.0) for m in ("shared", "alone") for metric in (*times, "auc_pr")]
+    records += [record("shared", "overhead_marginal", None, told), record("alone", "overhead_marginal", 1.0)]
+    panel = {"dataset": "d", "setting": "s"}
+    source = Source("t", {"panels": [panel]}, records)
+    for metric in times:
+        entry = source.entry(panel, "shared", metric)
+        assert (entry.status, entry.mean, source.notes[entry.note - 1]) == ("partial", 2.0, SHARED_GPU)
+        assert source.entry(panel, "alone", metric).status == "ok"
+    assert source.entry(panel, "shared", "auc_pr").status == "ok"
+
+
+@pytest.mark.parametrize("every", [True, False], ids=["every seed", "one seed"])
+def test_seconds_on_a_shared_gpu_are_shown_with_that_said(finished, tmp_path, every):
+    crowded = config()
+    first = crowded["noisy"]["digits"]["seeds"][0]
+    assert len(crowded["noisy"]["digits"]["seeds"]) > 1
+    crowded["tables"] = {"cost": crowded["tables"]["cost"]}
+    shutil.copytree(finished.root / "metrics", tmp_path / "metrics")
+    raw = read_json(tmp_path / "metrics/noisy/digits.json")
+    for record in raw:
+        ours = (record["method"], record["metric"]) == ("aum", "overhead_marginal")
+        if ours and (every or record["seed"] == first):
+            record |= {"value": None, "status": "undefined", "reason": SHARED_GPU}
+    atomic_write_json(tmp_path / "metrics/noisy/digits.json", raw)
+    summarise(tmp_path, crowded)
+    tables.write_tables(tmp_path, crowded)
+    said = (tmp_path / "tables" / "cost.md").read_text()
+    number = re.search(r"^\[(\d+)\] several jobs shared the GPU", said, re.M)[1]
+    row = next(line for line in said.splitlines() if line.startswith("| mean margin (AUM)"))
+    other = next(line for line in said.splitlines() if line.startswith("| last-epoch loss"))
+    assert f"[{number}]" in row and f"[{number}]" not in other
+
+
+def test_a_quantity_of_fewer_seeds_than_its_method_says_so_and_does_not_compete(finished, tmp_path):
+    some = config()
+    some["tables"] = {"table1": some["tables"]["table1"]}
+    shutil.copytree(finished.root / "metrics", tmp_path / "metrics")
+    raw = read_json(tmp_path / "metrics/noisy/digits.json")
+    gone = [r for r in raw if (r["method"], r["metric"]) == ("sgoif", "test_accuracy") and r["seed"] > 0]
+    atomic_write_json(tmp_path / "metrics/noisy/digits.json", [r for r in raw if r not in gone])
+    told = [r for r in summarise(tmp_path, some) if r["method"] == "sgoif" and r["metric"] == "test_accuracy"]
+    reason = "1 of 3 seeds; the others were not asked for it"
+    assert told and {(r["status"], r["reason"], r["n_seeds"]) for r in told} == {("partial", reason, 1)}
+    tables.write_tables(tmp_path, some)
+    accuracy = (tmp_path / "tables" / "table1.md").read_text().split("## Test accuracy")[1]
+    row = next(line for line in accuracy.splitlines() if line.startswith("| SG-OIF"))
+    assert "**" not in row and f"] {reason}" in accuracy
+
+
+def test_the_only_one_that_competes_is_not_the_best():
+    column = Column("", "", "auc_pr", "higher", "percent")
+    alone, short = Entry(0.4, 0.0, 2, pairs={0: 0.4, 1: 0.4}), Entry(0.9, None, 1, status="partial", pairs={0: 0.9})
+    mark_best({"plain": alone, "sgoif": short}, column)
+    assert alone.mark == short.mark == ""
+    mark_best({"plain": alone}, column)
+    assert alone.mark == BEST
+
+
+@pytest.mark.parametrize(("better", "mean", "marks"), [("higher", 0.9, ""), ("higher", 0.4, BEST), ("lower", 0.4, "")])
+def test_where_one_that_lacks_seeds_is_ahead_nothing_is_the_best(better, mean, marks):
+    level = 0.6 if better == "higher" else 0.5
+    full = {m: Entry(v, 0.0, 2, pairs={0: v, 1: v}) for m, v in (("loss", 0.5), ("aum", 0.6))}
+    short = Entry(mean, None, 1, status="partial", pairs={0: mean})
+    mark_best({**full, "fastif": short}, Column("", "", "auc_pr", better, "percent"))
+    assert [e.mark for e in full.values() if e.mean == level] == [marks] and short.mark == ""
+    mark_best({**full, "sgoif_trusted": short}, Column("", "", "auc_pr", better, "percent"))  # it stands apart
+    assert [e.mark for e in full.values() if e.mean == level] == [BEST]
+
+
+def test_one_seed_has_no_spread_and_no_second_mark(finished, tmp_path):
+    one = config()
+    one["noisy"]["digits"]["seeds"] = [1]
+    one["tables"] = {"table1": one["tables"]["table1"]}
+    root = tmp_path / "one"
+    shutil.copytree(finished.root / "metrics", root / "metrics")
+    raw = read_json(root / "metrics/noisy/digits.json")
+    atomic_write_json(root / "metrics/noisy/digits.json", [r for r in raw if r["seed"] in (1, None)])
+    summarise(root, one)
+    tables.write_tables(root)
+    markdown = (root / "tables/table1.md").read_text()
+    assert "One seed: no spread" in markdown and "±" not in markdown and "**" in markdown
+    first = markdown.split("## AUC-PR")[0]
+    assert all("≈" not in c for line in first.splitlines() if line.startswith("|") for c in line.split("|")[2:6])
+
+
+# ------------------------------------------------------------------------------------------------ rendering
+
+
+def table(*entries, style="percent", better="higher"):
+    rows = [Row("", f"m{i}", f"m{i}", [e]) for i, e in enumerate(entries)]
+    block = Block("", [Column("", "c|d", "m", better, style)], rows)
+    return Table("t", "cost", "A & B_c", ["{best} {close} 50% {x}"], [block], ["a | b"])
+
+
+@pytest.mark.parametrize(
+    "value,style,shown",
+    [(0.91149, "percent", "91.1"), (0.9115001, "percent", "91.2"), (1.0, "percent", "100.0"),
+     (-0.0001, "percent", "0.0"), (1.2345, "times", "1.23"), (12345.6, "seconds", "12,345.6"),
+     (0.00012, "milliseconds", "0.120")],
+)  # fmt: skip
+def test_rounding(value, style, shown):
+    assert render.number(value, style) == shown
+
+
+def test_decimal_points_stand_beneath_each_other():
+    entries = Entry(1.0, 0.1, 3, mark=BEST), Entry(0.091, 0.002, 3, mark=CLOSE), Entry(0.5)
+    cells = re.findall(r"^\| m\d.*$", render.markdown(table(*entries)), re.M)
+    assert [c.index(".") for c in cells] == [cells[0].index(".")] * 3
+    assert "**100.0±10.0**" in cells[0] and "9.1± 0.2≈" in cells[1]
+
+
+def test_braces_bars_and_signs_in_words_do_no_harm():
+    odd = table(Entry(0.5, note=1), Entry(status="failed", note=1))
+    assert "**bold** ≈ 50% {x}" in render.markdown(odd) and "c\\|d" in render.markdown(odd)
+    tex = render.latex(odd)
+    assert r"A \& B\_c" in tex and r"50\% \{x\}" in tex and r"failed [1]" in tex
+    assert render.escape_latex("a\nb ± 中 é") == r"a b $\pm$ ? é"
+
+
+def test_equal_as_printed_is_equally_best():
+    entries = {m: Entry(v, pairs={0: v}) for m, v in (("a", 0.91111), ("b", 0.91112), ("c", 0.9))}
+    mark_best(entries, Column("", "", "m"))
+    assert [e.mark for e in entries.values()] == [BEST, BEST, ""]
+    mark_best(entries, Column("", "", "m", "lower"))
+    assert entries["c"].mark == BEST

@@ -1,0 +1,35 @@
+"""A copy of the project for tests that write into it, and a shell inside."""
+
+import os
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+from sgoif.utils.paths import ROOT
+
+MINI_CONFIG = Path(__file__).with_name("mini.yaml")
+GENERATED = ("results", "data", "parcel", "mlruns")
+
+
+def copy_project(folder: Path) -> Path:
+    """Everything but hidden files and what is generated; what is published is part of the project."""
+    for source in [p for p in ROOT.iterdir() if not p.name.startswith(".") and p.name not in GENERATED]:
+        if source.is_dir():
+            shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+        else:
+            shutil.copy2(source, folder)
+    shutil.copytree(ROOT / "results" / "published", folder / "results" / "published")
+    return folder
+
+
+def sh(folder: Path, command: str) -> subprocess.CompletedProcess:
+    """Runs a command line there with this environment's programs first, on one thread."""
+    path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
+    environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    return subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
+
+
+def make(command: str) -> str:
+    """A make command that takes the environment as it is, instead of making it anew."""
+    return command.replace("make ", "make -o .venv/run.stamp -o .venv/test.stamp -o .venv/bin/uv ", 1)

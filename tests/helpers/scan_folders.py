@@ -1,0 +1,45 @@
+"""Small folders of real images for the tests of `sgoif scan`: scikit-learn's digits as PNG files."""
+
+import csv
+from pathlib import Path
+
+import numpy as np
+from PIL import Image
+
+from sgoif.bench.data.readers.bundled import digits
+from sgoif.cli import main
+
+
+def digit_folder(root: Path, n: int = 500, rate: float = 0.1, seed: int = 0) -> dict[str, tuple[str, bool]]:
+    """ROOT/<given label>/<number>.png; returns name -> (right label, is the given one wrong)."""
+    images, labels = digits()
+    rng = np.random.default_rng(seed)
+    truth = {}
+    for i in rng.permutation(len(labels))[:n]:
+        wrong = bool(rng.random() < rate)
+        given = (labels[i] + rng.integers(1, 10)) % 10 if wrong else labels[i]
+        name = f"{given}/{i:04d}.png"
+        (root / str(given)).mkdir(parents=True, exist_ok=True)
+        Image.fromarray(images[i]).save(root / name)
+        truth[name] = (str(labels[i]), wrong)
+    return truth
+
+
+def blobs(root: Path, classes: dict[str, int], size: int = 8) -> Path:
+    """ROOT/<class>/<number>.png: noise around one grey level for each class; enough to be listed and trained on."""
+    rng = np.random.default_rng(1)
+    for level, (name, count) in enumerate(classes.items()):
+        (root / name).mkdir(parents=True)
+        for i in range(count):
+            pixels = rng.integers(0, 60, (size, size, 3)) + 60 * (level % 4)
+            Image.fromarray(pixels.astype(np.uint8)).save(root / name / f"{i}.png")
+    return root
+
+
+def run(*words: object) -> int:
+    return main([str(w) for w in words])
+
+
+def rows(path: Path) -> list[dict[str, str]]:
+    with open(path, newline="", encoding="utf-8") as f:
+        return list(csv.DictReader(f))

@@ -1,0 +1,54 @@
+"""Scores as tables."""
+
+import importlib.util
+
+import pytest
+import torch
+
+from sgoif import InfluenceError, InfluenceResult
+from sgoif.applications import triage
+from sgoif.interop import optional
+from sgoif.interop.dataframes import to_huggingface, to_pandas
+
+
+def made(n: int = 40):
+    """A result with four suspicious examples, and its triage."""
+    generator = torch.Generator().manual_seed(0)
+    score = torch.randn(n, generator=generator) * 0.1 - 1
+    score[:4] = torch.tensor([3.0, 2.0, 4.0, 2.5])
+    ones = torch.ones(n)
+    result = InfluenceResult(score, ones, ones, 0.5 * ones, 3 * ones.long(), ones, score[None])
+    given = torch.arange(n) % 2
+    return result, triage(result, given, torch.rand(n, 2, generator=generator).softmax(1))
+
+
+def test_pandas_has_one_row_per_example_in_data_set_order(tmp_path):
+    result, found = made()
+    frame = to_pandas(result, found, path=[f"{i}.png" for i in range(40)])
+    assert len(frame) == 40 and frame.index.name == "example"
+    assert {"score", "confidence", "half_width", "visits", "rank", "flagged", "suggested", "path"} <= set(frame)
+    assert "epoch_scores" not in frame and "order" not in frame
+    assert frame["rank"].iloc[2] == 0 and frame.sort_values("rank")["score"].is_monotonic_decreasing
+    frame.to_parquet(tmp_path / "scores.parquet")
+    import pandas
+
+    pandas.testing.assert_frame_equal(pandas.read_parquet(tmp_path / "scores.parquet"), frame)
+
+
+def test_columns_of_other_lengths_are_refused():
+    with pytest.raises(InfluenceError, match=r"different lengths.*'path': 3"):
+        to_pandas(made()[0], path=["a", "b", "c"])
+
+
+def test_hugging_face_data_set():
+    if importlib.util.find_spec("datasets") is None:
+        with pytest.raises(InfluenceError, match=r"datasets is not installed.*pip install datasets"):
+            to_huggingface(*made())
+        pytest.skip("datasets is not installed here; the message that says so was checked instead")
+    data = to_huggingface(*made())
+    assert data.num_rows == 40 and data[2]["rank"] == 0 and data[2]["flagged"] is True
+
+
+def test_a_missing_library_is_named():
+    with pytest.raises(InfluenceError, match=r"no_such_library is not installed.*pip install no_such_library"):
+        optional.need("no_such_library.inner")

@@ -1,0 +1,163 @@
+"""Wrong use says what was wrong."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from sgoif import BatchError, CaptureError, InfluenceConfig, InfluenceError, OnlineInfluence, ScopeError, estimate_wrong
+from tests.helpers.networks import blobs, linear_net, mlp, quick, watch_once
+
+
+@pytest.fixture
+def watched():
+    model = mlp().double()
+    return model, OnlineInfluence(model, 30, n_classes=3), *blobs(10)
+
+
+def test_index_out_of_range(watched):
+    model, influence, x, y = watched
+    with pytest.raises(BatchError, match=r"index 30 lies outside 0\.\.29"):
+        watch_once(influence, model, x, y, torch.arange(21, 31))
+
+
+def test_label_out_of_range(watched):
+    model, influence, x, y = watched
+    with pytest.raises(BatchError, match=r"labels 3 lies outside 0\.\.2"):
+        watch_once(influence, model, x, y + 1)
+
+
+@pytest.mark.parametrize("labels", [torch.zeros(10, 3), torch.zeros(10), torch.zeros(10, 1, dtype=torch.long)])
+def test_label_shape_or_type(watched, labels):
+    _, influence, *_ = watched
+    with pytest.raises(BatchError, match="labels must be integers of shape"), influence.watch(torch.arange(10), labels):
+        pass
+
+
+def test_counts_that_differ(watched):
+    model, influence, x, y = watched
+    with pytest.raises(BatchError, match="9 indices but 10 labels"), influence.watch(torch.arange(9), y):
+        pass
+    with (
+        pytest.raises(BatchError, match="given 9 labels, but the model saw a batch of 10"),
+        influence.watch(torch.arange(9), y[:9]),
+    ):
+        model(x)
+
+
+def test_no_forward_and_no_step(watched):
+    _, influence, _, y = watched
+    with pytest.raises(CaptureError, match="no forward pass reached the head"), influence.watch(torch.arange(10), y):
+        pass
+    with pytest.raises(CaptureError, match="without a watched pass"):
+        influence.step()
+
+
+def test_no_backward_outside_head_scope():
+    model, (x, y) = mlp().double(), blobs(10)
+    influence = OnlineInfluence(model, 10, config=InfluenceConfig(scope="all"))
+    with pytest.raises(CaptureError, match=r"call loss.backward\(\)"), influence.watch(torch.arange(10), y):
+        model(x)
+
+
+def test_no_supported_layer():
+    with pytest.raises(ScopeError, match=r"no nn\.Linear with 7 outputs"):
+        OnlineInfluence(mlp(), 10, n_classes=7)
+    with pytest.raises(InfluenceError, match="one output"):
+        OnlineInfluence(nn.Linear(5, 1), 10)
+    with pytest.raises(ScopeError, match=r"no nn\.Linear"):
+        OnlineInfluence(nn.Sequential(nn.Conv2d(1, 2, 3)), 10)
+    with pytest.raises(ScopeError, match="holds no trainable"):
+        OnlineInfluence(mlp(), 10, config=InfluenceConfig(scope="blocks:nowhere"))
+    with pytest.raises(ScopeError, match=r"config\.head = 'body'"):
+        OnlineInfluence(mlp(), 10, config=InfluenceConfig(head="body"))
+
+
+def test_error_inside_watch_leaves_it_usable(watched):
+    model, influence, x, y = watched
+    with pytest.raises(ZeroDivisionError), influence.watch(torch.arange(10), y):
+        model(x)
+        raise ZeroDivisionError
+    watch_once(influence, model, x, y)
+    influence.step()
+    assert influence.scores().visits.sum() == 10
+
+
+def test_anchor_data_and_source_go_together():
+    with pytest.raises(InfluenceError, match="anchor_data"):
+        OnlineInfluence(mlp(), 10, config=InfluenceConfig(source="trusted"))
+    with pytest.raises(InfluenceError, match="anchor_data"):
+        OnlineInfluence(mlp(), 10, anchor_data=[])
+
+
+def test_anchor_data_that_is_used_up_is_told():
+    model, (x, y) = mlp().double(), blobs(10)
+    influence = OnlineInfluence(model, 10, config=quick(source="trusted"), anchor_data=iter([blobs(6, seed=1)]))
+    watch_once(influence, model, x, y)
+    influence.step()
+    with pytest.raises(BatchError, match="anchor_data holds nothing"):
+        influence.scores()
+    with pytest.raises(InfluenceError, match="multiple of the 3 classes"):
+        OnlineInfluence(mlp(), 10, config=InfluenceConfig(anchors=4))
+
+
+def test_state_of_another_run(watched):
+    _, influence, *_ = watched
+    other = OnlineInfluence(mlp().double(), 30, config=quick())
+    with pytest.raises(InfluenceError, match="solve_every"):
+        other.load_state_dict(influence.state_dict())
+
+
+def test_state_between_watch_and_step(watched):
+    model, influence, x, y = watched
+    watch_once(influence, model, x, y)
+    with pytest.raises(InfluenceError, match="save after step"):
+        influence.state_dict()
+
+
+@pytest.mark.parametrize(
+    "field, value",
+    [
+        ("curvature", "dense"),
+        ("scope", "body"),
+        ("scope", "blocks:("),
+        ("damping", 0.0),
+        ("window", 1.5),
+        ("rank", -1),
+        ("depth", 0),
+    ],
+)
+def test_configuration_names_the_field(field, value):
+    with pytest.raises(InfluenceError, match=rf"InfluenceConfig\.{field}"):
+        InfluenceConfig(**{field: value})
+
+
+def test_configuration_goes_through_a_dictionary():
+    config = quick(gate="moving_average")
+    assert InfluenceConfig.from_dict(config.to_dict()) == config
+    with pytest.raises(InfluenceError, match="no field colour"):
+        InfluenceConfig.from_dict({"colour": 1})
+    assert set(InfluenceConfig.help()) == set(config.to_dict())
+
+
+def test_every_ablation_changes_one_field_and_runs():
+    x, y = blobs(30)
+    for name, change in InfluenceConfig.ablations().items():
+        assert len(change) == (name != "Full")
+        torch.manual_seed(0)
+        model = linear_net().double()
+        influence = OnlineInfluence(model, 30, config=quick().variant(name))
+        for _ in range(4):
+            with influence.watch(torch.arange(30), y):
+                F.cross_entropy(model(x), y).backward()
+            influence.step()
+        assert torch.isfinite(influence.scores().score).all(), name
+    with pytest.raises(InfluenceError, match="no ablation"):
+        quick().variant("w/o Everything")
+
+
+def test_removal_checks_its_input():
+    with pytest.raises(InfluenceError, match=r"must both be \[N\]"):
+        estimate_wrong(torch.zeros(3), torch.zeros(4, dtype=torch.long))
+    with pytest.raises(InfluenceError, match="finite"):
+        estimate_wrong(torch.tensor([0.0, torch.nan]), torch.zeros(2, dtype=torch.long))

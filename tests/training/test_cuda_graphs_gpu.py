@@ -1,0 +1,90 @@
+"""On a GPU robust trainers give the same scores by captured steps as by ordinary ones. (Without one: test_graphs.py)"""
+
+import numpy as np
+import pytest
+import torch
+
+from baselines.noisy.sgoif_trusted import BATCH, Trusted
+from sgoif.bench.methods import registry
+from sgoif.bench.methods.base import NoisyTask
+from sgoif.training.compute_counter import WORK
+from sgoif.training.cuda_graphs import SHAPES, WARM_UP, Graphed
+from sgoif.training.images import Batch, ImageSet
+from sgoif.training.recipe import Recipe
+from sgoif.training.session import Session
+from tests.helpers.tasks import flipped
+
+gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
+TRAINERS = [
+    ("sce", {}),
+    ("mixup", {}),
+    ("mentornet", {}),
+    ("mentornet", {"mentor": "data_driven", "mentor_steps": 50}),
+    ("coteaching", {"noise_rate": 0.3, "ramp": 0.5}),
+    ("incv", {"iterations": 2}),
+    ("sgoif_trusted", {}),
+]
+
+
+def synthetic(n: int, seed: int, size: int = 32) -> tuple[np.ndarray, np.ndarray]:
+    """Ten kinds of coarse patterns under noise: uint8 [n, 32, 32, 3] and their labels."""
+    rng, kinds = np.random.default_rng(seed), np.random.default_rng(0).uniform(60, 196, (10, 4, 4, 3))
+    labels = rng.integers(0, 10, n)
+    patterns = kinds[labels].repeat(size // 4, 1).repeat(size // 4, 2)
+    return np.clip(patterns + rng.normal(0, 60, patterns.shape), 0, 255).astype(np.uint8), labels
+
+
+def run(name: str, params: dict, device: str = "cuda", **recipe):
+    pixels, labels = synthetic(1024, 1)
+    given, wrong = flipped(labels, 0.3, 10)
+    others, clean = synthetic(256, 2)
+    train, rest = (ImageSet(x, (0.5,) * 3, (0.3,) * 3, device) for x in (pixels, others))
+    settings = {"model": "small_cnn", "epochs": 3, "batch_size": 64, "lr": 0.02, "shift": 2, "flip": False, **recipe}
+    task = NoisyTask(
+        train=train,
+        given=torch.from_numpy(given).to(device),
+        test=rest,
+        n_classes=10,
+        seed=0,
+        recipe=Recipe(**settings),
+        session=Session(None, "test", 0, device),
+        trusted=(rest, torch.from_numpy(clean).to(device)),
+    )
+    WORK.reset()
+    return registry.load("noisy", name)(**params).detect(task), wrong, WORK.passes
+
+
+@gpu
+@pytest.mark.parametrize(("name", "params"), TRAINERS)
+def test_captured_steps_find_the_same(name, params):
+    ordinary, wrong, passes = run(name, params, graph=False)
+    captured, _, counted = run(name, params, graph=True)
+    assert np.corrcoef(ordinary.scores, captured.scores)[0, 1] > 0.99
+    if captured.test_logits is not None:
+        assert np.corrcoef(ordinary.test_logits.ravel(), captured.test_logits.ravel())[0, 1] > 0.99
+    assert captured.scores[wrong].mean() > captured.scores[~wrong].mean()
+    assert counted == pytest.approx(passes, rel=0.02)  # INCV may select one example more or less
+
+
+@gpu
+def test_trusted_images_never_wait_for_the_device():
+    pixels, labels = synthetic(BATCH + 8, 0)
+    trusted = Trusted(ImageSet(pixels, (0.5,) * 3, (0.3,) * 3, "cuda"), torch.from_numpy(labels).cuda())
+    list(trusted)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        assert sum(len(y) for _, y in trusted) == BATCH + 8
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+
+
+@gpu
+def test_the_oldest_graph_makes_room():
+    images = ImageSet(synthetic(8, 0)[0], (0.5,) * 3, (0.3,) * 3, "cuda")
+    graphed = Graphed(lambda batch: batch.y.sum() + batch.extra[0])
+    for n in range(1, SHAPES + 3):
+        for k in range(WARM_UP + 3):
+            index = torch.arange(n, device="cuda")
+            batch = Batch(images, index, torch.full_like(index, k)).bring(torch.tensor(100 * k))
+            assert graphed(batch).item() == n * k + 100 * k
+    assert len(graphed.graphs) == SHAPES

@@ -1,0 +1,128 @@
+"""Sessions: resuming, time accounts, the time limit, damaged checkpoints."""
+
+import time
+
+import numpy as np
+import pytest
+import torch
+
+from sgoif.training.compute_counter import WORK
+from sgoif.training.session import OutOfTime, Session
+
+
+class Counter:
+    def __init__(self):
+        self.value = torch.zeros(())
+
+    def state_dict(self):
+        return {"value": self.value.clone()}
+
+    def load_state_dict(self, state):
+        self.value = state["value"]
+
+
+def count(session: Session, n: int = 6, stop_after: int | None = None) -> Counter:
+    counter = Counter()
+    for epoch in session.epochs(n, counter):
+        counter.value += torch.rand(()) * (epoch + 1)
+        if stop_after is not None and epoch + 1 == stop_after:
+            raise KeyboardInterrupt
+    return counter
+
+
+def test_resumed_equals_uninterrupted(tmp_path):
+    whole = count(Session(None, "k", seed=3))
+    with pytest.raises(KeyboardInterrupt):
+        count(Session(tmp_path / "w", "k", seed=3, save_every=0), stop_after=4)
+    resumed = count(Session(tmp_path / "w", "k", seed=3, save_every=0))
+    assert torch.equal(whole.value, resumed.value)
+
+
+def test_another_key_starts_over(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        count(Session(tmp_path / "w", "k", seed=3, save_every=0), stop_after=4)
+    assert (tmp_path / "w" / "train.pt").is_file()
+    Session(tmp_path / "w", "other", seed=3)
+    assert not (tmp_path / "w" / "train.pt").exists()
+
+
+def test_a_damaged_checkpoint_is_said_and_computed_again(tmp_path):
+    with pytest.raises(KeyboardInterrupt):
+        count(Session(tmp_path / "w", "k", seed=3, save_every=0), stop_after=4)
+    (tmp_path / "w" / "train.pt").write_bytes(b"not a checkpoint")
+    with pytest.warns(UserWarning, match="damaged"):
+        again = count(Session(tmp_path / "w", "k", seed=3, save_every=0))
+    assert torch.equal(again.value, count(Session(None, "k", seed=3)).value)
+
+
+def test_cached_is_computed_once_and_survives(tmp_path):
+    calls = []
+
+    def compute():
+        calls.append(1)
+        return {"a": np.arange(3)}
+
+    for _ in range(2):
+        got = Session(tmp_path / "w", "k", seed=0).cached("part", compute)
+    assert calls == [1] and got["a"].tolist() == [0, 1, 2]
+
+
+def test_time_and_passes_are_booked_on_the_innermost_account_once(monkeypatch):
+    clock = [100.0]
+    monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
+
+    def work(seconds: float, passes: int) -> None:
+        clock[0] += seconds
+        WORK.passes += passes
+
+    session = Session(None, "k", seed=0)
+    with session.timed("outer"):
+        work(2, 20)
+        with session.timed("inner"):
+            work(5, 50)
+        work(3, 30)
+    work(7, 70)  # on no account
+    assert session.seconds == {"outer": 5, "inner": 5} and session.passes == {"outer": 50, "inner": 50}
+
+
+def trained(session: Session, kill: str | None = None) -> dict[str, int]:
+    """Two phases, a prediction after each, a part that is kept; killed in the phase named, after its third epoch."""
+
+    def compute() -> dict:
+        WORK.passes += 7
+        return {}
+
+    for phase in ("first", "second"):
+        for epoch in session.epochs(4, Counter(), phase=phase):
+            WORK.passes += 300
+            if (kill, epoch) == (phase, 2):
+                raise KeyboardInterrupt
+        with session.timed("score"):
+            WORK.passes += 100
+            session.cached(f"{phase}-part", compute)
+    return session.total_passes()
+
+
+@pytest.mark.parametrize("kill", ["first", "second"])
+def test_a_resumed_cell_counts_the_passes_of_an_uninterrupted_one(tmp_path, kill):
+    whole = trained(Session(None, "k", seed=0))
+    assert whole == {"train": 2400, "score": 214}
+    with pytest.raises(KeyboardInterrupt):
+        trained(Session(tmp_path / "w", "k", seed=0, save_every=0), kill)
+    WORK.reset()  # another process
+    assert trained(Session(tmp_path / "w", "k", seed=0, save_every=0)) == whole
+
+
+def test_a_cell_that_overruns_its_time_ends():
+    with pytest.raises(OutOfTime, match="time limit"):
+        for _ in Session(None, "k", seed=0, time_limit=0.01).epochs(5):
+            time.sleep(0.02)
+
+
+def test_seconds_survive_a_kill(tmp_path):
+    session = Session(tmp_path / "w", "k", seed=0, save_every=0)
+    for epoch in session.epochs(3, Counter()):
+        time.sleep(0.02)
+        if epoch == 2:
+            break
+    assert Session(tmp_path / "w", "k", seed=0).seconds["train"] > 0.03

@@ -1,0 +1,61 @@
+"""A Ctrl-C that something swallows or renames still ends the command; one that is ignored stays ignored."""
+
+import signal
+import sys
+import threading
+
+import pytest
+
+from sgoif.bench import cli
+from sgoif.utils.interrupt import check, heeded
+from tests.helpers import lost_interrupts as lost
+
+
+@pytest.mark.usefixtures("ctrl_c")
+@pytest.mark.parametrize("lose", [lost.dropped, lost.unraisable, lost.another_error])
+def test_a_lost_one_ends_the_command(lose, monkeypatch, capsys):
+    report = sys.unraisablehook
+    monkeypatch.setattr("sgoif.bench.doctor.report", lambda config: lose())
+    assert cli.main(["doctor"]) == 130
+    assert capsys.readouterr().err == "interrupted; run again to go on from here\n"
+    assert signal.getsignal(signal.SIGINT) is signal.default_int_handler and sys.unraisablehook is report
+    check()  # the next command of this process has not been interrupted
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_a_long_loop_hears_of_it():
+    with pytest.raises(KeyboardInterrupt), heeded():
+        check()
+        lost.dropped()
+        with pytest.raises(KeyboardInterrupt):
+            check()
+
+
+@pytest.mark.usefixtures("ctrl_c")
+def test_other_errors_are_told_as_ever():
+    class Broken:
+        def __del__(self):
+            raise ValueError("in a finaliser")
+
+    told = []
+    sys.unraisablehook, before = lambda found: told.append(found.exc_value), sys.unraisablehook
+    try:
+        with pytest.raises(ZeroDivisionError), heeded():
+            Broken()
+            raise ZeroDivisionError
+    finally:
+        sys.unraisablehook = before
+    assert [str(e) for e in told] == ["in a finaliser"]
+
+
+def test_ignored_stays_ignored_and_other_threads_are_left_alone(ctrl_c):
+    signal.signal(signal.SIGINT, signal.SIG_IGN)
+    with heeded():
+        lost.dropped()
+        check()
+    signal.signal(signal.SIGINT, signal.default_int_handler)
+    found = []
+    thread = threading.Thread(target=lambda: found.append(cli.main(["where", "--config", "none.json"])))
+    thread.start()
+    thread.join()
+    assert found == [2]
