@@ -108,7 +108,7 @@ def dry(line: str) -> str | None:
         return f"{command} --help"
     if words[0].endswith("sgoif") and words[1] != "bench":
         asked = words[1:] if len(words) > 2 else [*words[1:], "--help"]  # a command that is only named
-        parse = f"from sgoif.scan.cli import parser; parser().parse_args({asked!r})"
+        parse = f"from sgoif.cli import parser; parser().parse_args({asked!r})"
         return shlex.join([sys.executable, "-c", parse])
     if words[:2] == ["pip", "install"]:
         return f"test -s {words[words.index('-r') + 1]}" if "-r" in words else None

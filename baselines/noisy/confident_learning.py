@@ -140,7 +140,7 @@ class ConfidentLearning(NoisyLabelDetector):
         self.need(self.params.prune in RULES, "prune", f"one of {', '.join(RULES)}")
 
     def detect(self, task: NoisyTask) -> Detection:
-        p, given = out_of_fold(task), task.given.cpu().numpy()
+        p, given = out_of_fold(task), task.labels.cpu().numpy()
         joint = calibrate(confident_joint(p, given), given)
         masks = prune_masks(p, given, joint)
         extras = {f"pruned_{rule}": float(mask.sum()) for rule, mask in masks.items()}

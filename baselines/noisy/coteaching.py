@@ -85,22 +85,22 @@ class CoTeaching(NoisyLabelDetector):
         def forward(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
             (keep,) = batch.extra
             first, second = peers(batch.x)
-            for_first, for_second = (among(order, keep) for order in exchange(first, second, batch.y))
-            losses = mean_loss(first, batch.y, for_first), mean_loss(second, batch.y, for_second)
+            for_first, for_second = (among(order, keep) for order in exchange(first, second, batch.labels))
+            losses = mean_loss(first, batch.labels, for_first), mean_loss(second, batch.labels, for_second)
             return *losses, (for_first | for_second).float()
 
         step = peers.stepper(forward)
         for epoch in session.epochs(epochs, peers, history):
             forget = self._forget(epoch, warm_epochs, ramp_epochs, history)
-            picked = torch.zeros(len(task.given), device=task.given.device)
+            picked = torch.zeros(len(task.labels), device=task.labels.device)
             keep = torch.tensor(self.kept(batches.batch_size, forget))
             for batch in batches.epoch(epoch):
                 *_, chosen = step(batch.bring(keep))
                 picked.index_copy_(0, batch.index, chosen)
             with session.timed("score"):
                 logits = peers.predict(task)
-                losses = torch.stack([F.cross_entropy(f, task.given, reduction="none") for f in logits]).mean(0)
-                contradicted = self.contradicted(*logits, task.given)
+                losses = torch.stack([F.cross_entropy(f, task.labels, reduction="none") for f in logits]).mean(0)
+                contradicted = self.contradicted(*logits, task.labels)
                 history.add(loss=losses, picked=picked, contradicted=contradicted, forget_rate=forget)
         with session.timed("score"):
             test_logits, _ = task.predict(peers.first.net, task.test)

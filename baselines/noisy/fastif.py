@@ -118,7 +118,7 @@ class FastIF(NoisyLabelDetector):
         q, net = self.params, task.plain.network()
         logits, z = task.predict(net, features=True)
         p, a = logits.softmax(1), F.pad(z, (0, 1), value=1.0)
-        errors = p - F.one_hot(task.given, task.n_classes)
+        errors = p - F.one_hot(task.labels, task.n_classes)
 
         images, labels = task.trusted
         chosen = np.sort(seeded(task.seed, "fastif", "anchors").permutation(len(images))[: q.n_anchors])

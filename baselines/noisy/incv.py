@@ -96,7 +96,7 @@ class INCV(NoisyLabelDetector):
     # --- stages -------------------------------------------------------------------------------------------------------
 
     def detect(self, task: NoisyTask) -> Detection:
-        y = task.given.cpu().numpy()
+        y = task.labels.cpu().numpy()
         selected, discarded = np.zeros(len(y), dtype=bool), np.zeros(len(y), dtype=bool)
         losses, rate = np.zeros(len(y)), 0.0
         for iteration in range(self.params.iterations):
@@ -111,7 +111,7 @@ class INCV(NoisyLabelDetector):
                 best = self.by_best_epoch(iteration, rate)
                 logits = self._held_out(task, train, held, best, f"incv-{iteration}-{number}")
                 agree = logits.argmax(1) == y[held]
-                losses[held] = F.cross_entropy(torch.from_numpy(logits), task.given.cpu()[held], reduction="none")
+                losses[held] = F.cross_entropy(torch.from_numpy(logits), task.labels.cpu()[held], reduction="none")
                 if iteration == 0 and number == 0:
                     rate = self.noise_rate(agree.mean(), task.n_classes)
                 chosen.append(held[agree])
@@ -146,7 +146,7 @@ class INCV(NoisyLabelDetector):
                 if best or epoch + 1 == epochs:
                     with task.session.timed("score"):
                         logits, _ = task.predict(learner.net, indices=held)
-                        accuracy = float((logits.argmax(1) == task.given[torch.as_tensor(held)]).float().mean())
+                        accuracy = float((logits.argmax(1) == task.labels[torch.as_tensor(held)]).float().mean())
                         kept.offer(accuracy, logits)
             return {"logits": kept.logits.numpy()}
 
@@ -166,11 +166,11 @@ class INCV(NoisyLabelDetector):
 
         def forward(batch: Batch) -> tuple[Tensor, Tensor]:
             (places,) = batch.extra
-            orders = exchange(*peers.judge(batch.x), batch.y)
+            orders = exchange(*peers.judge(batch.x), batch.labels)
             first, second = (order[places] for order in orders)
             return (
-                F.cross_entropy(peers.first(batch.x[first]), batch.y[first]),
-                F.cross_entropy(peers.second(batch.x[second]), batch.y[second]),
+                F.cross_entropy(peers.first(batch.x[first]), batch.labels[first]),
+                F.cross_entropy(peers.second(batch.x[second]), batch.labels[second]),
             )
 
         step = peers.stepper(forward)
@@ -178,7 +178,7 @@ class INCV(NoisyLabelDetector):
             more = _forever(joining, epoch) if joining is not None and epoch > alone else None
             keep = round(batches.batch_size * (1 - noise * min(1.0, epoch / max(p.ramp * epochs, 1))))
             # its length is part of the shapes by which steps are captured, so each number kept has a graph of its own
-            places = torch.arange(max(keep, 1), device=task.given.device)
+            places = torch.arange(max(keep, 1), device=task.labels.device)
             for batch in batches.epoch(epoch):
                 step((batch if more is None else batch.join(next(more))).bring(places))
         return peers

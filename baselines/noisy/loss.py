@@ -17,5 +17,5 @@ class Loss(NoisyLabelDetector):
     reads_plain = True
 
     def detect(self, task: NoisyTask) -> Detection:
-        losses = F.cross_entropy(task.plain.logits, task.given, reduction="none").cpu().numpy()
+        losses = F.cross_entropy(task.plain.logits, task.labels, reduction="none").cpu().numpy()
         return Detection(losses, remove=by_mixture(losses))

@@ -16,5 +16,5 @@ class Margin(NoisyLabelDetector):
     reads_plain = True
 
     def detect(self, task: NoisyTask) -> Detection:
-        scores = -margins(task.plain.logits, task.given).cpu().numpy()
+        scores = -margins(task.plain.logits, task.labels).cpu().numpy()
         return Detection(scores, remove=at_most(scores > 0, scores))

@@ -94,11 +94,11 @@ class MentorNet(NoisyLabelDetector):
         learned = p.mentor == "data_driven"
         batches, trusted_is_right = self._with_trusted(task) if learned else (task.batches(), None)
         student, history = task.learner(batches), History()
-        mentor = Mentor(p, task.seed, task.given.device)
+        mentor = Mentor(p, task.seed, task.labels.device)
 
         def forward(batch: Batch) -> tuple[Tensor, Tensor]:
             percent, dropped = batch.extra
-            losses = F.cross_entropy(student(batch.x), batch.y, reduction="none")
+            losses = F.cross_entropy(student(batch.x), batch.labels, reduction="none")
             weights = mentor.weigh(losses.detach(), percent, learning=True)
             return (weights.masked_fill(dropped, 0.0) * losses).mean(), losses
 
@@ -108,13 +108,13 @@ class MentorNet(NoisyLabelDetector):
                 percent = min(100 * student.steps_done // student.total_steps, 99)
                 if learned:
                     mentor.learn_if_due(percent)
-                _, losses = step(batch.bring(torch.tensor(percent), self.dropped(len(batch.y), percent)))
+                _, losses = step(batch.bring(torch.tensor(percent), self.dropped(len(batch.labels), percent)))
                 if learned:
-                    mentor.watch(batch.index - len(task.given), losses, percent, trusted_is_right)
+                    mentor.watch(batch.index - len(task.labels), losses, percent, trusted_is_right)
             with session.timed("score"):
                 percent = min(100 * (epoch + 1) // task.recipe.epochs, 99)
                 logits, _ = task.predict(student.net)
-                losses = F.cross_entropy(logits, task.given, reduction="none")
+                losses = F.cross_entropy(logits, task.labels, reduction="none")
                 history.add(loss=losses, weight=mentor.weigh(losses, percent), percent=percent)
         with session.timed("score"):
             test_logits, _ = task.predict(student.net, task.test)
@@ -139,10 +139,10 @@ class MentorNet(NoisyLabelDetector):
         g = torch.Generator().manual_seed(mix_seed(task.seed, "flips"))
         flip = torch.rand(len(clean), generator=g) < self.params.flips
         other = torch.randint(1, task.n_classes, (len(clean),), generator=g)
-        labels = torch.where(flip, (clean.cpu() + other) % task.n_classes, clean.cpu()).to(task.given.device)
+        labels = torch.where(flip, (clean.cpu() + other) % task.n_classes, clean.cpu()).to(task.labels.device)
         together = task.train.like(torch.cat([task.train.pixels, images.pixels]))
         r = task.recipe
-        labels = torch.cat([task.given, labels])
+        labels = torch.cat([task.labels, labels])
         return Batches(together, labels, r.batch_size, task.seed, None, r.shift, r.flip), (~flip).to(labels.device)
 
 

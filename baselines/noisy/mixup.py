@@ -49,10 +49,10 @@ class Mixup(NoisyLabelDetector):
 
         def draw(batch, rng) -> tuple[Tensor, Tensor]:
             weight = float(rng.beta(alpha, alpha)) if alpha > 0 else 1.0
-            return torch.tensor(weight), torch.from_numpy(rng.permutation(len(batch.y)))
+            return torch.tensor(weight), torch.from_numpy(rng.permutation(len(batch.labels)))
 
         def mixed_loss(learner, batch) -> Tensor:
             weight, partner = batch.extra
-            return self.loss(learner(self.mix(batch.x, weight, partner)), batch.y, weight, partner)
+            return self.loss(learner(self.mix(batch.x, weight, partner)), batch.labels, weight, partner)
 
         return train_with(task, mixed_loss, draw)

@@ -18,7 +18,7 @@ class OOFSelfConfidence(NoisyLabelDetector):
     reads_folds = True
 
     def detect(self, task: NoisyTask) -> Detection:
-        probabilities, given = out_of_fold(task), task.given.cpu().numpy()
+        probabilities, given = out_of_fold(task), task.labels.cpu().numpy()
         scores = 1.0 - probabilities[np.arange(len(given)), given]
         remove = probabilities.argmax(axis=1) != given
         return Detection(scores, remove=remove, extras={"oof_accuracy": float(1 - remove.mean())})

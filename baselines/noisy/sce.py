@@ -66,7 +66,7 @@ class SCE(NoisyLabelDetector):
         p, alpha = self.params, self.alpha(task.n_classes)
 
         def symmetric_loss(learner, batch) -> Tensor:
-            return self.loss(learner(batch.x), batch.y, alpha, p.beta, p.log_zero).mean()
+            return self.loss(learner(batch.x), batch.labels, alpha, p.beta, p.log_zero).mean()
 
         detection = train_with(task, symmetric_loss, clip=p.clip)
         detection.extras["alpha"] = alpha

@@ -94,12 +94,12 @@ class TracIn(NoisyLabelDetector):
     def head_products(task: NoisyTask, net: Network) -> tuple[Tensor, Tensor | None]:
         """[N] g_i . g_i and g_i . mean_v g_v of one checkpoint, last layer."""
         logits, features = task.predict(net, features=True)
-        own = head_self_influence(logits, features, task.given, net.scale)
+        own = head_self_influence(logits, features, task.labels, net.scale)
         if task.trusted is None:
             return own, None
         images, labels = task.trusted
         anchor = head_gradient(*task.predict(net, images, features=True), labels.to(logits.device), net.scale)
-        return own, head_influence(logits, features, task.given, anchor, net.scale)
+        return own, head_influence(logits, features, task.labels, anchor, net.scale)
 
     def all_products(self, task: NoisyTask, net: Network) -> tuple[Tensor, Tensor | None]:
         """[N] g_i . g_i and g_i . mean_v g_v of one checkpoint, all parameters."""
@@ -109,7 +109,7 @@ class TracIn(NoisyLabelDetector):
             parts = [{n: g.sum(0) for n, g in part.items()} for part in self.chunks(net, images, labels)]
             anchor = {name: sum(part[name] for part in parts) / len(images) for name in parts[0]}
         own, product = [], []
-        for part in self.chunks(net, task.train, task.given):
+        for part in self.chunks(net, task.train, task.labels):
             own.append(sum(g.flatten(1).square().sum(1) for g in part.values()))
             if anchor is not None:
                 product.append(sum(g.flatten(1) @ anchor[name].flatten() for name, g in part.items()))

@@ -68,7 +68,9 @@ class ARPL(OODDetector):
             net = Network(plain.backbone, ReciprocalPoints(plain.head.in_features, task.n_classes), plain.stages)
         recipe = replace(task.recipe, weight_decay=self.params.weight_decay)
         learner = Learner.for_batches(recipe, task.n_classes, batches, task.seed, network=net)
-        step = learner.stepper(lambda batch: (self.loss(net.head, learner.features(batch.x), batch.y, self.params),))
+        step = learner.stepper(
+            lambda batch: (self.loss(net.head, learner.features(batch.x), batch.labels, self.params),)
+        )
         for epoch in task.session.epochs(recipe.epochs, learner):
             for batch in batches.epoch(epoch):
                 step(batch)

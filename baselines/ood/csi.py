@@ -173,12 +173,12 @@ class CSI(OODDetector):
         def contrast(batch) -> tuple[Tensor]:
             x = torch.cat([turned_view(batch.x, u) for u in batch.extra[0]])
             u = F.normalize(net.projection(learner.features(x)), dim=1)
-            return (supcon(u, shifted_labels(batch.y, task.n_classes).repeat(2), p.temperature),)
+            return (supcon(u, shifted_labels(batch.labels, task.n_classes).repeat(2), p.temperature),)
 
         step = learner.stepper(contrast)
         for epoch in task.session.epochs(recipe.epochs, learner, phase="contrast"):
             for batch in batches.epoch(epoch):
-                step(batch.bring(torch.rand(2, rows, len(batch.y))))
+                step(batch.bring(torch.rand(2, rows, len(batch.labels))))
         self.net, self.heads = net.eval(), heads
 
         batches = task.batches(shift=0, flip=False)
@@ -190,12 +190,12 @@ class CSI(OODDetector):
             with torch.no_grad(), head_learner.passing():
                 z = net.features(turned_view(batch.x, *batch.extra)).float()
             WORK.passes += len(z)
-            return (heads.loss(z, batch.y, task.n_classes),)
+            return (heads.loss(z, batch.labels, task.n_classes),)
 
         step = head_learner.stepper(on_frozen)
         for epoch in task.session.epochs(recipe.epochs, head_learner, phase="heads"):
             for batch in batches.epoch(epoch):
-                step(batch.bring(torch.rand(rows, len(batch.y))))
+                step(batch.bring(torch.rand(rows, len(batch.labels))))
 
     @torch.no_grad()
     def logits(self, images: ImageSet) -> Tensor:

@@ -111,7 +111,7 @@ class CutPaste(OODDetector):
         learner = Learner.for_batches(recipe, 2, batches, task.seed, epochs, network=network)
 
         def told_apart(batch) -> tuple[Tensor]:
-            x, n = batch.x, len(batch.y)
+            x, n = batch.x, len(batch.labels)
             is_pasted = (torch.arange(2 * n, device=x.device) >= n).long()
             return (F.cross_entropy(learner(torch.cat([x, self.paste(x, *batch.extra)])), is_pasted),)
 
@@ -119,7 +119,7 @@ class CutPaste(OODDetector):
         for epoch in task.session.epochs(epochs, learner, phase=self.name):
             g = torch.Generator().manual_seed(mix_seed(task.seed, self.name, epoch))
             for batch in batches.epoch(epoch):
-                step(batch.bring(self.boxes(len(batch.y), task.train.size, p.area, p.aspect, g)))
+                step(batch.bring(self.boxes(len(batch.labels), task.train.size, p.area, p.aspect, g)))
         self.embedder = learner.net.eval()
         self.mean, covariance, self.shrinkage = self.ledoit_wolf(self._embed(task.train))
         self.precision = torch.linalg.inv(covariance)

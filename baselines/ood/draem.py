@@ -216,7 +216,7 @@ class DRAEM(OODDetector):
         for epoch in task.session.epochs(epochs, learner, phase=self.name):
             g = torch.Generator().manual_seed(mix_seed(task.seed, self.name, epoch))
             for batch in batches.epoch(epoch):
-                step(batch.bring(*draw(len(batch.y), images.channels, images.size, g)))
+                step(batch.bring(*draw(len(batch.labels), images.channels, images.size, g)))
         self.detector = learner.net.eval()
 
     @torch.no_grad()

@@ -60,7 +60,7 @@ class GODIN(OODDetector):
         learner = Learner.for_batches(
             task.recipe, task.n_classes, batches, task.seed, network=net, undecayed=("head.h",)
         )
-        step = learner.stepper(lambda batch: (F.cross_entropy(net.classify(learner.features(batch.x)), batch.y),))
+        step = learner.stepper(lambda batch: (F.cross_entropy(net.classify(learner.features(batch.x)), batch.labels),))
         for epoch in task.session.epochs(task.recipe.epochs, learner):
             for batch in batches.epoch(epoch):
                 step(batch)

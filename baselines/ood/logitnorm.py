@@ -47,7 +47,7 @@ class LogitNorm(OODDetector):
         batches = task.batches()
         learner = task.learner(batches)
         clip_gradients(learner, self.params.clip)
-        step = learner.stepper(lambda batch: (self.loss(learner(batch.x), batch.y, self.params.tau),))
+        step = learner.stepper(lambda batch: (self.loss(learner(batch.x), batch.labels, self.params.tau),))
         for epoch in task.session.epochs(task.recipe.epochs, learner):
             for batch in batches.epoch(epoch):
                 step(batch)

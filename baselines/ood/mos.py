@@ -107,14 +107,14 @@ class MOS(OODDetector):
         def mixed_loss(batch) -> tuple[Tensor]:
             (one, two), other = batch.extra
             f = learner(one * batch.x + two * batch.x[other])
-            return (one * self.groups.loss(f, batch.y) + two * self.groups.loss(f, batch.y[other]),)
+            return (one * self.groups.loss(f, batch.labels) + two * self.groups.loss(f, batch.labels[other]),)
 
         step = learner.stepper(mixed_loss)
         for epoch in task.session.epochs(epochs, learner, phase="tune"):
             rng = seeded(task.seed, "mixup", epoch)
             for batch in batches.epoch(epoch):
                 lam = float(rng.beta(p.mixup, p.mixup)) if p.mixup else 1.0
-                step(batch.bring(torch.tensor([lam, 1 - lam]), torch.from_numpy(rng.permutation(len(batch.y)))))
+                step(batch.bring(torch.tensor([lam, 1 - lam]), torch.from_numpy(rng.permutation(len(batch.labels)))))
         self.task, self.net = task, net
 
     def score(self, images: ImageSet) -> Tensor:

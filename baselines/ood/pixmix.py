@@ -202,12 +202,12 @@ class PixMix(OODDetector):
         def on_mixed(batch) -> tuple[Tensor]:
             x, copies, where, drawn = batch.extra
             x = mixed(x, copies, crops(pictures, where, images.size), drawn)
-            return (F.cross_entropy(learner((x - mean) / std), batch.y),)
+            return (F.cross_entropy(learner((x - mean) / std), batch.labels),)
 
         step = learner.stepper(on_mixed)
         for epoch in task.session.epochs(task.recipe.epochs, learner):
             for batch in batches.epoch(epoch):
-                where = places(len(batch.y), pictures, images.size)
+                where = places(len(batch.labels), pictures, images.size)
                 x = images.denormalise(batch.x).clamp(0, 1)
                 copies = augmented(x, 1 + p.k, p.severity)
                 step(batch.bring(x, copies, where, choices(len(x), p.k, p.beta)))

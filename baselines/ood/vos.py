@@ -127,12 +127,12 @@ class VOS(OODDetector):
         def with_outliers(batch) -> tuple[Tensor]:
             z = learner.features(batch.x)
             f = net.classify(z)
-            loss = F.cross_entropy(f, batch.y)
+            loss = F.cross_entropy(f, batch.labels)
             if batch.extra:
                 loss = loss + p.weight * net.outliers.loss(f, net.classify(*batch.extra))
             else:  # fused optimisers want every weight to have a gradient from the first step on
                 loss = loss + 0 * sum(w.sum() for w in net.outliers.parameters())
-            net.outliers.push(z, batch.y)
+            net.outliers.push(z, batch.labels)
             return (loss,)
 
         step = learner.stepper(with_outliers)

@@ -39,7 +39,7 @@ class Evidence:
             return
         influence.lane.join()
         temperature = influence.temperature()
-        factored = influence.capture.head_batch(features, logits, batch.index, batch.y, temperature)
+        factored = influence.capture.head_batch(features, logits, batch.index, batch.labels, temperature)
         weights = influence.parts.controller.weights()
         parts = -factored.inner(influence.parts.directions.phi.nan_to_num(0.0)) * weights
         valid = factored.valid.unsqueeze(1).float()
@@ -91,14 +91,14 @@ def watch(images: ImageSet, given: np.ndarray, n_classes: int, settings: Setting
 
     def forward(batch: Batch):
         logits, features = learner.forward(batch.x)
-        return F.cross_entropy(logits, batch.y), logits, features
+        return F.cross_entropy(logits, batch.labels), logits, features
 
     step, clock = learner.stepper(forward), Clock()
     try:
         for epoch in session.epochs(recipe.epochs, learner, influence, evidence):
             for batch in batches.epoch(epoch):
                 _, logits, features = step(batch)
-                influence.observe(batch.index, batch.y, features, logits)
+                influence.observe(batch.index, batch.labels, features, logits)
                 evidence.add(batch, features, logits)
                 influence.step(learner.optimizer)
                 done = learner.steps_done / learner.total_steps

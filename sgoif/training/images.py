@@ -129,7 +129,7 @@ class ImageSet(ImageSource):
         return self._padded[pad]
 
 
-PARTS = ("index", "y", "shift", "flip", "fetched")  # of a batch: one row per example
+PARTS = ("index", "labels", "shift", "flip", "fetched")  # of a batch: one row per example
 
 
 @dataclass
@@ -138,7 +138,7 @@ class Batch:
 
     images: ImageSource
     index: Tensor  # [n] positions in the training set
-    y: Tensor  # [n] given labels
+    labels: Tensor  # [n] given labels
     shift: Tensor | None = None  # [n, 2]
     flip: Tensor | None = None  # [n]
     pad: int = 0
@@ -170,7 +170,7 @@ class Batch:
 
     def bring(self, *values: Tensor) -> "Batch":
         """The same batch with `values`, drawn on the host, beside it on the device as `extra`."""
-        device = self.y.device
+        device = self.labels.device
         if device.type == "cuda":  # a copy out of ordinary memory would wait for the steps before it
             values = tuple(v if v.is_cuda else v.pin_memory() for v in values)
         self.extra = tuple(v.to(device, non_blocking=True) for v in values)

@@ -178,7 +178,7 @@ class Learner:
 
     def plain_stepper(self) -> Callable[[Batch], tuple]:
         """Ordinary training: one step of cross-entropy to the given labels."""
-        return self.stepper(lambda batch: (F.cross_entropy(self(batch.x), batch.y),))
+        return self.stepper(lambda batch: (F.cross_entropy(self(batch.x), batch.labels),))
 
     def _pace(self) -> None:
         if self._rate is not None:

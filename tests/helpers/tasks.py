@@ -74,7 +74,7 @@ def noisy_task(
     train, test = ImageSet(x[:n_train], MEAN, STD), ImageSet(x[1200:1697], MEAN, STD)
     task = NoisyTask(
         train=train,
-        given=torch.from_numpy(given),
+        labels=torch.from_numpy(given),
         test=test,
         n_classes=10,
         seed=seed,

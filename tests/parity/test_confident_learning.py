@@ -97,7 +97,7 @@ def test_a_class_called_all_wrong_keeps_an_example():
 
 def test_digits_probabilities(digits_oof):
     task, _ = digits_oof
-    agree(cl.out_of_fold(task), task.given.numpy())
+    agree(cl.out_of_fold(task), task.labels.numpy())
 
 
 def test_a_class_without_examples_is_out_of_reach():

@@ -155,7 +155,7 @@ def test_whole_method_is_the_exact_influence(digits_task):
     p, a = logits.double().softmax(1), one(z)
     blocks = torch.diag_embed(p) - torch.einsum("nk,nl->nkl", p, p)
     h = torch.einsum("nkl,nd,ne->kdle", blocks, a, a).reshape(650, 650) / 600
-    g = torch.einsum("nk,nd->nkd", p - F.one_hot(task.given, 10), a).reshape(600, 650)
+    g = torch.einsum("nk,nd->nkd", p - F.one_hot(task.labels, 10), a).reshape(600, 650)
     g_v = torch.einsum("nk,nd->nkd", v_logits.double().softmax(1) - F.one_hot(task.trusted[1], 10), one(v_z))
     assert found.extras["scale"] > 1.5 * torch.linalg.eigvalsh(h)[-1]
     damped = h + 0.1 * found.extras["scale"] * torch.eye(650)

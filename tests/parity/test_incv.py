@@ -56,16 +56,16 @@ def test_one_iteration_selects_what_cleanlab_agrees_with(monkeypatch):
 
     def held_out(self, task, train, held, best, phase):
         logits = seeded(phase).normal(size=(len(held), 10)).astype(np.float32)
-        logits[np.arange(len(held)), task.given.numpy()[held]] += 1.5
+        logits[np.arange(len(held)), task.labels.numpy()[held]] += 1.5
         fitted[held] = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
         trained.append((set(train.tolist()), set(held.tolist())))
         return logits
 
     monkeypatch.setattr(INCV, "_held_out", held_out)
     detection = INCV(iterations=1).detect(task)
-    assert np.array_equal(detection.remove, find_predicted_neq_given(task.given.numpy(), fitted))
+    assert np.array_equal(detection.remove, find_predicted_neq_given(task.labels.numpy(), fitted))
     assert 0.2 < detection.remove.mean() < 0.8
-    expected = -np.log(fitted[np.arange(300), task.given.numpy()])
+    expected = -np.log(fitted[np.arange(300), task.labels.numpy()])
     assert np.allclose(detection.variants["oof_loss"], expected, atol=1e-4)
     assert trained[0] == trained[1][::-1]  # the halves change roles
     assert trained[0][0] | trained[0][1] == set(range(300))
@@ -81,7 +81,7 @@ def test_later_iterations_train_on_what_was_selected(monkeypatch):
     def held_out(self, task, train, held, best, phase):
         calls.append((set(train.tolist()), set(held.tolist())))
         logits = seeded(phase).normal(size=(len(held), 10)).astype(np.float32)
-        logits[np.arange(len(held)), task.given.numpy()[held]] += 1.0
+        logits[np.arange(len(held)), task.labels.numpy()[held]] += 1.0
         return logits
 
     monkeypatch.setattr(INCV, "_held_out", held_out)

@@ -22,7 +22,7 @@ def swapped():
     truth = digits()[1][: len(task.train)]
     exchanged = np.where(truth == 1, 7, np.where(truth == 7, 1, truth))
     wrong = np.isin(truth, (1, 7)) & (np.random.default_rng(0).random(len(truth)) < 0.7)
-    return replace(task, given=torch.from_numpy(np.where(wrong, exchanged, truth))), wrong
+    return replace(task, labels=torch.from_numpy(np.where(wrong, exchanged, truth))), wrong
 
 
 def test_right_labels_tell_which_class_is_meant():

@@ -43,7 +43,7 @@ IMAGES = ImageSet(digits()[0][:100], MEAN, STD)
 def task():
     x, y = digits()
     task, _ = noisy_task(n_train=N, plain=False)
-    task.given = torch.from_numpy((y[:N] + np.arange(N) % 3) % 10)
+    task.labels = torch.from_numpy((y[:N] + np.arange(N) % 3) % 10)
     task.plain = Plain()
     task.trusted = (ImageSet(x[N : N + V], MEAN, STD), torch.from_numpy(y[N : N + V]))
     return task
@@ -57,7 +57,7 @@ def captum(kind, task, layers):
         return RATES[int(checkpoint)]
 
     model = task.plain.network(0)
-    data = TensorDataset(task.train.batch(torch.arange(N)), task.given)
+    data = TensorDataset(task.train.batch(torch.arange(N)), task.labels)
     if kind is TracInCPFast:  # wants the sum: a mean would scale its gradients by the batch size
         loss = torch.nn.CrossEntropyLoss(reduction="sum")
         return TracInCPFast(model, model.head, data, ["0", "1"], load, loss_fn=loss, batch_size=5)
@@ -71,7 +71,7 @@ def bias_part(task):
     for epoch, rate in enumerate(RATES):
         net = task.plain.network(epoch)
         e, e_v = (
-            errors(task.predict(net)[0], task.given),
+            errors(task.predict(net)[0], task.labels),
             errors(task.predict(net, task.trusted[0])[0], task.trusted[1]),
         )
         own = own + rate * net.scale**2 * e.square().sum(1).numpy()
@@ -105,10 +105,10 @@ def test_head_equals_autograd_with_a_logit_scale(task):
     mean_loss = F.cross_entropy(net(images.batch(torch.arange(V))), labels)
     weight, bias = torch.autograd.grad(mean_loss, (net.head.weight, net.head.bias))
     torch.testing.assert_close(direction, torch.cat([weight, bias[:, None]], 1), rtol=1e-4, atol=1e-6)
-    own = head_self_influence(logits, features, task.given, net.scale)
-    product = head_influence(logits, features, task.given, direction, net.scale)
+    own = head_self_influence(logits, features, task.labels, net.scale)
+    product = head_influence(logits, features, task.labels, direction, net.scale)
     for i in range(N):
-        loss = F.cross_entropy(net(task.train.batch(torch.tensor([i]))), task.given[i : i + 1])
+        loss = F.cross_entropy(net(task.train.batch(torch.tensor([i]))), task.labels[i : i + 1])
         g_w, g_b = torch.autograd.grad(loss, (net.head.weight, net.head.bias))
         torch.testing.assert_close(own[i], g_w.square().sum() + g_b.square().sum(), rtol=1e-4, atol=1e-7)
         torch.testing.assert_close(product[i], (g_w * weight).sum() + (g_b * bias).sum(), rtol=1e-3, atol=1e-6)
@@ -116,8 +116,8 @@ def test_head_equals_autograd_with_a_logit_scale(task):
 
 def test_per_example_gradients_do_not_mix_examples(task):
     net, x = task.plain.network(0), task.train.batch(torch.arange(4))
-    together = all_gradients(net, x, task.given[:4])
-    alone = all_gradients(net, x[2:3], task.given[2:3])
+    together = all_gradients(net, x, task.labels[:4])
+    alone = all_gradients(net, x[2:3], task.labels[2:3])
     assert set(together) == {name for name, _ in net.named_parameters()}
     for name in together:
         torch.testing.assert_close(together[name][2], alone[name][0], rtol=1e-3, atol=1e-6)

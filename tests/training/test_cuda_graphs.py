@@ -74,7 +74,7 @@ def learner_and_batch():
 def test_the_stand_in_refuses_what_a_graph_cannot_hold(look, monkeypatch):
     capture_steps(monkeypatch)
     learner, batch = learner_and_batch()
-    step = learner.stepper(lambda b: (look(F.cross_entropy(learner(b.x), b.y, reduction="none")).mean(),))
+    step = learner.stepper(lambda b: (look(F.cross_entropy(learner(b.x), b.labels, reduction="none")).mean(),))
     with pytest.raises(NotCapturable):
         for _ in range(5):
             step(batch)
@@ -89,7 +89,7 @@ def test_the_stand_in_freezes_python_values(brought, expected, monkeypatch):
 
     def forward(b):
         weight = b.extra[0] if brought else now[0]
-        return F.cross_entropy(learner(b.x), b.y), weight * torch.ones(())
+        return F.cross_entropy(learner(b.x), b.labels), weight * torch.ones(())
 
     step = learner.stepper(forward)
     for now[0] in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0):

@@ -42,7 +42,7 @@ def run(name: str, params: dict, device: str = "cuda", **recipe):
     settings = {"model": "small_cnn", "epochs": 3, "batch_size": 64, "lr": 0.02, "shift": 2, "flip": False, **recipe}
     task = NoisyTask(
         train=train,
-        given=torch.from_numpy(given).to(device),
+        labels=torch.from_numpy(given).to(device),
         test=rest,
         n_classes=10,
         seed=0,
@@ -81,7 +81,7 @@ def test_trusted_images_never_wait_for_the_device():
 @gpu
 def test_the_oldest_graph_makes_room():
     images = ImageSet(synthetic(8, 0)[0], (0.5,) * 3, (0.3,) * 3, "cuda")
-    graphed = Graphed(lambda batch: batch.y.sum() + batch.extra[0])
+    graphed = Graphed(lambda batch: batch.labels.sum() + batch.extra[0])
     for n in range(1, SHAPES + 3):
         for k in range(WARM_UP + 3):
             index = torch.arange(n, device="cuda")

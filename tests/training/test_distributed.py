@@ -178,7 +178,7 @@ def trained(rank: int, folder: Path) -> Tensor:
     batches = task.batches(batch_size=50)
     learner = task.learner(batches)
     learner.net.double()
-    step = learner.stepper(lambda batch: (F.cross_entropy(learner.net(batch.x.double()), batch.y),))
+    step = learner.stepper(lambda batch: (F.cross_entropy(learner.net(batch.x.double()), batch.labels),))
     for epoch in range(2):
         for batch in batches.epoch(epoch):
             step(batch)

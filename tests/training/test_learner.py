@@ -61,8 +61,8 @@ def test_joined_batches_show_both():
     first, second = (next(Batches(images, labels, n, seed=n, shift=1, flip=True).epoch(0)) for n in (16, 8))
     both = first.join(second)
     assert torch.equal(both.x, torch.cat([first.x, second.x]))
-    assert torch.equal(both.y, torch.cat([first.y, second.y]))
-    assert torch.equal(labels[both.index], both.y)
+    assert torch.equal(both.labels, torch.cat([first.labels, second.labels]))
+    assert torch.equal(labels[both.index], both.labels)
 
 
 def test_two_trainings_of_one_seed_are_bit_identical():

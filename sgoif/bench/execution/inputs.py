@@ -177,7 +177,7 @@ class Inputs:
     def noisy_task(self, cell: Cell, session: Session) -> NoisyTask:
         return NoisyTask(
             train=self.train,
-            given=self.given(cell.setting),
+            labels=self.given(cell.setting),
             test=self.test,
             n_classes=len(self.facts.classes),
             seed=cell.seed,

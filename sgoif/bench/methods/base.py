@@ -25,7 +25,7 @@ class NoisyTask:
     """What a noisy-label method may see. No true training label, no test label is among it."""
 
     train: ImageSource
-    given: Tensor  # [N] given labels, on the device
+    labels: Tensor  # [N] given (possibly wrong) labels, on the device
     test: ImageSource  # images alone; their labels belong to the evaluation
     n_classes: int
     seed: int
@@ -40,7 +40,7 @@ class NoisyTask:
         r = self.recipe
         seed = self.seed if seed is None else seed
         options = {"shift": r.shift, "flip": r.flip, **kw}
-        return Batches(self.train, self.given, batch_size or r.batch_size, seed, indices, **options)
+        return Batches(self.train, self.labels, batch_size or r.batch_size, seed, indices, **options)
 
     def learner(self, batches: Batches, seed: int | None = None, epochs: int | None = None, **changes) -> Learner:
         """A fresh network for the recipe (with `changes` to it)."""
@@ -81,10 +81,6 @@ class OODTask:
     session: Session
     plain: PlainRun | None = None
     auxiliary: ImageSource | None = None  # unlabelled, disjoint from every test OOD set
-
-    @property
-    def given(self) -> Tensor:
-        return self.labels
 
     batches = NoisyTask.batches
     learner = NoisyTask.learner

@@ -27,7 +27,7 @@ def split(labels: np.ndarray, k: int, seed: int) -> np.ndarray:
 
 def fold_probabilities(task: NoisyTask, folds: int = 4) -> dict[str, np.ndarray]:
     """`probabilities` [N, K]: row i is predicted by the network that did not see example i."""
-    fold = split(task.given.cpu().numpy(), folds, task.seed)
+    fold = split(task.labels.cpu().numpy(), folds, task.seed)
     probabilities = np.empty((len(fold), task.n_classes), dtype=np.float32)
     for number in range(folds):
         held_out = np.flatnonzero(fold == number)

@@ -119,7 +119,7 @@ def plain_run(task, test: ImageSource, directory: Path) -> tuple[dict[str, np.nd
 
     def forward(batch: Batch) -> tuple[Tensor, Tensor]:
         logits = learner(batch.x)
-        return F.cross_entropy(logits, batch.y), margins(logits.detach(), batch.y)
+        return F.cross_entropy(logits, batch.labels), margins(logits.detach(), batch.labels)
 
     step = learner.stepper(forward)
     record = _Record()

@@ -50,7 +50,7 @@ class History:
 def given_loss(task: NoisyTask, net) -> Tensor:
     """[N] cross-entropy of every training image against its given label: eval mode, no augmentation, dataset order."""
     logits, _ = task.predict(net)
-    return F.cross_entropy(logits, task.given, reduction="none")
+    return F.cross_entropy(logits, task.labels, reduction="none")
 
 
 def train_with(
@@ -71,7 +71,7 @@ def train_with(
         clip_gradients(learner, clip)
     step = learner.stepper(lambda batch: (loss(learner, batch),))
     for epoch in session.epochs(task.recipe.epochs, learner, history):
-        rng, total = seeded(task.seed, "loss", epoch), torch.zeros((), device=task.given.device)
+        rng, total = seeded(task.seed, "loss", epoch), torch.zeros((), device=task.labels.device)
         for batch in batches.epoch(epoch):
             if draw is not None:
                 batch.bring(*draw(batch, rng))

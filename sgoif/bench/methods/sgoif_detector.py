@@ -60,7 +60,7 @@ class Watched(NoisyLabelDetector):
         result = influence.scores()
         WORK.passes += given.size if given and self.params.memory else 0  # they name the latent classes
         odds = result.trusted_odds
-        count, remove = estimate_wrong(result.suspicion if odds is None else result.dissent, task.given, odds)
+        count, remove = estimate_wrong(result.suspicion if odds is None else result.dissent, task.labels, odds)
         variants = {"influence": result.score, "latent": result.odds}
         return Detection(
             scores=result.suspicion.numpy(),
@@ -84,13 +84,13 @@ class Watched(NoisyLabelDetector):
 
         def forward(batch: Batch):
             logits, features = learner.forward(batch.x)
-            return F.cross_entropy(logits, batch.y), logits, features
+            return F.cross_entropy(logits, batch.labels), logits, features
 
         run = learner.stepper(forward)
 
         def step(batch: Batch) -> None:
             _, logits, features = run(batch)
-            influence.observe(batch.index, batch.y, features, logits)
+            influence.observe(batch.index, batch.labels, features, logits)
 
         return step
 
@@ -103,12 +103,12 @@ class Watched(NoisyLabelDetector):
         def forward(batch: Batch):
             with influence.catch() as record:
                 logits = learner.hooked(batch.x)
-            return F.cross_entropy(logits, batch.y), record
+            return F.cross_entropy(logits, batch.labels), record
 
         run = learner.stepper(forward)
 
         def step(batch: Batch) -> None:
             _, record = run(batch)
-            influence.replayed(batch.index, batch.y, record)
+            influence.replayed(batch.index, batch.labels, record)
 
         return step

@@ -17,7 +17,7 @@ NOISY = '''"""{title}: say here what it is, who published it (authors, venue, ye
 The formula above is the template's: the disbelief in the given label. Replace both.
 """
 
-from sgoif.bench.contracts import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
 
 
 class {kind}(NoisyLabelDetector):
@@ -28,7 +28,7 @@ class {kind}(NoisyLabelDetector):
     def detect(self, task: NoisyTask) -> Detection:
         """Higher score = more suspicious label."""
         probabilities = task.plain.logits.softmax(1)  # [N, K]
-        believed = probabilities.gather(1, task.given.unsqueeze(1)).squeeze(1)  # [N]
+        believed = probabilities.gather(1, task.labels.unsqueeze(1)).squeeze(1)  # [N]
         return Detection((1 - believed).cpu().numpy())
 '''
 
@@ -41,8 +41,8 @@ The formula above is the template's: the entropy of the prediction. Replace both
 
 from torch import Tensor
 
-from sgoif.bench.contracts import OODDetector
-from sgoif.bench.images import ImageSet
+from sgoif.bench.methods.base import OODDetector
+from sgoif.training.images import ImageSet
 
 
 class {kind}(OODDetector):

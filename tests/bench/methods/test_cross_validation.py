@@ -39,7 +39,7 @@ def test_nobody_judges_what_it_learned(monkeypatch):
     monkeypatch.setattr(cross_validation, "_one_fold", one_fold)
     p = cross_validation.fold_probabilities(task)["probabilities"]
     assert sorted(seen) == list(range(80))
-    np.testing.assert_allclose(p[:, 0] * 10, cross_validation.split(task.given.numpy(), 4, task.seed), atol=1e-6)
+    np.testing.assert_allclose(p[:, 0] * 10, cross_validation.split(task.labels.numpy(), 4, task.seed), atol=1e-6)
 
 
 def test_a_killed_job_keeps_its_finished_folds(tmp_path, monkeypatch):
