@@ -27,11 +27,11 @@ from sgoif.bench.data import catalogue, load
 from sgoif.bench.execution.results import environment
 from sgoif.bench.methods import sgoif_detector as watching
 from sgoif.bench.methods.base import NoisyTask, train_plainly
+from sgoif.errors import UserError
 from sgoif.training.images import ImageSet
 from sgoif.training.learner import Learner, predict
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
-from sgoif.utils.errors import UserError
 
 ROOT = Path(__file__).resolve().parents[1]
 

@@ -11,7 +11,7 @@ import os
 import sys
 from pathlib import Path
 
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.interrupt import heeded
 
 

@@ -1,4 +1,7 @@
-"""Errors of wrong use. Each message says what was wrong, where, and what to do."""
+"""Errors of wrong use: of the library (`InfluenceError`) and of the commands (`UserError`).
+
+Each message says what was wrong, where, and what to do.
+"""
 
 
 class InfluenceError(ValueError):
@@ -15,3 +18,11 @@ class BatchError(InfluenceError):
 
 class CaptureError(InfluenceError):
     """The model's forward (or backward) did not pass through the layers being watched."""
+
+
+class UserError(Exception):
+    """A user's mistake or a missing precondition, reported by a command.
+
+    The message is one line that says what was wrong, where, and what to do. The command line prints it without a
+    traceback and exits with status 2.
+    """

@@ -36,9 +36,9 @@ from torch import Tensor
 
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask, seeded
 from sgoif.bench.methods.score_threshold import by_mixture
+from sgoif.errors import UserError
 from sgoif.training.images import mix_seed
 from sgoif.training.learner import Diverged
-from sgoif.utils.errors import UserError
 
 
 def hvp(p: Tensor, a: Tensor, v: Tensor, c: float = 1.0) -> Tensor:

@@ -32,8 +32,8 @@ from torch import Tensor, nn
 
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
 from sgoif.bench.methods.robust_training import History
+from sgoif.errors import UserError
 from sgoif.training.images import Batch, Batches, mix_seed
-from sgoif.utils.errors import UserError
 
 BURN_IN, LATE = 18, 90  # percent of training between which PD is self-paced
 UPDATES = (21, 75)  # percent of training at which DD's mentor is learned

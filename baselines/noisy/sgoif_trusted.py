@@ -16,8 +16,8 @@ from torch import Tensor
 
 from sgoif.bench.methods.base import NoisyTask
 from sgoif.bench.methods.sgoif_detector import Watched
+from sgoif.errors import UserError
 from sgoif.training.images import ImageSource
-from sgoif.utils.errors import UserError
 
 BATCH = 512  # no more than pass at one check
 

@@ -14,9 +14,8 @@ from torch import Tensor
 from sgoif.applications import ShiftConfig, ShiftSentinel, Trace, pooled
 from sgoif.bench.methods.base import OODDetector, OODTask
 from sgoif.bench.methods.features import check_param, stage_outputs
-from sgoif.errors import InfluenceError
+from sgoif.errors import InfluenceError, UserError
 from sgoif.training.images import ImageSet
-from sgoif.utils.errors import UserError
 
 DEFAULT = ShiftConfig()
 

@@ -24,10 +24,10 @@ from torch import Tensor, nn
 
 from sgoif.bench.methods.base import OODDetector, OODTask
 from sgoif.bench.methods.kmeans import kmeans
+from sgoif.errors import UserError
 from sgoif.training.images import Batches, ImageSet, mix_seed
 from sgoif.training.learner import Learner, predict, seeded_weights
 from sgoif.training.models import build
-from sgoif.utils.errors import UserError
 
 UNLABELLED = -1
 

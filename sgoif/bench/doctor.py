@@ -9,7 +9,7 @@ from pathlib import Path
 from sgoif.bench.config import resolve as configuration
 from sgoif.bench.data import availability as datasets
 from sgoif.bench.execution.plan import Plan
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 PACKAGES = ("torch", "torchvision", "timm", "numpy", "scikit-learn", "snakemake", "mlflow", "matplotlib")
 ROOM_GB = 2.0  # a run on the embedded data stays far below this

@@ -6,10 +6,10 @@ import os
 import shutil
 from pathlib import Path
 
+from sgoif.errors import UserError
 from sgoif.scan.output_folder import finished
 from sgoif.scan.report import write_csv
 from sgoif.scan.sources.csv_file import read_rows
-from sgoif.utils.errors import UserError
 from sgoif.utils.files import read_json
 
 DECISIONS = ("keep", "relabel", "remove")

@@ -7,7 +7,7 @@ import contextlib
 import numpy as np
 
 from sgoif.bench.data.readers.jpeg_archives import fit
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 GREY = ("1", "L", "LA", "La", "I", "I;16", "I;16L", "I;16B", "I;16N", "F")
 WIDE = ("I", "I;16", "I;16L", "I;16B", "I;16N", "F")  # more than eight bits a pixel

@@ -15,10 +15,10 @@ from pathlib import Path
 
 import numpy as np
 
+from sgoif.errors import UserError
 from sgoif.scan.output_folder import finished, opener
 from sgoif.scan.settings import Settings
 from sgoif.scan.sources.image_list import Listing
-from sgoif.utils.errors import UserError
 from sgoif.utils.files import atomic_write_bytes, load_npz, save_npz
 
 

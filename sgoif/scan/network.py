@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from torch import nn
 
+from sgoif.errors import UserError
 from sgoif.scan.settings import COMPACT, Settings
 from sgoif.training.models import GlobalMax, Network, Residual, conv_block, from_timm
-from sgoif.utils.errors import UserError
 
 
 def compact(n_classes: int, channels: int, size: int, width: int) -> Network:

@@ -16,8 +16,8 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 
+from sgoif.errors import UserError
 from sgoif.scan.sources.image_list import Listing
-from sgoif.utils.errors import UserError
 from sgoif.utils.files import atomic_write_json, read_json
 
 

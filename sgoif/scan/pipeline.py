@@ -7,11 +7,11 @@ from pathlib import Path
 
 import numpy as np
 
+from sgoif.errors import UserError
 from sgoif.scan.output_folder import claim, locked
 from sgoif.scan.settings import Settings, choose
 from sgoif.scan.sources.image_list import Listing, read
 from sgoif.utils import interrupt
-from sgoif.utils.errors import UserError
 
 
 def scan(source: str, out: Path | None, said: dict, *, gallery: int | None, skip_tiny: bool, reading: dict) -> Path:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from dataclasses import asdict, dataclass, fields
 
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 COMPACT = "compact"  # the network of a scan where no timm model is named
 LARGEST = {"cpu": 64, "cuda": 128}  # pixels a side, where the pictures are larger

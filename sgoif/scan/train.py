@@ -12,6 +12,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif import InfluenceResult, OnlineInfluence
+from sgoif.errors import UserError
 from sgoif.scan.network import build
 from sgoif.scan.settings import Settings
 from sgoif.training.images import Batch, Batches, ImageSet
@@ -19,7 +20,6 @@ from sgoif.training.learner import Diverged, Learner, predict, seeded_weights
 from sgoif.training.models import Network
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
-from sgoif.utils.errors import UserError
 
 
 class Evidence:

@@ -16,8 +16,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.backend.collectives import size
+from sgoif.errors import UserError
 from sgoif.training.distributed import rank
-from sgoif.utils.errors import UserError
 
 
 def mix_seed(*parts: int | str) -> int:

@@ -8,7 +8,7 @@
 import torch
 from torch import nn
 
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 
 class Network(nn.Module):

@@ -3,7 +3,7 @@
 import math
 from dataclasses import dataclass, fields
 
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 OPTIMIZERS = ("sgd", "adam")
 SCHEDULES = ("onecycle", "cosine", "step", "constant")

@@ -24,10 +24,10 @@ import numpy as np
 import torch
 
 from sgoif.backend.collectives import active, size
+from sgoif.errors import UserError
 from sgoif.training import distributed
 from sgoif.training.compute_counter import WORK
 from sgoif.training.images import mix_seed
-from sgoif.utils.errors import UserError
 from sgoif.utils.files import atomic_write_bytes, is_intact, load_npz, save_npz
 
 PASSES = "passes:"  # before the name of an account, in what `cached` keeps

@@ -15,8 +15,8 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sgoif.errors import UserError
 from sgoif.training.images import ImageSource
-from sgoif.utils.errors import UserError
 
 AHEAD = 4  # batches in the making
 GREY = 128

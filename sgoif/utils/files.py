@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 _EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a zip entry can carry
 

@@ -20,7 +20,7 @@ from unittest import mock
 
 from sgoif.bench.data import catalogue, download
 from sgoif.bench.data.prepare import prepare
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.paths import ROOT
 from tests.helpers.tiny_archives import Shop, grey_dataset, shop
 

@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.base import NoisyLabelDetector
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from tests.contract.interrupt import Killed, killing_session, quiet_session
 from tests.contract.rules import declared_needs
 from tests.helpers.tasks import RECIPE, noisy_task

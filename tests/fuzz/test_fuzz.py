@@ -19,7 +19,7 @@ from sgoif.bench.data.prepare import prepare
 from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.tables import write_tables
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, npz_bytes, read_json, save_npz, sha256_file
 from tests.helpers.fake_runs import GRID, Run, config
 from tests.helpers.project import MINI_CONFIG

@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from baselines.noisy import confident_learning as cl
 from sgoif.bench.evaluation.metrics import detection
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from tests.helpers.tasks import noisy_task
 
 FILTERS = {

@@ -8,8 +8,8 @@ import torch.nn.functional as F
 from baselines.noisy import fastif
 from baselines.noisy.fastif import FastIF
 from sgoif.bench.evaluation.metrics import detection
+from sgoif.errors import UserError
 from sgoif.training.learner import Diverged
-from sgoif.utils.errors import UserError
 from tests.helpers.tasks import noisy_task
 
 

@@ -5,7 +5,7 @@ import pytest
 
 from baselines.noisy.incv import INCV
 from sgoif.bench.methods.base import seeded
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from tests.helpers.tasks import noisy_task
 from tests.parity.trainers import check_behaviour
 

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from baselines.noisy.mentornet import Mentor, MentorModel, MentorNet
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from tests.helpers.tasks import noisy_task
 from tests.parity.trainers import check_behaviour
 

@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from baselines.noisy.mixup import Mixup
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from tests.parity.trainers import check_behaviour
 
 

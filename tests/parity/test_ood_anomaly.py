@@ -10,7 +10,7 @@ from baselines.ood.cutpaste import CutPaste
 from baselines.ood.draem import DRAEM, TwoNets, defects, draw, focal, perlin, ssim
 from baselines.ood.gram import Gram
 from baselines.ood.patchcore import PatchCore
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from tests.helpers.tasks import ood_task
 
 

@@ -8,9 +8,9 @@ from torch import nn
 
 from baselines.ood import arpl, csi, godin, logitnorm, mos, opengan, udg, vos
 from sgoif.bench.methods.kmeans import kmeans
+from sgoif.errors import UserError
 from sgoif.training.learner import Learner
 from sgoif.training.models import Network
-from sgoif.utils.errors import UserError
 from tests.helpers.tasks import ood_task
 
 

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from baselines.noisy.sce import SCE
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from tests.parity.trainers import check_behaviour
 
 

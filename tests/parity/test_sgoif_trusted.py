@@ -10,8 +10,8 @@ from sklearn.metrics import average_precision_score
 
 from baselines.noisy.sgoif import SGOIF
 from baselines.noisy.sgoif_trusted import Trusted, TrustedSGOIF
+from sgoif.errors import UserError
 from sgoif.training.compute_counter import WORK
-from sgoif.utils.errors import UserError
 from tests.helpers.tasks import RECIPE, digits, noisy_task
 
 

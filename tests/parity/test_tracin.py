@@ -9,9 +9,9 @@ from torch.utils.data import TensorDataset
 
 from baselines.noisy.tracin import TracIn, all_gradients, errors, head_gradient, head_influence, head_self_influence
 from sgoif.bench.evaluation.metrics import detection
+from sgoif.errors import UserError
 from sgoif.training.images import ImageSet
 from sgoif.training.models import build
-from sgoif.utils.errors import UserError
 from tests.helpers.tasks import MEAN, STD, digits, noisy_task
 
 RATES = [0.1, 0.03]

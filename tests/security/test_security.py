@@ -23,9 +23,9 @@ from sgoif.bench.data import catalogue, load, locate, prepare
 from sgoif.bench.data.dataset import Source
 from sgoif.bench.data.readers import archives, jpeg_archives
 from sgoif.bench.methods.plain_run import PlainRun
+from sgoif.errors import UserError
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
-from sgoif.utils.errors import UserError
 from sgoif.utils.files import load_npz
 from sgoif.utils.paths import ROOT
 from tests.helpers.project import MINI_CONFIG

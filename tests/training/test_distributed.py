@@ -14,10 +14,10 @@ from torch import Tensor
 
 from sgoif.bench.execution import gpu_slots, run_batch
 from sgoif.bench.execution.plan import Cell, Plan
+from sgoif.errors import UserError
 from sgoif.training import distributed
 from sgoif.training.images import Batches, ImageSet
 from sgoif.training.session import Session
-from sgoif.utils.errors import UserError
 from sgoif.utils.files import atomic_write_json, load_npz
 from sgoif.utils.paths import ROOT
 from tests.bench.execution.test_run_batch import run, small_run

@@ -7,13 +7,13 @@ import numpy as np
 import pytest
 import torch
 
+from sgoif.errors import UserError
 from sgoif.training.compute_counter import WORK
 from sgoif.training.images import Batches, ImageSet
 from sgoif.training.learner import Diverged, Learner, predict
 from sgoif.training.models import MODELS, build
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
-from sgoif.utils.errors import UserError
 from tests.helpers.tasks import RECIPE, noisy_task
 
 

@@ -17,10 +17,10 @@ from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.execution import run_batch
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.tables import write_tables
+from sgoif.errors import UserError
 from sgoif.training import streaming
 from sgoif.training.images import Batches, ImageSet
 from sgoif.training.streaming import StreamedSet, in_memory
-from sgoif.utils.errors import UserError
 from tests.helpers import tiny_image_folders as tiny_trees
 from tests.helpers.tiny_image_folders import MARGIN, SIZE, picture, small, truncate
 

@@ -1,8 +1,8 @@
 import numpy as np
 import pytest
 
+from sgoif.errors import UserError
 from sgoif.utils import files
-from sgoif.utils.errors import UserError
 
 
 def test_npz_bytes_depend_on_the_arrays_alone(tmp_path):

@@ -7,7 +7,7 @@ from snakemake.exceptions import WorkflowError
 
 from sgoif.bench.config import resolve as configuration
 from sgoif.bench.data.noisy_labels import inputs
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json
 from sgoif.bench.execution.fingerprint import source_hash
 from sgoif.bench.execution.plan import Plan

@@ -15,7 +15,7 @@ from sgoif.bench.data import catalogue
 from sgoif.bench.data.availability import found
 from sgoif.bench.data.noisy_labels import check_setting
 from sgoif.bench.methods import registry
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.paths import ROOT
 
 SCHEMA = Path(__file__).with_name("config.schema.json")

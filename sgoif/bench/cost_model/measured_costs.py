@@ -23,8 +23,8 @@ from typing import Any
 from sgoif.bench.config import resolve as configuration
 from sgoif.bench.data import catalogue
 from sgoif.bench.evaluation.overhead import SHARED_GPU
+from sgoif.errors import UserError
 from sgoif.training.recipe import Recipe
-from sgoif.utils.errors import UserError
 from sgoif.utils.files import read_json
 
 PUBLISHED = configuration.ROOT / "results" / "published"

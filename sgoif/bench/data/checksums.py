@@ -13,7 +13,7 @@ from collections.abc import Mapping
 import numpy as np
 
 from sgoif.bench.data.dataset import Dataset
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import sha256_array
 
 

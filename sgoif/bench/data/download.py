@@ -9,7 +9,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 from sgoif.bench.data.dataset import Source
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import digest_file
 
 Progress = Callable[[str, int, int | None], None]  # file name, bytes so far, bytes in all if known

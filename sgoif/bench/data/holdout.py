@@ -8,7 +8,7 @@ from pathlib import Path
 import numpy as np
 
 from sgoif.bench.data import load
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import save_npz
 
 

@@ -6,7 +6,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import load_npz, read_json, sha256_array
 
 

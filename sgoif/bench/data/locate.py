@@ -6,7 +6,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgoif.bench.data.dataset import Dataset
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import digest_file
 
 

@@ -9,7 +9,7 @@ import numpy as np
 
 from sgoif.bench.data import catalogue, load
 from sgoif.bench.data.noise.corrupt import Corruption, check_spec, corrupt
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import load_npz, save_npz
 
 HUMAN = {"cifar10": "cifar10n", "cifar100": "cifar100n"}  # dataset -> its human label file

@@ -18,7 +18,7 @@ from sgoif.bench.data.checksums import check_array, check_part, content_hash, de
 from sgoif.bench.data.dataset import Dataset
 from sgoif.bench.data.image_folders import listing
 from sgoif.bench.data.readers import archives, bundled
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, load_npz, read_json, save_npy, save_npz
 
 Say = Callable[[str], None]

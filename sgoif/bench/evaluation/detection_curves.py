@@ -16,7 +16,7 @@ from sgoif.bench.data import load
 from sgoif.bench.data import noisy_labels as setting_files
 from sgoif.bench.data.readers.jpeg_archives import decode
 from sgoif.bench.evaluation.evaluate import Cell, check_identity, read_cells
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, load_npz, save_npz
 
 OURS = "sgoif"

@@ -20,8 +20,8 @@ from sgoif.bench.data.holdout import held_out_file
 from sgoif.bench.evaluation import metrics
 from sgoif.bench.evaluation.overhead import cost_records
 from sgoif.bench.execution.plan import allowed, restriction
-from sgoif.bench.execution.validate import FOLDS, PLAIN, entries, misshapen, odd_array
-from sgoif.utils.errors import UserError, damaged_cell
+from sgoif.bench.execution.validate import FOLDS, PLAIN, damaged_cell, entries, misshapen, odd_array
+from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, load_npz, read_json, sha256_file
 
 DETECTION = ("p_at_1", "auc_pr", "auroc")  # what is said to be undefined where no label can be judged

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Mapping
 
 import numpy as np
 
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 RECALL_PERCENTS = (1, 5, 10)
 OOD_METRICS = ("auroc", "aupr_out_ap", "aupr_out_trapezoid", "aupr_in_ap", "aupr_in_trapezoid", "fpr95")

@@ -16,7 +16,7 @@ from typing import Any
 from sgoif.bench.data import catalogue
 from sgoif.bench.evaluation.evaluate import PLAIN
 from sgoif.bench.evaluation.significance import mean_std
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, read_json
 
 COST = ("seconds", "cpu_seconds", "peak_memory", "overhead")

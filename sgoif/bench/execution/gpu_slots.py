@@ -8,7 +8,7 @@ from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
 
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 
 @contextmanager

@@ -15,15 +15,15 @@ from sgoif.bench.data.holdout import held_out_file
 from sgoif.bench.data.noisy_labels import paths, read_given
 from sgoif.bench.execution.plan import SHARED, Cell, Plan
 from sgoif.bench.execution.results import problem
-from sgoif.bench.execution.validate import entries
+from sgoif.bench.execution.validate import damaged_cell, entries
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.base import NoisyTask, OODTask
 from sgoif.bench.methods.plain_run import PlainRun
+from sgoif.errors import UserError
 from sgoif.training.images import ImageSet, ImageSource
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
 from sgoif.training.streaming import StreamedSet, Unreadable, in_memory
-from sgoif.utils.errors import UserError, damaged_cell
 from sgoif.utils.files import load_npz, sha256_file
 
 

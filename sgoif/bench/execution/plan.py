@@ -8,7 +8,7 @@ from typing import Any
 from sgoif.bench.config.resolve import digest
 from sgoif.bench.execution.fingerprint import source_hash
 from sgoif.bench.methods import registry
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 NOISY_TASKS = ("noisy", "tuning")  # tuning: the same jobs on the settings that choices may be made on
 TASKS = (*NOISY_TASKS, "ood")

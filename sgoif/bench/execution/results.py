@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sgoif.bench.execution.plan import Cell
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, is_intact, read_json, save_npz, sha256_file
 
 

@@ -22,13 +22,13 @@ from sgoif.bench.execution.plan import SHARED, Cell, Plan, shared_module
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.base import NoisyTask, OODTask, train_plainly
 from sgoif.bench.methods.plain_run import plain_run
+from sgoif.errors import UserError
 from sgoif.training import distributed
 from sgoif.training.compute_counter import WORK
 from sgoif.training.learner import Diverged, load_compiler
 from sgoif.training.peak_memory import PeakMemory
 from sgoif.training.session import OutOfTime, Session
 from sgoif.utils import interrupt
-from sgoif.utils.errors import UserError
 from sgoif.utils.files import alone, atomic_write_json
 
 

@@ -8,7 +8,7 @@ import sys
 from pathlib import Path
 
 from sgoif.bench.config import resolve as configuration
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import is_intact
 
 DEFAULT = "configs/embedded.yaml"  # as in the Snakefile

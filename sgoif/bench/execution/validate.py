@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import read_json
 
 PLAIN, FOLDS = "plain", "folds"  # runs that methods share
@@ -26,6 +26,20 @@ def entries(batch: Path) -> list[dict[str, Any]]:
 
 def _is_inside(path: Any) -> bool:
     return isinstance(path, str) and path.startswith("cells/") and ".." not in path and "\0" not in path
+
+
+def damaged_cell(folder: Path, batch: Path, what: str) -> UserError:
+    """Build the error for a cell whose folder cannot be used.
+
+    Args:
+        folder: The cell's folder.
+        batch: The batch file that lists the cell; Snakemake reruns a batch whose file is gone.
+        what: What is wrong with the folder.
+
+    Returns:
+        An error whose message says which files to delete.
+    """
+    return UserError(f"{folder}: {what}. Delete this folder and {batch}, then run again: only this cell is computed")
 
 
 def misshapen(result: Any) -> str:

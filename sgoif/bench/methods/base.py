@@ -13,11 +13,11 @@ import numpy as np
 from torch import Tensor
 
 from sgoif.bench.methods.plain_run import PlainRun
+from sgoif.errors import UserError
 from sgoif.training.images import Batches, ImageSource, mix_seed
 from sgoif.training.learner import Learner, predict
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
-from sgoif.utils.errors import UserError
 
 
 @dataclass

@@ -10,8 +10,8 @@ from functools import partial
 import numpy as np
 
 from sgoif.bench.methods.base import NoisyTask, seeded
+from sgoif.errors import UserError
 from sgoif.training.images import mix_seed
-from sgoif.utils.errors import UserError
 
 
 def split(labels: np.ndarray, k: int, seed: int) -> np.ndarray:

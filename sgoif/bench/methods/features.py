@@ -10,11 +10,11 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sgoif.errors import UserError
 from sgoif.training.compute_counter import WORK
 from sgoif.training.images import ImageSet
 from sgoif.training.learner import predict
 from sgoif.training.models import Network
-from sgoif.utils.errors import UserError
 
 
 def check_param(ok: bool, where: str, what: str, value) -> None:

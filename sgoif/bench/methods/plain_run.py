@@ -10,13 +10,13 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.backend.collectives import size, sum_
+from sgoif.errors import UserError
 from sgoif.training import distributed
 from sgoif.training.images import Batch, ImageSource
 from sgoif.training.learner import Learner, predict
 from sgoif.training.models import Network, build
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import save_torch
-from sgoif.utils.errors import UserError
 from sgoif.utils.files import load_npz
 
 

@@ -3,7 +3,7 @@
 import functools
 import importlib
 
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.paths import ROOT
 
 FOLDER = ROOT / "baselines"

@@ -9,13 +9,12 @@ from sgoif.anchors.external import AnchorData
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
 from sgoif.check_history import CheckTrace
 from sgoif.config import InfluenceConfig
-from sgoif.errors import InfluenceError
+from sgoif.errors import InfluenceError, UserError
 from sgoif.influence import OnlineInfluence
 from sgoif.label_noise.count import estimate_wrong
 from sgoif.training.compute_counter import WORK
 from sgoif.training.images import Batch
 from sgoif.training.learner import Learner
-from sgoif.utils.errors import UserError
 
 
 class Watched(NoisyLabelDetector):

@@ -5,7 +5,7 @@ import re
 from pathlib import Path
 
 from sgoif.bench.methods.registry import FOLDER, TASKS
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 RULES = FOLDER.parent / "workflow" / "rules"
 TAKEN = ("plain", "folds", "template", "val")  # names of shared runs and inputs, in the same folders as methods

@@ -12,7 +12,7 @@ from dataclasses import dataclass, fields
 from pathlib import Path
 from typing import Any
 
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 FOLDER = Path(__file__).parent
 DATASETS = {  # the paper's name -> the name of the dataset in configurations

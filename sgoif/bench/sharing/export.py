@@ -22,7 +22,7 @@ from sgoif.bench.data.holdout import held_out_file, hold_out
 from sgoif.bench.evaluation.evaluate import Cell, Judge, read_cell
 from sgoif.bench.execution.plan import SHARED, TASKS, Plan
 from sgoif.bench.execution.validate import entries
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_bytes
 
 FORMAT = "sgoif.bench piece 1"

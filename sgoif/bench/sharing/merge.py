@@ -20,7 +20,7 @@ from sgoif.bench.execution.plan import SHARED, TASKS, Cell, Plan
 from sgoif.bench.execution.validate import misshapen
 from sgoif.bench.sharing.export import FORMAT
 from sgoif.bench.sharing.publish import PIECES
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json
 
 CELL = {"task", "dataset", "setting", "seed", "method"}

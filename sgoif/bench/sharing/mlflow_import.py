@@ -26,7 +26,7 @@ from urllib.parse import unquote, urlparse
 
 from sgoif.bench.config.resolve import digest as config_digest
 from sgoif.bench.evaluation.evaluate import read_cells
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import alone, atomic_write_json, read_json, replacing, sha256_file
 
 # before mlflow is imported: nothing is sent anywhere, nothing is asked of git or the network

@@ -11,7 +11,7 @@ from typing import Any
 
 from sgoif.bench.config.resolve import digest
 from sgoif.bench.execution.results import commit
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, atomic_write_text, read_json
 
 LARGEST_REPORT = 2_000_000  # bytes; a larger one stays with its run

@@ -18,7 +18,7 @@ from sgoif.bench.tables.ood_table import ood
 from sgoif.bench.tables.render import Table
 from sgoif.bench.tables.sensitivity_table import sensitivity
 from sgoif.bench.tables.source import Source
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import read_json
 
 BUILD = {

@@ -7,8 +7,8 @@ import io
 import os
 from pathlib import Path
 
+from sgoif.errors import UserError
 from sgoif.scan.sources.image_list import Listing
-from sgoif.utils.errors import UserError
 
 SEPARATORS = (",", ";", "\t")
 

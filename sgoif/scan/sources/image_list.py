@@ -12,7 +12,7 @@ from collections.abc import Callable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 FEWEST = 5  # images a class needs: fewer make no anchor that could judge a label
 

@@ -5,8 +5,8 @@ from __future__ import annotations
 import inspect
 from difflib import get_close_matches
 
+from sgoif.errors import UserError
 from sgoif.scan.sources.image_list import Listing
-from sgoif.utils.errors import UserError
 
 
 def from_name(name: str, root: str, split: str, download: bool) -> Listing:

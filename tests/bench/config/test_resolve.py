@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sgoif.bench.config import resolve as configuration
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.paths import ROOT
 from tests.helpers.project import MINI_CONFIG
 

@@ -11,7 +11,7 @@ from sgoif.bench.cost_model.estimate import Job, estimate, hours, report, stored
 from sgoif.bench.cost_model.measured_costs import Costs, Measured, Ratio, Shape, _panels, _ratios, measured
 from sgoif.bench.evaluation.overhead import SHARED_GPU
 from sgoif.bench.execution.plan import Plan
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from tests.helpers.project import MINI_CONFIG
 
 SMALL = yaml.safe_load(MINI_CONFIG.read_text())

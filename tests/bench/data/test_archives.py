@@ -11,7 +11,7 @@ from PIL import Image
 from sgoif.bench.data import catalogue, checksums, load, locate
 from sgoif.bench.data.prepare import prepare
 from sgoif.bench.data.readers import archives, jpeg_archives
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import sha256_array
 from tests.helpers.tiny_archives import cifar_dataset, grey_dataset, md5, old_pickle, register, tar_bytes
 

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sgoif.bench.data import catalogue
 from sgoif.bench.data.noise.corrupt import check_spec, corrupt, noise_matrix, published_order
 from sgoif.bench.data.noisy_labels import check_setting
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 
 def labels(n: int = 2000, k: int = 10, seed: int = 3) -> np.ndarray:

@@ -5,7 +5,7 @@ import pytest
 
 from sgoif.bench.data import download
 from sgoif.bench.data.dataset import Source
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from tests.helpers.tiny_archives import md5, shop
 
 DATA = bytes(range(256)) * 4000  # about 1 MB

@@ -11,7 +11,7 @@ from sgoif.bench.data import catalogue, load
 from sgoif.bench.data.availability import found
 from sgoif.bench.data.noisy_labels import check_setting, write_setting
 from sgoif.bench.data.prepare import prepare
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import load_npz
 from tests.helpers import tiny_image_folders as tiny_trees
 from tests.helpers.tiny_image_folders import picture, small, truncate

@@ -4,7 +4,7 @@ from PIL import Image
 
 from sgoif.bench.data import catalogue, load
 from sgoif.bench.data.image_folders.layouts import LAYOUTS
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 
 @pytest.mark.parametrize("shape", [(3, 8, 8), (3, 28, 28), (3, 32, 32, 3), (3, 64, 64, 3), (3, 20, 50, 3), (3, 50, 20)])

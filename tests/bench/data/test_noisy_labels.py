@@ -4,7 +4,7 @@ import pytest
 from sgoif.bench.data import catalogue, load
 from sgoif.bench.data.noisy_labels import inputs, joined, paths, read_given, write_setting
 from sgoif.bench.data.prepare import prepare
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import load_npz, save_npz
 
 NOISE = {"kind": "class_conditional", "noise": 0.2, "sparsity": 0.4, "seed": 0}

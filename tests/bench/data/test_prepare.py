@@ -8,7 +8,7 @@ import pytest
 from sgoif.bench.data import catalogue, checksums, download, load
 from sgoif.bench.data.availability import found
 from sgoif.bench.data.prepare import prepare, problem
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from tests.helpers.tiny_archives import cifar_dataset, grey_dataset, pictures, register, shop, tar_bytes
 
 

@@ -7,7 +7,7 @@ import pytest
 
 from sgoif.bench.evaluation import metrics
 from sgoif.bench.evaluation.evaluate import evaluate
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, load_npz, read_json, save_npz
 from tests.helpers.fake_runs import GRID, HELD_OUT, N, Run, config
 

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sgoif.bench.evaluation import metrics
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 few = settings(max_examples=25, deadline=None)
 

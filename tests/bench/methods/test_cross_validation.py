@@ -8,8 +8,8 @@ import pytest
 from baselines.noisy.oof_self_confidence import OOFSelfConfidence
 from sgoif.bench.evaluation.metrics import detection
 from sgoif.bench.methods import cross_validation
+from sgoif.errors import UserError
 from sgoif.training.session import Session
-from sgoif.utils.errors import UserError
 from tests.helpers.tasks import RECIPE, noisy_task
 
 SHORT = replace(RECIPE, epochs=2, batch_size=64)

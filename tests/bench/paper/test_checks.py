@@ -20,7 +20,7 @@ from sgoif.bench.paper.checks import check_tables as table_checks
 from sgoif.bench.paper.checks import check_text as text_checks
 from sgoif.bench.paper.printed import FOLDER, digest, load, read
 from sgoif.bench.paper.public_numbers import DIFFERS, PROVED, same, sources
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 PAPER = load()
 SIZES = {"Table 1": (9, 12), "Table 2": (9, 9), "Table 3": (22, 11), "Table 4": (6, 3), "Table 5": (6, 3),

@@ -6,7 +6,7 @@ import pytest
 
 from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.bench.sharing import mlflow_import
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json
 from tests.helpers.fake_runs import GRID, Run, config
 

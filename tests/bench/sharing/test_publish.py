@@ -5,7 +5,7 @@ import json
 import pytest
 
 from sgoif.bench.sharing.publish import compact, publish
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 
 def test_tables_figures_summary_and_provenance_come_along_and_nothing_else(tmp_path):

@@ -13,7 +13,7 @@ from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.tables import render
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import read_json
 from tests.bench.config.test_resolve import CONFIGS, SMALL
 from tests.helpers import table_formats as formats

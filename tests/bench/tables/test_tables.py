@@ -15,7 +15,7 @@ from sgoif.bench.figures._data import tables_of
 from sgoif.bench.tables import render
 from sgoif.bench.tables.render import BEST, CLOSE, Block, Column, Entry, Row, Table
 from sgoif.bench.tables.source import Source, mark_best
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, read_json
 from tests.helpers import table_formats as formats
 from tests.helpers.fake_runs import Run, config

@@ -6,7 +6,7 @@ import difflib
 
 from sgoif.bench.data.catalogue import bundled_sets, cifar_sets, folder_sets, grey_sets, ood_sets
 from sgoif.bench.data.dataset import Dataset, Source
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 __all__ = ["DATASETS", "Dataset", "Source", "get"]
 

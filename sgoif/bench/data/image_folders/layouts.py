@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sgoif.bench.data.dataset import Dataset
 from sgoif.bench.data.image_folders.listing import Entry, Layout, Parts, Report, keys, lines, pairs
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 PICTURES = (".jpg", ".jpeg", ".png", ".gif", ".webp")
 

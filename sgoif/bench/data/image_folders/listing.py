@@ -21,7 +21,7 @@ from typing import NamedTuple
 import numpy as np
 
 from sgoif.bench.data.dataset import Dataset
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_text
 
 TAIL = 4096  # bytes at the end of a file in which the end of the image is looked for

@@ -20,7 +20,7 @@ import numpy as np
 
 from sgoif.bench.data.noise.matrix import noise_matrix
 from sgoif.bench.data.noise.spec import check_spec, class_map
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 __all__ = ["Corruption", "check_spec", "corrupt", "noise_matrix"]
 

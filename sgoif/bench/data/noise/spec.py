@@ -7,7 +7,7 @@ from collections.abc import Mapping, Sequence
 from numbers import Integral, Real
 
 from sgoif.bench.data.catalogue.class_names import CIFAR10
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 # Patrini et al. (2017): truck -> automobile, bird -> airplane, deer -> horse, cat <-> dog.
 PATRINI = {9: 1, 2: 0, 4: 7, 3: 5, 5: 3}

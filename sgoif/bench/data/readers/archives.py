@@ -19,7 +19,7 @@ import numpy as np
 from sgoif.bench.data.dataset import Dataset
 from sgoif.bench.data.readers.bundled import Parts
 from sgoif.bench.data.readers.jpeg_archives import read_dtd, read_places365, read_tinyimagenet
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 from sgoif.utils.files import load_npz
 
 Files = Mapping[str, Path]

@@ -13,7 +13,7 @@ import numpy as np
 
 from sgoif.bench.data.dataset import Dataset
 from sgoif.bench.data.readers.bundled import Parts
-from sgoif.utils.errors import UserError
+from sgoif.errors import UserError
 
 
 def fit(picture: object, size: int) -> np.ndarray:
