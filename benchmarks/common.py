@@ -24,7 +24,7 @@ from baselines.noisy.sgoif import SGOIF
 from sgoif import OnlineInfluence
 from sgoif.bench.config import resolve as configuration
 from sgoif.bench.data import catalogue, load
-from sgoif.bench.execution.results import environment
+from sgoif.bench.execution.environment import environment
 from sgoif.bench.methods import sgoif_detector as watching
 from sgoif.bench.methods.base import NoisyTask, train_plainly
 from sgoif.errors import UserError

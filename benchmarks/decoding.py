@@ -15,7 +15,7 @@ from pathlib import Path
 
 import torch
 
-from sgoif.bench.execution.results import _cpu_name
+from sgoif.bench.execution.environment import cpu_name
 from sgoif.training.streaming import decoded
 
 
@@ -35,7 +35,7 @@ def main() -> None:
                 decoded(files[i % len(files)], 256, 3)
             rates.append(args.images / (time.process_time() - start))
     rate = round(statistics.median(rates), 1)
-    result = {"images_per_core_second": rate, "cpu": _cpu_name(), "arch": platform.machine()}
+    result = {"images_per_core_second": rate, "cpu": cpu_name(), "arch": platform.machine()}
     print(json.dumps(result))
     if args.out:
         args.out.write_text(json.dumps(result) + "\n")

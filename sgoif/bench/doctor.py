@@ -27,7 +27,7 @@ def report(path: Path) -> str:
     n_cells = sum(plan.wanted(c) for task, d in pairs for m in plan.methods(task, d) for c in plan.cells(task, d, m))
     lines.append(f"  ok: run {config['run']!r}, {n_cells} cells")
     whole = Plan(configuration.load(path, gaps=False))
-    for section in (_machine(config), _packages(), _data(plan, needed(whole))):
+    for section in (_machine(config), _packages(), _data(plan, whole.needed_datasets())):
         lines += ["", *section]
     return "\n".join(lines)
 
@@ -78,16 +78,3 @@ def _data(plan: Plan, names: set[str]) -> list[str]:
     for gap in plan.config["not_run"]:
         lines.append(f"  {gap['dataset']}: not part of this run: {gap['reason']}")
     return lines
-
-
-def needed(plan: Plan) -> set[str]:
-    """Every dataset a run reads."""
-    from sgoif.bench.data.noisy_labels import inputs
-
-    names = set()
-    for dataset, spec in plan.config["noisy"].items():
-        for noise in {**spec["settings"], **spec.get("tuning", {})}.values():
-            names.update(inputs(dataset, noise))
-    for dataset, spec in plan.config["ood"].items():
-        names.update([dataset, *spec["near"], *spec["far"]], [spec["auxiliary"]] if spec.get("auxiliary") else [])
-    return names

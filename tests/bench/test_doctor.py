@@ -105,7 +105,7 @@ def test_every_dataset_is_told_apart(tmp_path):
 
 def test_needed_data_is_what_both_tasks_read():
     plan = Plan(configuration.resolve(SMALL))
-    assert doctor.needed(plan) == DIGITS
+    assert plan.needed_datasets() == DIGITS
 
 
 @pytest.mark.parametrize(

@@ -14,7 +14,6 @@ from pathlib import Path
 from sgoif.bench.config import resolve as configuration
 from sgoif.bench.cost_model.measured_costs import Costs, Measured, Shape, measured, shape_of
 from sgoif.bench.data import catalogue
-from sgoif.bench.doctor import needed
 from sgoif.bench.execution.plan import SHARED, Cell, Plan
 from sgoif.bench.methods import registry
 from sgoif.training.recipe import Recipe
@@ -144,7 +143,7 @@ def hours(jobs: Iterable[Job], gpus: int, processes: int = 1) -> float:
 def room_mb(plan: Plan) -> float:
     """Disk for the datasets; those that share an unpacked folder count once."""
     folders: dict[str, int] = {}
-    for d in map(catalogue.get, needed(plan)):
+    for d in map(catalogue.get, plan.needed_datasets()):
         place = f"{'tree' if d.tree else 'file'}:{d.folder or d.name}" if d.gated else d.name
         shared = d.tree == "openood"
         folders[place] = folders.get(place, 0) + d.needs_mb if shared else max(folders.get(place, 0), d.needs_mb)

@@ -6,6 +6,7 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench.config.resolve import digest
+from sgoif.bench.data import noisy_labels
 from sgoif.bench.execution.fingerprint import source_hash
 from sgoif.bench.methods import registry
 from sgoif.errors import UserError
@@ -93,6 +94,18 @@ class Plan:
         settings = {**spec["settings"], **spec.get("tuning", {})}
         _among(setting, settings, f"setting of {dataset}")
         return settings[setting]
+
+    def needed_datasets(self) -> set[str]:
+        """Returns the names of all datasets that the run reads: its own, those behind noisy labels, and OOD sets."""
+        names: set[str] = set()
+        for dataset, spec in self.config["noisy"].items():
+            for noise in {**spec["settings"], **spec.get("tuning", {})}.values():
+                names.update(noisy_labels.inputs(dataset, noise))
+        for dataset, spec in self.config["ood"].items():
+            names.update([dataset, *spec["near"], *spec["far"]])
+            if spec.get("auxiliary"):
+                names.add(spec["auxiliary"])
+        return names
 
     def held_out(self, dataset: str) -> int:
         """How many test images are set aside with their labels."""

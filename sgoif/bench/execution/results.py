@@ -1,16 +1,13 @@
 """A cell's result on disk: typed, complete, verified. Written whole or not at all."""
 
 import datetime
-import functools
-import os
-import platform
-import subprocess
 from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 
+from sgoif.bench.execution.environment import environment
 from sgoif.bench.execution.plan import Cell
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, is_intact, read_json, save_npz, sha256_file
@@ -77,40 +74,3 @@ def batch_entry(cell: Cell, result: dict[str, Any]) -> dict[str, Any]:
     """What a batch file says of a cell."""
     keep = ("key", "status", "reason", "arrays_sha256")
     return {"cell": asdict(cell), "path": cell.folder.as_posix(), **{k: result[k] for k in keep}}
-
-
-@functools.cache
-def environment() -> dict[str, Any]:
-    """Versions, hardware and commit: what a reader needs to judge a number."""
-    import torch
-
-    versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
-    hardware = {"machine": platform.machine(), "cpus": os.cpu_count(), "cpu": _cpu_name()}
-    if torch.cuda.is_available():
-        hardware["gpu"] = torch.cuda.get_device_name()
-    return {"versions": versions, "hardware": hardware, "commit": commit()}
-
-
-def _cpu_name() -> str:
-    try:
-        lines = Path("/proc/cpuinfo").read_text().splitlines()
-    except OSError:
-        return platform.processor()
-    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
-    return names[0] if names else platform.processor()
-
-
-@functools.cache
-def commit() -> str:
-    """The commit of the working tree, marked when it has uncommitted changes; empty outside a checkout."""
-    try:
-        told = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=10,
-        )
-    except (OSError, subprocess.TimeoutExpired):
-        return ""
-    return told.stdout.strip()

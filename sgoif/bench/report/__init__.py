@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench import figures
+from sgoif.bench.execution.provenance import provenance
 from sgoif.bench.report.sections import cost, failures, ledger, table
-from sgoif.bench.sharing.publish import provenance
 from sgoif.bench.tables import build_tables
 from sgoif.utils.files import atomic_write_text, read_json
 

@@ -17,9 +17,9 @@ from sgoif.bench import figures
 from sgoif.bench.config import resolve as configuration
 from sgoif.bench.evaluation.evaluate import arranged
 from sgoif.bench.execution.plan import SHARED, TASKS, Cell, Plan
+from sgoif.bench.execution.provenance import PIECES
 from sgoif.bench.execution.validate import misshapen
 from sgoif.bench.sharing.export import FORMAT
-from sgoif.bench.sharing.publish import PIECES
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json
 

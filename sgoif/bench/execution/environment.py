@@ -1,0 +1,50 @@
+"""Describes the machine, the package versions and the commit that a result is computed with."""
+
+from __future__ import annotations
+
+import functools
+import os
+import platform
+import subprocess
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+
+
+@functools.cache
+def environment() -> dict[str, Any]:
+    """Returns `versions`, `hardware` and `commit` of this process, as result.json records them."""
+    import torch
+
+    versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
+    hardware: dict[str, Any] = {"machine": platform.machine(), "cpus": os.cpu_count(), "cpu": cpu_name()}
+    if torch.cuda.is_available():
+        hardware["gpu"] = torch.cuda.get_device_name()
+    return {"versions": versions, "hardware": hardware, "commit": commit()}
+
+
+def cpu_name() -> str:
+    """Returns the processor's model name, or what Python knows about it where the system does not list it."""
+    try:
+        lines = Path("/proc/cpuinfo").read_text().splitlines()
+    except OSError:
+        return platform.processor()
+    names = [line.split(":", 1)[1].strip() for line in lines if line.startswith("model name")]
+    return names[0] if names else platform.processor()
+
+
+@functools.cache
+def commit() -> str:
+    """Returns the commit of the checkout, marked if it has uncommitted changes; empty outside a checkout."""
+    try:
+        described = subprocess.run(
+            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
+            cwd=Path(__file__).parent,
+            capture_output=True,
+            text=True,
+            timeout=10,
+        )
+    except (OSError, subprocess.TimeoutExpired):
+        return ""
+    return described.stdout.strip()
