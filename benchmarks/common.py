@@ -93,13 +93,13 @@ class Bench:
         facts = catalogue.get("cifar10")
         try:
             pixels = {part: load.images(options.data, "cifar10", part) for part in ("train", "test")}
-            labels = {part: load.labels(options.data, "cifar10", part) for part in ("train", "test")}
+            labels = {part: load.true_labels(options.data, "cifar10", part) for part in ("train", "test")}
         except UserError as e:
             raise SystemExit(f"error: {e}") from None
         n = options.examples
         self.train = ImageSet(pixels["train"][:n], facts.mean, facts.std, self.device)
         self.test = ImageSet(pixels["test"][:n], facts.mean, facts.std, self.device)
-        self.given = torch.from_numpy(labels["train"][:n]).to(self.device)
+        self.labels = torch.from_numpy(labels["train"][:n]).to(self.device)
         self.truth = torch.from_numpy(labels["test"][:n]).to(self.device)
 
     def left(self) -> float:
@@ -124,7 +124,7 @@ class Bench:
         gc.collect()  # graphs of earlier networks
         train = self.train if n is None else self.train.subset(torch.arange(min(n, len(self.train))))
         recipe = replace(self.recipe, **changes)
-        return NoisyTask(train, self.given[: len(train)], self.test, 10, 0, recipe, Laps(self.device, self.check))
+        return NoisyTask(train, self.labels[: len(train)], self.test, 10, 0, recipe, Laps(self.device, self.check))
 
     def accuracy(self, net) -> float:
         return (predict(net, self.test)[0].argmax(1) == self.truth).float().mean().item()

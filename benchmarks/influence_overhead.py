@@ -148,7 +148,9 @@ def packages(bench: Bench, net: nn.Module) -> None:
     own = sum(added.values())
     bench.tell("SG-OIF, added to training", {"seconds": own, **added}, "score_all")
     n, step = len(bench.train), bench.recipe.batch_size
-    feed, few, first = (posthoc.Feed(bench.train, bench.given, c, bench.check) for c in (n, bench.options.subset, step))
+    feed, few, first = (
+        posthoc.Feed(bench.train, bench.labels, c, bench.check) for c in (n, bench.options.subset, step)
+    )
 
     def tracin(checkpoints: int, repeats: int) -> dict:
         posthoc.tracin(net, first, 1, step)

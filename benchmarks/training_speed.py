@@ -122,7 +122,7 @@ def pictures(bench: Bench, transform: Callable | None):
     class Pictures(VisionDataset):
         def __init__(self):
             super().__init__(root=None, transform=transform)
-            self.data, self.targets = bench.train.pixels.cpu().numpy(), bench.given.tolist()
+            self.data, self.targets = bench.train.pixels.cpu().numpy(), bench.labels.tolist()
 
         def __len__(self):
             return len(self.data)

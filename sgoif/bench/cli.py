@@ -48,7 +48,7 @@ def parser() -> argparse.ArgumentParser:
         return p
 
     step(_prepare, "fetch, verify and prepare a dataset", "config", "dataset")
-    step(_corrupt, "write the given labels and the truth of a noise setting", "config", "dataset", "setting")
+    step(_corrupt, "write the noisy labels and the truth of a noise setting", "config", "dataset", "setting")
     step(_hold_out, "set test images aside with their labels", "config", "dataset")
     p = step(_batch, "compute the cells of a batch", "config", "task", "dataset", "method")
     p.add_argument("--batch", type=int, required=True)
@@ -109,12 +109,12 @@ def _prepare(args):
 
 
 def _corrupt(args):
-    from sgoif.bench.data.noisy_labels import paths, write_setting
+    from sgoif.bench.data.noisy_labels import setting_files, write_setting
 
     plan, run_dir = _open(args)
     spec = plan.noise(args.dataset, args.setting)
     write_setting(plan.config["data"]["root"], run_dir, args.dataset, args.setting, spec)
-    for path in paths(run_dir, args.dataset, args.setting):
+    for path in setting_files(run_dir, args.dataset, args.setting):
         path.touch()
 
 

@@ -47,7 +47,7 @@ def markdown(facts: dict, records: list[dict[str, str]]) -> str:
         "",
         f"`make chaos`, {facts['date']}, {facts['machine']}. A small run is disturbed "
         f"{facts['faults']} times, each time differently. Compared, byte by byte, with a run nobody disturbed: tables, "
-        "scores, given labels, truth, prepared data. A fault that did not strike would count as lost.",
+        "scores, noisy labels, truth, prepared data. A fault that did not strike would count as lost.",
         "",
         *counts,
         "",

@@ -14,7 +14,7 @@ from hypothesis import strategies as st
 
 from sgoif.bench.cli import main, parser
 from sgoif.bench.config import resolve as configuration
-from sgoif.bench.data.noisy_labels import read_given
+from sgoif.bench.data.noisy_labels import read_labels
 from sgoif.bench.data.prepare import prepare
 from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.bench.evaluation.summary import summarise
@@ -107,10 +107,10 @@ def digits(tmp_path_factory):
 def test_label_files(digits, tmp_path, seed):
     root, ids = digits
     path = tmp_path / "labels.npz"
-    whole = npz_bytes(given=np.arange(len(ids)) % 10, ids=ids)
+    whole = npz_bytes(labels=np.arange(len(ids)) % 10, ids=ids)
     path.write_bytes(mangled(whole, seed))
     try:
-        labels = read_given(path, root, "digits")
+        labels = read_labels(path, root, "digits")
     except UserError as e:
         one_line(e)
         assert str(path) in str(e)
@@ -124,14 +124,14 @@ arrays = st.sampled_from(["<i8", "<u8", "<f8", "|b1", "<U3", "<c16"]).flatmap(
 
 
 @BOUNDED
-@given(st.dictionaries(st.sampled_from(["given", "ids", "other"]), arrays), st.booleans())
+@given(st.dictionaries(st.sampled_from(["labels", "ids", "other"]), arrays), st.booleans())
 def test_label_files_with_other_arrays(digits, tmp_path, columns, right_ids):
     """Readable files that hold something else, or labels that are no labels."""
     root, ids = digits
     path = tmp_path / "labels.npz"
     save_npz(path, **{**columns, **({"ids": ids} if right_ids else {})})
     try:
-        labels = read_given(path, root, "digits")
+        labels = read_labels(path, root, "digits")
     except UserError as e:
         one_line(e)
         assert str(path) in str(e)

@@ -68,7 +68,7 @@ class Run:
     def truth(self, dataset: str, setting: str, rate: float) -> tuple[np.ndarray, np.ndarray]:
         path = self.root / "truth" / dataset / f"{setting}.npz"
         wrong, ids = self.rng.random(N) < rate, np.array([f"id{i:05d}" for i in range(N)])
-        save_npz(path, wrong=wrong, clean=self.rng.integers(0, CLASSES, N), ids=ids)
+        save_npz(path, wrong=wrong, true_labels=self.rng.integers(0, CLASSES, N), ids=ids)
         return wrong, ids
 
     def cell(

@@ -89,7 +89,7 @@ def test_no_load_path_runs_a_pickle(tmp_path, recwarn):
     bomb = pickle.dumps(Bomb(mark))
 
     with pytest.raises(UserError, match="delete it"):
-        load_npz(npz_bomb(tmp_path / "a.npz", "given", mark))
+        load_npz(npz_bomb(tmp_path / "a.npz", "labels", mark))
 
     data = tmp_path / "data"
     folder = prepare.prepare("digits_near", data)

@@ -191,4 +191,4 @@ def test_a_small_id_set_gets_an_unpacked_ood_set_into_memory(tmp_path, monkeypat
     ood = inputs.ood_sets()["ood:notmnist"]
     assert isinstance(ood, ImageSet) and ood.pixels.shape == (12, 8, 8, 1)
     assert json.loads((tmp_path / "data/notmnist/meta.json").read_text())["problems"] == {"empty file": 1}
-    assert load.tree(tmp_path / "data", "digits_id") is None
+    assert load.image_folder(tmp_path / "data", "digits_id") is None

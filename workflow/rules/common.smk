@@ -6,7 +6,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from sgoif.bench.config import resolve as configuration
-from sgoif.bench.data.noisy_labels import inputs
+from sgoif.bench.data.noisy_labels import required_datasets
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json
 from sgoif.bench.execution.fingerprint import source_hash
@@ -110,7 +110,7 @@ def batches(task, dataset, method):
 
 def truth_sources(w):
     """Label corruption reads the dataset and, for human noise, the file of human labels."""
-    return [meta(name) for name in inputs(w.dataset, PLAN.noise(w.dataset, w.setting))]
+    return [meta(name) for name in required_datasets(w.dataset, PLAN.noise(w.dataset, w.setting))]
 
 
 def needs_val(w):

@@ -18,7 +18,7 @@ def held_out_file(run_dir: Path, dataset: str) -> Path:
 
 def hold_out(root: Path, run_dir: Path, dataset: str, count: int) -> Path:
     """Writes labels/<dataset>/val.npz: `index` into the test set (a fixed shuffle, sorted), `labels`, `ids`."""
-    labels = load.labels(root, dataset, "test")
+    labels = load.true_labels(root, dataset, "test")
     if not 0 < count < len(labels):
         raise UserError(f"{dataset}.val: {count} of {len(labels)} test images cannot be set aside; some must remain")
     index = np.sort(np.random.RandomState(0).permutation(len(labels))[:count])

@@ -1,8 +1,9 @@
-"""Prepared data, as methods and evaluation read it."""
+"""Read prepared datasets: the arrays and meta.json that `prepare` writes to <data root>/<name>/."""
 
 from __future__ import annotations
 
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
@@ -11,62 +12,77 @@ from sgoif.utils.files import load_npz, read_json, sha256_array
 
 
 def images(root: Path | str, name: str, part: str) -> np.ndarray:
-    """uint8 [N, H, W] or [N, H, W, 3], mapped from disk and read-only."""
+    """Return the images of a part, uint8, shape [N, H, W] or [N, H, W, 3], mapped from disk and read-only."""
     return _array(root, name, f"{part}_images", mmap=True)
 
 
 def ids(root: Path | str, name: str, part: str) -> np.ndarray:
-    """uint64 [N]: the content hash of each example."""
+    """Return the content hash of each example, uint64, shape [N]."""
     return _array(root, name, f"{part}_ids")
 
 
-def labels(root: Path | str, name: str, part: str) -> np.ndarray:
-    """int64 [N]: the official labels, for `corrupt` and `evaluate` only."""
+def true_labels(root: Path | str, name: str, part: str) -> np.ndarray:
+    """Return the official labels, int64, shape [N]; -1 where none is known. No method may read those of training."""
     return _array(root, name, f"{part}_labels")
 
 
-def given(root: Path | str, name: str) -> np.ndarray:
-    """int64 [N]: the labels the training images were collected with, where those are not the true ones."""
-    return _array(root, name, "train_given")
+def collected_labels(root: Path | str, name: str) -> np.ndarray:
+    """Return the labels the training images were collected with, where those are not the true ones, int64, [N]."""
+    return _array(root, name, "train_collected_labels")
 
 
-def tree(root: Path | str, name: str) -> Path | None:
-    """Where the images of an unpacked dataset lie; None for one that was prepared as arrays."""
+def image_folder(root: Path | str, name: str) -> Path | None:
+    """Return the folder of a dataset that stays as it was unpacked; None for one that was prepared as arrays."""
     known = meta(root, name)
     return Path(known["tree"]) if "tree" in known else None
 
 
 def paths(root: Path | str, name: str, part: str) -> np.ndarray:
-    """bytes [N]: where in the tree each image lies, mapped from disk and read-only."""
+    """Return the path of each image inside `image_folder`, bytes, shape [N], mapped from disk and read-only."""
     return _array(root, name, f"{part}_paths", mmap=True)
 
 
-def human(root: Path | str, name: str) -> dict[str, np.ndarray]:
-    """The columns of a human label file (cifar10n, cifar100n), int64 [N] each, with `clean_label` among them."""
+def human_labels(root: Path | str, name: str) -> dict[str, np.ndarray]:
+    """Return the columns of a human label file (cifar10n, cifar100n), int64, [N] each; `clean_label` is the truth."""
     meta(root, name)
     return load_npz(Path(root) / name / "labels.npz")
 
 
-def meta(root: Path | str, name: str) -> dict:
-    """counts, classes, mean, std, sha256 of each array, content_hash, source."""
+def meta(root: Path | str, name: str) -> dict[str, Any]:
+    """Return meta.json: counts, classes, mean, std, sha256 of each array, content_hash, source.
+
+    Raises:
+        UserError: If the dataset is not prepared.
+    """
     path = Path(root) / name / "meta.json"
     if not path.is_file():
         raise UserError(f"{name} is not prepared in {root}; run again: `make tables` prepares it")
     return read_json(path)
 
 
-def as_id(array: np.ndarray, channels: int, size: int) -> np.ndarray:
-    """The test transform of an in-distribution set for images of another one: uint8 [N, size, size(, 3)].
+def convert_images(array: np.ndarray, channels: int, size: int) -> np.ndarray:
+    """Give images the channels and size of another dataset, as its test transform does.
 
-    Grey to RGB by repeating, RGB to grey by luminance; shorter side to `size` (bilinear, antialiased), centre crop. One
-    image is in work at a time; images that fit already are handed back as they are.
+    Grey becomes RGB by repeating, RGB becomes grey by luminance; the shorter side is scaled to `size` (bilinear,
+    antialiased), then the centre is cropped. Only one image at a time is held besides the result.
+
+    Args:
+        array: Images, uint8, shape [N, H, W] or [N, H, W, 3].
+        channels: 1 or 3.
+        size: Height and width of the result.
+
+    Returns:
+        Images, uint8, shape [N, size, size] or [N, size, size, 3]; `array` itself if it fits already.
+
+    Raises:
+        UserError: If the images cannot have that many channels.
     """
     from PIL import Image
 
     from sgoif.bench.data.readers.jpeg_archives import fit
 
     if channels not in (1, 3) or array.ndim not in (3, 4) or (array.ndim == 4 and array.shape[3] != 3):
-        raise UserError(f"as_id: images of shape {array.shape[1:]} cannot become {channels} channels")
+        raise UserError(f"convert_images: images of shape {array.shape[1:]} cannot become {channels} channels")
     is_grey = array.ndim == 3
     if array.shape[1:3] == (size, size) and is_grey == (channels == 1):
         return array
@@ -80,12 +96,16 @@ def as_id(array: np.ndarray, channels: int, size: int) -> np.ndarray:
 
 
 def _array(root: Path | str, name: str, key: str, mmap: bool = False) -> np.ndarray:
+    """Read one array and compare its shape, type and sha256 with meta.json."""
     known = meta(root, name)["arrays"]
-    if key not in known:
-        has = sorted({k.rsplit("_", 1)[0] for k in known})
-        raise UserError(f"{name} has no part {key.rsplit('_', 1)[0]!r}; it has {' and '.join(has) or 'none'}")
-    path = Path(root) / name / f"{key}.npy"
     cure = f"delete {Path(root) / name / 'meta.json'} and run again"
+    part = key.partition("_")[0]
+    parts = sorted({other.partition("_")[0] for other in known})
+    if part not in parts:
+        raise UserError(f"{name} has no part {part!r}; it has {' and '.join(parts) or 'none'}")
+    if key not in known:
+        raise UserError(f"{name} was prepared without {key}; {cure}")
+    path = Path(root) / name / f"{key}.npy"
     try:
         array = np.load(path, mmap_mode="r" if mmap else None, allow_pickle=False)
     except FileNotFoundError:

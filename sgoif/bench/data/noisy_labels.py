@@ -1,96 +1,163 @@
-"""A dataset with a noise setting: given labels for the methods in one file, the truth for the evaluation in another."""
+"""Write and read the labels of one dataset under one noise setting.
+
+A setting has two files: results/<run>/labels/<dataset>/<setting>.npz with the noisy labels, which methods may read, and
+results/<run>/truth/<dataset>/<setting>.npz with the true labels, which only the evaluation may read.
+"""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
 from pathlib import Path
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from sgoif.bench.data import catalogue, load
-from sgoif.bench.data.noise.corrupt import Corruption, check_spec, corrupt
+from sgoif.bench.data.noise.corrupt import Corruption, corrupt
+from sgoif.bench.data.noise.spec import check_spec
 from sgoif.errors import UserError
 from sgoif.utils.files import load_npz, save_npz
 
-HUMAN = {"cifar10": "cifar10n", "cifar100": "cifar100n"}  # dataset -> its human label file
+HUMAN_LABELS = {"cifar10": "cifar10n", "cifar100": "cifar100n"}  # dataset -> the dataset of its human labels
 
 
-def check_setting(dataset: str, spec: Mapping, where: str = "noise") -> None:
-    """Refuses a specification that cannot be applied to this dataset. Needs no data."""
+class SettingFiles(NamedTuple):
+    """The two files of a noise setting."""
+
+    labels: Path
+    truth: Path
+
+
+def setting_files(run_dir: Path | str, dataset: str, setting: str) -> SettingFiles:
+    """Return the paths of the labels and of the truth of a setting."""
+    name = f"{setting}.npz"
+    return SettingFiles(Path(run_dir) / "labels" / dataset / name, Path(run_dir) / "truth" / dataset / name)
+
+
+def check_setting(dataset: str, spec: Mapping[str, Any], where: str = "noise") -> None:
+    """Check, without reading any data, that a noise specification can be applied to a dataset.
+
+    Args:
+        dataset: Name of the dataset.
+        spec: Noise specification, see `noise/corrupt.py`.
+        where: Path of the specification in the configuration, for messages.
+
+    Raises:
+        UserError: If it cannot be applied; the message names the key.
+    """
     d = catalogue.get(dataset)
     if d.kind != "labelled":
         raise UserError(f"{where}: {dataset} is not a set to learn from ({d.kind}), so its labels cannot be corrupted")
     check_spec(spec, d.n_classes, classes=d.classes, superclasses=d.superclasses, where=where)
-    if spec["kind"] == "human" and dataset not in HUMAN:
-        raise UserError(f"{where}.kind: human labels exist for {' and '.join(HUMAN)}, not for {dataset}")
-    if (spec["kind"] == "collected") != (d.truth != "all"):
-        have = "labels of its own that nobody checked: only `collected`" if d.truth != "all" else "no collected labels"
-        raise UserError(f"{where}.kind: {dataset} has {have}")
+    if spec["kind"] == "human" and dataset not in HUMAN_LABELS:
+        raise UserError(f"{where}.kind: human labels exist for {' and '.join(HUMAN_LABELS)}, not for {dataset}")
+    has_collected_labels = d.truth != "all"
+    if has_collected_labels and spec["kind"] != "collected":
+        raise UserError(f"{where}.kind: {dataset} has labels of its own that nobody checked: only `collected`")
+    if not has_collected_labels and spec["kind"] == "collected":
+        raise UserError(f"{where}.kind: {dataset} has no collected labels")
 
 
-def inputs(dataset: str, spec: Mapping) -> tuple[str, ...]:
-    """The datasets that must be prepared for this setting."""
-    return (dataset, HUMAN[dataset]) if spec["kind"] == "human" else (dataset,)
+def required_datasets(dataset: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
+    """Return the datasets that must be prepared before a setting can be written."""
+    return (dataset, HUMAN_LABELS[dataset]) if spec["kind"] == "human" else (dataset,)
 
 
-def write_setting(data_root: Path | str, results: Path | str, dataset: str, setting: str, spec: Mapping) -> Corruption:
-    """Writes the given labels (given, ids) and the truth (clean, wrong, ids, rate, matrix) to their `paths`.
-
-    The truth of collected labels has `known` instead of a matrix.
+def write_setting(
+    data_root: Path | str, run_dir: Path | str, dataset: str, setting: str, spec: Mapping[str, Any]
+) -> Corruption:
+    """Write the two files of a setting.
 
     The same specification gives the same bytes, and an unchanged file is left alone.
+
+    Args:
+        data_root: Folder of the prepared datasets.
+        run_dir: Folder of the run.
+        dataset: Name of the dataset.
+        setting: Name of the setting.
+        spec: Noise specification.
+
+    Returns:
+        What was written: `labels` and `ids` in the file of labels; `true_labels`, `wrong`, `ids`, `rate` and `matrix`
+        in the file of the truth. The truth of collected labels has `known` [N] instead of a matrix.
+
+    Raises:
+        UserError: If the specification cannot be applied, or the dataset is not prepared.
     """
     check_setting(dataset, spec)
     d = catalogue.get(dataset)
-    clean, ids = load.labels(data_root, dataset, "train"), load.ids(data_root, dataset, "train")
+    true_labels = load.true_labels(data_root, dataset, "train")
+    ids = load.ids(data_root, dataset, "train")
+    files = setting_files(run_dir, dataset, setting)
     if spec["kind"] == "collected":
-        return _write_collected(load.given(data_root, dataset), clean, ids, paths(results, dataset, setting))
-    human = load.human(data_root, HUMAN[dataset]) if spec["kind"] == "human" else None
-    done = corrupt(clean, d.n_classes, spec, superclasses=d.superclasses, human=human)
-    labels_file, truth_file = paths(results, dataset, setting)
-    save_npz(truth_file, clean=clean, wrong=done.wrong, ids=ids, rate=np.float64(done.rate), matrix=done.matrix)
-    save_npz(labels_file, given=done.given, ids=ids)
+        return _write_collected(load.collected_labels(data_root, dataset), true_labels, ids, files)
+    human = load.human_labels(data_root, HUMAN_LABELS[dataset]) if spec["kind"] == "human" else None
+    done = corrupt(true_labels, d.n_classes, spec, superclasses=d.superclasses, human=human)
+    rate = np.float64(done.rate)
+    save_npz(files.truth, true_labels=true_labels, wrong=done.wrong, ids=ids, rate=rate, matrix=done.matrix)
+    save_npz(files.labels, labels=done.labels, ids=ids)
     return done
 
 
-def _write_collected(given: np.ndarray, clean: np.ndarray, ids: np.ndarray, files: tuple[Path, Path]) -> Corruption:
-    """Labels as they were collected; `known` says for which images (clean >= 0) the truth is known."""
-    known = clean >= 0
-    wrong = known & (given != clean)
+def _write_collected(labels: np.ndarray, true_labels: np.ndarray, ids: np.ndarray, files: SettingFiles) -> Corruption:
+    """Write labels as they were collected; `known` marks the images whose true label is known (>= 0)."""
+    known = true_labels >= 0
+    wrong = known & (labels != true_labels)
     rate = float(wrong[known].mean()) if known.any() else float("nan")
-    save_npz(files[1], clean=clean, wrong=wrong, known=known, ids=ids, rate=np.float64(rate))
-    save_npz(files[0], given=given, ids=ids)
-    return Corruption(given, wrong, rate, np.empty((0, 0)))
+    save_npz(files.truth, true_labels=true_labels, wrong=wrong, known=known, ids=ids, rate=np.float64(rate))
+    save_npz(files.labels, labels=labels, ids=ids)
+    return Corruption(labels, wrong, rate, np.empty((0, 0)))
 
 
-def paths(results: Path | str, dataset: str, setting: str) -> tuple[Path, Path]:
-    """Where the given labels and the truth of a setting lie."""
-    return tuple(Path(results) / kind / dataset / f"{setting}.npz" for kind in ("labels", "truth"))
+def read_labels(file: Path | str, data_root: Path | str, dataset: str) -> np.ndarray:
+    """Read the noisy labels of a setting, after checking that they belong to this dataset.
 
+    Args:
+        file: The file of labels that `write_setting` wrote.
+        data_root: Folder of the prepared datasets.
+        dataset: Name of the dataset.
 
-def read_given(file: Path | str, data_root: Path | str, dataset: str) -> np.ndarray:
-    """The given labels int64 [N] in the dataset's order, after making sure that they belong to this dataset."""
-    labels = joined(load_npz(file), "given", load.ids(data_root, dataset, "train"), str(file))
+    Returns:
+        Labels in the order of the prepared dataset, int64, shape [N].
+
+    Raises:
+        UserError: If the file is damaged or belongs to other data.
+    """
+    labels = align_to_ids(load_npz(file), "labels", load.ids(data_root, dataset, "train"), str(file))
     n = catalogue.get(dataset).n_classes
     if labels.dtype.kind not in "iu" or not (0 <= labels.min() and labels.max() < n):
-        raise UserError(f"{file}: `given` are not labels 0 .. {n - 1} of {dataset}; delete it and run again")
+        raise UserError(f"{file}: `labels` are not labels 0 .. {n - 1} of {dataset}; delete it and run again")
     return labels
 
 
-def joined(table: Mapping[str, np.ndarray], column: str, ids: np.ndarray, where: str) -> np.ndarray:
-    """A column of a table with `ids`, brought into the order of `ids`. An id too many, missing or double is refused."""
+def align_to_ids(table: Mapping[str, np.ndarray], column: str, ids: np.ndarray, where: str) -> np.ndarray:
+    """Bring a column of a table with example ids into the order of other ids.
+
+    Args:
+        table: Arrays of shape [N], `ids` among them.
+        column: Name of the wanted array.
+        ids: Example ids in the wanted order, shape [N].
+        where: The table's file, for messages.
+
+    Returns:
+        The column in the order of `ids`, shape [N].
+
+    Raises:
+        UserError: If an id is missing, unknown or occurs twice.
+    """
     if not {"ids", column} <= set(table) or table["ids"].ndim != 1 or table[column].shape != table["ids"].shape:
         raise UserError(f"{where} does not hold one `{column}` for each of its `ids`; delete it and run again")
     theirs = table["ids"]
     if np.array_equal(theirs, ids):
         return table[column]
-    order, mine = np.argsort(theirs, kind="stable"), np.argsort(ids, kind="stable")
-    if len(theirs) != len(ids) or not np.array_equal(theirs[order], ids[mine]):
-        strangers = len(np.setdiff1d(theirs, ids))
+    their_order = np.argsort(theirs, kind="stable")
+    wanted_order = np.argsort(ids, kind="stable")
+    if len(theirs) != len(ids) or not np.array_equal(theirs[their_order], ids[wanted_order]):
+        unknown = len(np.setdiff1d(theirs, ids))
         raise UserError(
-            f"{where}: {len(theirs)} examples, {strangers} of them unknown, for a dataset of {len(ids)}; "
+            f"{where}: {len(theirs)} examples, {unknown} of them unknown, for a dataset of {len(ids)}; "
             "the file belongs to other data: delete it and run again"
         )
-    out = np.empty_like(table[column])
-    out[mine] = table[column][order]
-    return out
+    aligned = np.empty_like(table[column])
+    aligned[wanted_order] = table[column][their_order]
+    return aligned

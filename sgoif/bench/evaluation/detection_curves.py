@@ -13,7 +13,7 @@ from typing import Any
 import numpy as np
 
 from sgoif.bench.data import load
-from sgoif.bench.data import noisy_labels as setting_files
+from sgoif.bench.data.noisy_labels import read_labels, setting_files
 from sgoif.bench.data.readers.jpeg_archives import decode
 from sgoif.bench.evaluation.evaluate import Cell, check_identity, read_cells
 from sgoif.errors import UserError
@@ -30,7 +30,7 @@ def write_curves(run_dir: Path | str, data_root: Path | str, dataset: str, confi
     """Writes precision-recall and cumulative-recall curves, traces and the gallery of a dataset; returns both files."""
     run_dir, spec = Path(run_dir), config["noisy"][dataset]
     cells = [c for c in read_cells(run_dir, "noisy", dataset, spec["methods"]) if c.name[0] in spec["settings"]]
-    truths = {s: load_npz(setting_files.paths(run_dir, dataset, s)[1]) for s in spec["settings"]}
+    truths = {s: load_npz(setting_files(run_dir, dataset, s).truth) for s in spec["settings"]}
     shown = example_setting(spec["settings"])
     detectors, traces, top = defaultdict(list), [], {}
     for cell in cells:
@@ -99,15 +99,15 @@ def _trace(cell: Cell, arrays: Mapping[str, np.ndarray]) -> Iterable[dict[str, A
 
 
 def _gallery(run_dir, data_root, dataset, where, scores, truth) -> dict[str, np.ndarray]:
-    """The most suspicious examples of one cell: pictures, given and true labels, names of the classes."""
+    """The most suspicious examples of one cell: pictures, labels and true labels, names of the classes."""
     setting, seed = where
     top = np.argsort(-scores, kind="stable")[:GALLERY]
-    given = setting_files.read_given(setting_files.paths(run_dir, dataset, setting)[0], data_root, dataset)
-    classes = load.meta(data_root, dataset).get("classes") or [str(c) for c in range(int(given.max()) + 1)]
+    labels = read_labels(setting_files(run_dir, dataset, setting).labels, data_root, dataset)
+    classes = load.meta(data_root, dataset).get("classes") or [str(c) for c in range(int(labels.max()) + 1)]
     return {
         "images": _pictures(data_root, dataset, top),
-        "given": given[top],
-        "true": truth["clean"][top],
+        "labels": labels[top],
+        "true_labels": truth["true_labels"][top],
         "wrong": truth["wrong"][top],
         "known": truth["known"][top] if "known" in truth else np.ones(len(top), dtype=bool),
         "classes": np.array([str(c) for c in classes]),
@@ -118,12 +118,12 @@ def _gallery(run_dir, data_root, dataset, where, scores, truth) -> dict[str, np.
 
 def _pictures(data_root: Path, dataset: str, top: np.ndarray) -> np.ndarray:
     """uint8 [n, H, W(, 3)]: the training images at these positions, small, from arrays or from files."""
-    about, tree = load.meta(data_root, dataset), load.tree(data_root, dataset)
+    about, tree = load.meta(data_root, dataset), load.image_folder(data_root, dataset)
     if tree is None:
         images = load.images(data_root, dataset, "train")
         images = np.stack([images[i] for i in top])
         small = max(images.shape[1:3]) <= THUMBNAIL
-        return images if small else load.as_id(images, 1 if images.ndim == 3 else 3, THUMBNAIL)
+        return images if small else load.convert_images(images, 1 if images.ndim == 3 else 3, THUMBNAIL)
     paths = load.paths(data_root, dataset, "train")
     names = [paths[i].decode(errors="surrogateescape") for i in top]
     return np.stack([_from_file(tree / name, about["channels"]) for name in names])

@@ -184,7 +184,7 @@ class _Truth:
 
     @functools.cached_property
     def test_labels(self) -> np.ndarray:
-        return load.labels(self.data_root, self.dataset, "test")
+        return load.true_labels(self.data_root, self.dataset, "test")
 
     @functools.cached_property
     def tested(self) -> np.ndarray:

@@ -1,4 +1,4 @@
-"""What the cells of a batch read: images, given labels, shared runs. Loaded once per process.
+"""What the cells of a batch read: images, noisy labels, shared runs. Loaded once per process.
 
 Training labels come from results/<run>/labels, test labels and truth are not read here at all.
 """
@@ -12,7 +12,7 @@ import torch
 from sgoif.bench.config.resolve import digest
 from sgoif.bench.data import catalogue, load
 from sgoif.bench.data.holdout import held_out_file
-from sgoif.bench.data.noisy_labels import paths, read_given
+from sgoif.bench.data.noisy_labels import read_labels, setting_files
 from sgoif.bench.execution.plan import SHARED, Cell, Plan
 from sgoif.bench.execution.results import problem
 from sgoif.bench.execution.validate import damaged_cell, entries
@@ -45,20 +45,20 @@ class Inputs:
 
         An unpacked dataset is streamed when the ID set is one itself; beside a small ID set it is decoded once.
         """
-        if load.tree(self.root, name) is not None:
+        if load.image_folder(self.root, name) is not None:
             streamed = self._streamed(name, part)
-            if load.tree(self.root, self.dataset) is not None:
+            if load.image_folder(self.root, self.dataset) is not None:
                 return streamed
             pixels = in_memory(streamed)
         else:
             pixels = load.images(self.root, name, part)
             if name != self.dataset:
-                pixels = load.as_id(pixels, self.facts.channels, self.facts.image_size)
+                pixels = load.convert_images(pixels, self.facts.channels, self.facts.image_size)
         return ImageSet(np.asarray(pixels), self.facts.mean, self.facts.std, self.device)
 
     def _streamed(self, name: str, part: str) -> StreamedSet:
         source = StreamedSet(
-            load.tree(self.root, name),
+            load.image_folder(self.root, name),
             load.paths(self.root, name, part),
             self.facts.image_size,
             self.facts.channels,
@@ -89,9 +89,9 @@ class Inputs:
         held = load_npz(held_out_file(self.run_dir, self.dataset))
         return self.test.subset(held["index"]), torch.from_numpy(held["labels"]).to(self.device)
 
-    def given(self, setting: str) -> torch.Tensor:
-        path, _ = paths(self.run_dir, self.dataset, setting)
-        return torch.from_numpy(read_given(path, self.root, self.dataset)).to(self.device)
+    def labels(self, setting: str) -> torch.Tensor:
+        path = setting_files(self.run_dir, self.dataset, setting).labels
+        return torch.from_numpy(read_labels(path, self.root, self.dataset)).to(self.device)
 
     def ood_sets(self) -> dict[str, ImageSource]:
         return {f"ood:{name}": self._images(name, "test") for name in self.spec["near"] + self.spec["far"]}
@@ -177,7 +177,7 @@ class Inputs:
     def noisy_task(self, cell: Cell, session: Session) -> NoisyTask:
         return NoisyTask(
             train=self.train,
-            labels=self.given(cell.setting),
+            labels=self.labels(cell.setting),
             test=self.test,
             n_classes=len(self.facts.classes),
             seed=cell.seed,
@@ -192,7 +192,7 @@ class Inputs:
         images, labels = self.val
         return OODTask(
             train=self.train,
-            labels=self.given(cell.setting),
+            labels=self.labels(cell.setting),
             val=images,
             val_labels=labels,
             n_classes=len(self.facts.classes),

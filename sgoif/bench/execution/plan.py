@@ -100,7 +100,7 @@ class Plan:
         names: set[str] = set()
         for dataset, spec in self.config["noisy"].items():
             for noise in {**spec["settings"], **spec.get("tuning", {})}.values():
-                names.update(noisy_labels.inputs(dataset, noise))
+                names.update(noisy_labels.required_datasets(dataset, noise))
         for dataset, spec in self.config["ood"].items():
             names.update([dataset, *spec["near"], *spec["far"]])
             if spec.get("auxiliary"):

@@ -20,7 +20,7 @@ def subjects(config) -> list[str]:
 
 def draw(dataset: str, evidence: Evidence):
     found = evidence.gallery(dataset)
-    n = len(found.get("given", ()))
+    n = len(found.get("labels", ()))
     rows = -(-n // ACROSS) if n else 1
     figure, grid = draws.canvas(rows, ACROSS if n else 1, height=1.12 * rows + 0.4 if n else 2)
     if not n:
@@ -37,17 +37,17 @@ def draw(dataset: str, evidence: Evidence):
         _picture(
             axes,
             found["images"][i],
-            *_verdict({k: found[k][i] for k in ("given", "true", "wrong", "known")}, found["classes"]),
+            *_verdict({k: found[k][i] for k in ("labels", "true_labels", "wrong", "known")}, found["classes"]),
         )
     return figure
 
 
-def _verdict(labels, names) -> tuple[str, str | None]:
+def _verdict(example, names) -> tuple[str, str | None]:
     """The words above a picture, and the colour of its frame."""
-    given = names[labels["given"]]
-    if not labels["known"]:
-        return f"{given} → ?", "#999999"
-    return (f"{given} → {names[labels['true']]} ✓", None) if labels["wrong"] else (f"{given} ✗", draws.RED)
+    label = names[example["labels"]]
+    if not example["known"]:
+        return f"{label} → ?", "#999999"
+    return (f"{label} → {names[example['true_labels']]} ✓", None) if example["wrong"] else (f"{label} ✗", draws.RED)
 
 
 def _picture(axes, image, text: str, frame: str | None) -> None:

@@ -5,7 +5,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sgoif.bench.data import catalogue
-from sgoif.bench.data.noise.corrupt import check_spec, corrupt, noise_matrix, published_order
+from sgoif.bench.data.noise.corrupt import corrupt, published_order
+from sgoif.bench.data.noise.matrix import noise_matrix
+from sgoif.bench.data.noise.spec import check_spec
 from sgoif.bench.data.noisy_labels import check_setting
 from sgoif.errors import UserError
 
@@ -17,20 +19,20 @@ def labels(n: int = 2000, k: int = 10, seed: int = 3) -> np.ndarray:
 @pytest.mark.parametrize("noise, trace", [(0.2, 8), (0.4, 6), (0.7, 3)])
 @pytest.mark.parametrize("sparsity", [0.0, 0.2, 0.4, 0.6])
 def test_labels_are_drawn_as_the_published_ones(noise, trace, sparsity):
-    clean = labels()
-    done = corrupt(clean, 10, {"kind": "class_conditional", "noise": noise, "sparsity": sparsity, "seed": 0})
+    true_labels = labels()
+    done = corrupt(true_labels, 10, {"kind": "class_conditional", "noise": noise, "sparsity": sparsity, "seed": 0})
     matrix = noise_matrix(10, trace, sparsity, 0)
     assert np.array_equal(done.matrix, matrix), "the trace is exactly that of the published matrix"
-    order = published_order(clean)
+    order = published_order(true_labels)
     np.random.seed(0)
-    assert np.array_equal(done.given[order], generate_noisy_labels(clean[order], matrix))
+    assert np.array_equal(done.labels[order], generate_noisy_labels(true_labels[order], matrix))
     assert noise - 90 / 2000 < done.rate <= noise + 0.02
 
 
 def test_published_order_is_by_class_and_then_by_file_name():
-    clean = np.zeros(1200, int)
-    clean[[5, 1012, 3]] = 1
-    order = published_order(clean)
+    true_labels = np.zeros(1200, int)
+    true_labels[[5, 1012, 3]] = 1
+    order = published_order(true_labels)
     assert order[-3:].tolist() == [1012, 3, 5]
     assert order[:4].tolist() == [0, 1000, 1001, 1002] and order.tolist().index(10) < order.tolist().index(1)
 
@@ -44,29 +46,29 @@ def test_published_order_is_by_class_and_then_by_file_name():
     noise_seed=st.integers(0, 9),
 )
 def test_symmetric(rate, n, k, seed, noise_seed):
-    clean = labels(n, k, seed)
-    done = corrupt(clean, k, {"kind": "symmetric", "rate": rate, "seed": noise_seed})
+    true_labels = labels(n, k, seed)
+    done = corrupt(true_labels, k, {"kind": "symmetric", "rate": rate, "seed": noise_seed})
     for y in range(k):
-        mine = clean == y
+        mine = true_labels == y
         assert abs(done.wrong[mine].sum() - rate * mine.sum()) <= 0.5 + 1e-9, "an exact share of every class"
-    assert np.array_equal(done.wrong, done.given != clean) and done.rate == done.wrong.mean()
-    assert np.allclose(done.matrix.sum(0), 1) and 0 <= done.given.min() and done.given.max() < k
+    assert np.array_equal(done.wrong, done.labels != true_labels) and done.rate == done.wrong.mean()
+    assert np.allclose(done.matrix.sum(0), 1) and 0 <= done.labels.min() and done.labels.max() < k
 
 
 def test_symmetric_reaches_every_other_class_evenly():
-    clean = np.repeat(np.arange(5), 2000)
-    done = corrupt(clean, 5, {"kind": "symmetric", "rate": 0.5, "seed": 1})
-    counts = np.bincount(done.given * 5 + clean, minlength=25).reshape(5, 5)
+    true_labels = np.repeat(np.arange(5), 2000)
+    done = corrupt(true_labels, 5, {"kind": "symmetric", "rate": 0.5, "seed": 1})
+    counts = np.bincount(done.labels * 5 + true_labels, minlength=25).reshape(5, 5)
     assert (counts.diagonal() == 1000).all()
     off = counts[~np.eye(5, dtype=bool)]
     assert off.min() > 200 and off.max() < 300
 
 
 def test_asymmetric_patrini():
-    clean = np.repeat(np.arange(10), 100)
-    done = corrupt(clean, 10, {"kind": "asymmetric", "rate": 0.4, "map": "cifar10", "seed": 0})
+    true_labels = np.repeat(np.arange(10), 100)
+    done = corrupt(true_labels, 10, {"kind": "asymmetric", "rate": 0.4, "map": "cifar10", "seed": 0})
     names = catalogue.get("cifar10").classes
-    moved = {(names[a], names[b]) for a, b in zip(clean[done.wrong], done.given[done.wrong], strict=True)}
+    moved = {(names[a], names[b]) for a, b in zip(true_labels[done.wrong], done.labels[done.wrong], strict=True)}
     assert moved == {
         ("truck", "automobile"),
         ("bird", "airplane"),
@@ -78,41 +80,41 @@ def test_asymmetric_patrini():
 
 
 def test_asymmetric_next_and_explicit():
-    clean = np.repeat(np.arange(4), 50)
-    done = corrupt(clean, 4, {"kind": "asymmetric", "rate": 0.3, "map": "next"})
-    assert set(((done.given - clean) % 4)[done.wrong]) == {1} and done.rate == 0.3
-    done = corrupt(clean, 4, {"kind": "asymmetric", "rate": 1.0, "map": {"0": 3, 2: 1}})
-    assert done.given.tolist() == [3] * 50 + [1] * 50 + [1] * 50 + [3] * 50
+    true_labels = np.repeat(np.arange(4), 50)
+    done = corrupt(true_labels, 4, {"kind": "asymmetric", "rate": 0.3, "map": "next"})
+    assert set(((done.labels - true_labels) % 4)[done.wrong]) == {1} and done.rate == 0.3
+    done = corrupt(true_labels, 4, {"kind": "asymmetric", "rate": 1.0, "map": {"0": 3, 2: 1}})
+    assert done.labels.tolist() == [3] * 50 + [1] * 50 + [1] * 50 + [3] * 50
     assert done.matrix[3, 0] == 1 and done.matrix[0, 0] == 0
 
 
 def test_superclass_stays_inside_the_true_superclass():
     d = catalogue.get("cifar100")
-    clean = np.repeat(np.arange(100), 20)
-    done = corrupt(clean, 100, {"kind": "superclass", "rate": 0.2, "seed": 0}, superclasses=d.superclasses)
+    true_labels = np.repeat(np.arange(100), 20)
+    done = corrupt(true_labels, 100, {"kind": "superclass", "rate": 0.2, "seed": 0}, superclasses=d.superclasses)
     groups = np.array(d.superclasses)
-    assert np.array_equal(groups[clean], groups[done.given]) and done.rate == 0.2
-    assert (np.bincount(clean[done.wrong], minlength=100) == 4).all(), "every class is affected"
-    followers = {a: b for a, b in zip(clean[done.wrong].tolist(), done.given[done.wrong].tolist(), strict=True)}
+    assert np.array_equal(groups[true_labels], groups[done.labels]) and done.rate == 0.2
+    assert (np.bincount(true_labels[done.wrong], minlength=100) == 4).all(), "every class is affected"
+    followers = {a: b for a, b in zip(true_labels[done.wrong].tolist(), done.labels[done.wrong].tolist(), strict=True)}
     trees = [y for y in range(100) if groups[y] == 17]
     assert [followers[y] for y in trees] == trees[1:] + trees[:1]
 
 
 def test_human_labels_are_joined_by_identity():
-    clean = labels(60)
-    columns = {"clean_label": clean.astype(np.uint8), "worse_label": (clean + (np.arange(60) < 15)) % 10}
-    done = corrupt(clean, 10, {"kind": "human", "column": "worse_label"}, human=columns)
+    true_labels = labels(60)
+    columns = {"clean_label": true_labels.astype(np.uint8), "worse_label": (true_labels + (np.arange(60) < 15)) % 10}
+    done = corrupt(true_labels, 10, {"kind": "human", "column": "worse_label"}, human=columns)
     assert done.rate == 0.25 and done.wrong[:15].all() and np.allclose(done.matrix.sum(0), 1)
     with pytest.raises(UserError, match="differs from the dataset's labels in 2 of 60 places"):
-        other = clean.copy()
+        other = true_labels.copy()
         other[[3, 4]] = (other[[3, 4]] + 1) % 10
-        corrupt(clean, 10, {"kind": "human", "column": "worse_label"}, human=columns | {"clean_label": other})
+        corrupt(true_labels, 10, {"kind": "human", "column": "worse_label"}, human=columns | {"clean_label": other})
     with pytest.raises(UserError, match="differs from the dataset's labels"):
-        corrupt(clean[:-1], 10, {"kind": "human", "column": "worse_label"}, human=columns)
+        corrupt(true_labels[:-1], 10, {"kind": "human", "column": "worse_label"}, human=columns)
     with pytest.raises(UserError, match="has only clean_label, worse_label"):
-        corrupt(clean, 10, {"kind": "human", "column": "aggre_label"}, human=columns)
+        corrupt(true_labels, 10, {"kind": "human", "column": "aggre_label"}, human=columns)
     with pytest.raises(UserError, match="prepare cifar10n"):
-        corrupt(clean, 10, {"kind": "human", "column": "worse_label"})
+        corrupt(true_labels, 10, {"kind": "human", "column": "worse_label"})
 
 
 @pytest.mark.parametrize(
@@ -125,20 +127,22 @@ def test_human_labels_are_joined_by_identity():
     ],
 )
 def test_same_seed_same_labels_other_seed_others_and_no_global_state(spec):
-    clean = labels()
+    true_labels = labels()
     np.random.seed(1)
-    first = corrupt(clean, 10, spec)
+    first = corrupt(true_labels, 10, spec)
     state = np.random.get_state()[1].copy()
     np.random.seed(2)
-    second = corrupt(clean, 10, spec)
-    assert np.array_equal(first.given, second.given) and first.given.dtype == np.int64
+    second = corrupt(true_labels, 10, spec)
+    assert np.array_equal(first.labels, second.labels) and first.labels.dtype == np.int64
     np.random.seed(1)
     assert np.array_equal(state, np.random.get_state()[1])
     if spec["kind"] != "clean":
-        assert not np.array_equal(first.given, corrupt(clean, 10, spec | {"seed": 5}).given)
-        assert not np.array_equal(clean, first.given)
+        assert not np.array_equal(first.labels, corrupt(true_labels, 10, spec | {"seed": 5}).labels)
+        assert not np.array_equal(true_labels, first.labels)
     else:
-        assert np.array_equal(clean, first.given) and first.rate == 0 and np.array_equal(first.matrix, np.eye(10))
+        assert (
+            np.array_equal(true_labels, first.labels) and first.rate == 0 and np.array_equal(first.matrix, np.eye(10))
+        )
 
 
 @pytest.mark.parametrize(

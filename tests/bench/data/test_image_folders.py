@@ -40,10 +40,10 @@ def test_clothing1m_trains_on_what_has_a_noisy_label_and_judges_what_has_both(cl
     said = prepared("clothing1m", root, root / "mirror")
     paths = [p.decode() for p in load.paths(root, "clothing1m", "train")]
     assert paths == lists["noisy_train"] + lists["clean_train"]
-    labels, given = load.labels(root, "clothing1m", "train"), load.given(root, "clothing1m")
-    assert (labels[:96] == -1).all() and (labels[96:] >= 0).all() and given.min() >= 0
+    true_labels, labels = load.true_labels(root, "clothing1m", "train"), load.collected_labels(root, "clothing1m")
+    assert (true_labels[:96] == -1).all() and (true_labels[96:] >= 0).all() and labels.min() >= 0
     assert [p.decode() for p in load.paths(root, "clothing1m", "test")] == lists["clean_test"]
-    assert (load.labels(root, "clothing1m", "test") >= 0).all()
+    assert (load.true_labels(root, "clothing1m", "test") >= 0).all()
     assert len(set(load.ids(root, "clothing1m", "train").tolist())) == 136
     assert problems(root, "clothing1m") == [] and "136 images, where the published set has 1,000,000" in said[0]
     truth = write_setting(root, root / "run", "clothing1m", "web", {"kind": "collected"})
@@ -126,8 +126,8 @@ def test_webvision_has_labels_that_nobody_checked(tmp_path, monkeypatch, name, f
     small(monkeypatch, name, 4)
     tiny_trees.webvision(tmp_path / "downloads" / folder, version=version)
     prepared(name, tmp_path, None)
-    assert (load.labels(tmp_path, name, "train") == -1).all() and len(load.given(tmp_path, name)) == 96
-    assert load.labels(tmp_path, name, "test").tolist() == [i % 4 for i in range(24)]
+    assert (load.true_labels(tmp_path, name, "train") == -1).all() and len(load.collected_labels(tmp_path, name)) == 96
+    assert load.true_labels(tmp_path, name, "test").tolist() == [i % 4 for i in range(24)]
     done = write_setting(tmp_path, tmp_path / "run", name, "web", {"kind": "collected"})
     assert np.isnan(done.rate) and not load_npz(tmp_path / f"run/truth/{name}/web.npz")["known"].any()
 
@@ -141,7 +141,11 @@ def test_mini_webvision_is_googles_first_classes(tmp_path, monkeypatch):
     prepared("mini_webvision", tmp_path, None)
     paths = [p.decode() for p in load.paths(tmp_path, "mini_webvision", "train")]
     assert paths and all(p.startswith("google/") for p in paths)
-    assert set(load.given(tmp_path, "mini_webvision")) == {0, 1} == set(load.labels(tmp_path, "mini_webvision", "test"))
+    assert (
+        set(load.collected_labels(tmp_path, "mini_webvision"))
+        == {0, 1}
+        == set(load.true_labels(tmp_path, "mini_webvision", "test"))
+    )
     assert [p["kind"] for p in problems(tmp_path, "mini_webvision")] == ["label out of range"]
 
 
@@ -204,7 +208,7 @@ def test_imagenet_in_class_folders(tmp_path, monkeypatch):
     imagenet(tree)
     picture(tree / "train" / "n99999999" / "x.JPEG", 0, 0)
     prepared("imagenet1k", tmp_path, None)
-    assert load.labels(tmp_path, "imagenet1k", "train").tolist() == [0, 0, 0, 1, 1, 1]
+    assert load.true_labels(tmp_path, "imagenet1k", "train").tolist() == [0, 0, 0, 1, 1, 1]
     assert kinds(tmp_path, "imagenet1k") == [
         ("class without a folder", "train/n01484850", 0),
         ("class without a folder", "val/n01484850", 0),
@@ -232,7 +236,7 @@ def test_imagenet_with_a_flat_validation_folder_reads_the_devkit(tmp_path, monke
     savemat(data / "meta.mat", {"synsets": synsets})
     (data / "ILSVRC2012_validation_ground_truth.txt").write_text("7\n9\n1001\n")
     prepared("imagenet1k", tmp_path, None)
-    assert load.labels(tmp_path, "imagenet1k", "test").tolist() == [1, 0]
+    assert load.true_labels(tmp_path, "imagenet1k", "test").tolist() == [1, 0]
     assert kinds(tmp_path, "imagenet1k") == [("label out of range", "ILSVRC2012_validation_ground_truth.txt", 3)]
 
 
@@ -268,8 +272,8 @@ def test_tinyimagenet_unpacked(tmp_path, monkeypatch):
     (top / "val" / "val_annotations.txt").write_text("\n".join([*lines, lines[0], "val_9.JPEG\tn0\t0", "a/b\tn0"]))
     assert found("tinyimagenet", tmp_path) == "unpacked here"
     prepared("tinyimagenet", tmp_path, None)
-    assert load.labels(tmp_path, "tinyimagenet", "train").tolist() == [0, 0, 1, 1]
-    assert load.labels(tmp_path, "tinyimagenet", "test").tolist() == [0, 1]
+    assert load.true_labels(tmp_path, "tinyimagenet", "train").tolist() == [0, 0, 1, 1]
+    assert load.true_labels(tmp_path, "tinyimagenet", "test").tolist() == [0, 1]
     name = "val_annotations.txt"
     assert kinds(tmp_path, "tinyimagenet") == [
         ("duplicate key", name, 3), ("label out of range", name, 4), ("malformed line", name, 5),

@@ -12,16 +12,18 @@ from sgoif.errors import UserError
 @pytest.mark.parametrize("size", [8, 28, 32])
 def test_shapes(shape, channels, size):
     images = np.random.default_rng(0).integers(0, 256, shape, dtype=np.uint8)
-    out = load.as_id(images, channels, size)
+    out = load.convert_images(images, channels, size)
     assert out.shape == (3, size, size) + ((3,) if channels == 3 else ()) and out.dtype == np.uint8
-    assert np.array_equal(load.as_id(images[1:2], channels, size)[0], out[1]), "an image's result depends on it alone"
+    assert np.array_equal(load.convert_images(images[1:2], channels, size)[0], out[1]), (
+        "an image's result depends on it alone"
+    )
 
 
 def test_nothing_is_done_where_nothing_is_needed():
     images = np.zeros((2, 8, 8), np.uint8)
-    assert load.as_id(images, 1, 8) is images
+    assert load.convert_images(images, 1, 8) is images
     grey = np.random.default_rng(0).integers(0, 256, (4, 9, 9), dtype=np.uint8)
-    assert np.array_equal(load.as_id(grey, 3, 9), np.repeat(grey[..., None], 3, -1))
+    assert np.array_equal(load.convert_images(grey, 3, 9), np.repeat(grey[..., None], 3, -1))
 
 
 # (height, width) -> width and height after torchvision's Resize(32), left and top of its CenterCrop(32), as seen there.
@@ -44,14 +46,14 @@ def test_the_same_as_torchvision(shape):
     width, height, left, top = TORCHVISION[shape]
     theirs = Image.fromarray(image).resize((width, height), Image.Resampling.BILINEAR)
     theirs = theirs.crop((left, top, left + 32, top + 32))
-    assert np.array_equal(load.as_id(image[None], 3, 32)[0], np.asarray(theirs))
+    assert np.array_equal(load.convert_images(image[None], 3, 32)[0], np.asarray(theirs))
 
 
 def test_impossible_images():
     with pytest.raises(UserError, match="cannot become 2 channels"):
-        load.as_id(np.zeros((1, 8, 8), np.uint8), 2, 8)
+        load.convert_images(np.zeros((1, 8, 8), np.uint8), 2, 8)
     with pytest.raises(UserError, match="cannot become"):
-        load.as_id(np.zeros((1, 8, 8, 4), np.uint8), 3, 8)
+        load.convert_images(np.zeros((1, 8, 8, 4), np.uint8), 3, 8)
 
 
 def test_registry_holds_together():

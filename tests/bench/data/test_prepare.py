@@ -35,8 +35,8 @@ def put_arrays(folder, parts):
 def same(root, name, parts):
     for part, (images, labels) in parts.items():
         assert np.array_equal(load.images(root, name, part), images)
-        assert np.array_equal(load.labels(root, name, part), labels)
-        assert load.labels(root, name, part).dtype == np.int64
+        assert np.array_equal(load.true_labels(root, name, part), labels)
+        assert load.true_labels(root, name, part).dtype == np.int64
         assert np.array_equal(load.ids(root, name, part), checksums.example_ids(images))
 
 
@@ -46,7 +46,7 @@ def test_embedded(tmp_path, name):
     d, meta = catalogue.get(name), load.meta(tmp_path, name)
     for part, n in d.parts.items():
         assert load.images(tmp_path, name, part).shape == (n, 8, 8)
-        assert set(load.labels(tmp_path, name, part)) == set(range(d.n_classes))
+        assert set(load.true_labels(tmp_path, name, part)) == set(range(d.n_classes))
         assert len(set(load.ids(tmp_path, name, part).tolist())) == n
     assert meta["counts"] == dict(d.parts) and len(meta["content_hash"]) == 64
     assert sorted(p.name for p in folder.iterdir()) == sorted([*(f"{k}.npy" for k in meta["arrays"]), "meta.json"])
@@ -209,13 +209,13 @@ def test_no_room(tmp_path, monkeypatch):
 def test_load_says_what_is_wrong(tmp_path):
     folder = prepare("digits_near", tmp_path)
     with pytest.raises(UserError, match="has no part 'train'; it has test"):
-        load.labels(tmp_path, "digits_near", "train")
+        load.true_labels(tmp_path, "digits_near", "train")
     (folder / "test_ids.npy").write_bytes(b"\x93NUMPY")
     with pytest.raises(UserError, match=r"test_ids\.npy is damaged .*delete .*digits_near/meta\.json and run again"):
         load.ids(tmp_path, "digits_near", "test")
     np.save(folder / "test_labels.npy", np.zeros(3, np.int64))
     with pytest.raises(UserError, match=r"test_labels\.npy is not the array that meta\.json describes"):
-        load.labels(tmp_path, "digits_near", "test")
+        load.true_labels(tmp_path, "digits_near", "test")
     (folder / "test_images.npy").unlink()
     with pytest.raises(UserError, match=r"test_images\.npy is missing; delete"):
         load.images(tmp_path, "digits_near", "test")

@@ -228,7 +228,9 @@ def test_a_missing_ood_set_is_the_methods_failure(run):
 
 
 def test_labels_that_are_all_right_have_no_detection_but_an_accuracy(noisy):
-    save_npz(noisy.root / "truth/digits/n20s0.npz", wrong=np.zeros(N, bool), clean=np.zeros(N, int), ids=noisy.ids)
+    save_npz(
+        noisy.root / "truth/digits/n20s0.npz", wrong=np.zeros(N, bool), true_labels=np.zeros(N, int), ids=noisy.ids
+    )
     noisy.cell("noisy", "digits", "n20s0", 0, "aum", scores(noisy, test_logits=noisy.logits("digits", 1)))
     records = evaluated(noisy, small(seeds=[0]))
     assert value(records, "test_accuracy")["value"] == 1

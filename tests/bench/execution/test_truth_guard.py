@@ -28,10 +28,10 @@ def test_opening_the_truth_is_an_error(tmp_path, path):
 
 
 def test_given_labels_may_be_opened(tmp_path):
-    given = tmp_path / "results" / "r" / "labels" / "digits" / "n20.npz"
-    given.parent.mkdir(parents=True)
-    given.write_bytes(b"given")
-    code = f"from sgoif.bench.execution.truth_guard import forbid_truth; forbid_truth(); open({str(given)!r}).read()"
+    labels = tmp_path / "results" / "r" / "labels" / "digits" / "n20.npz"
+    labels.parent.mkdir(parents=True)
+    labels.write_bytes(b"labels")
+    code = f"from sgoif.bench.execution.truth_guard import forbid_truth; forbid_truth(); open({str(labels)!r}).read()"
     assert subprocess.run([sys.executable, "-c", code], cwd=ROOT).returncode == 0
 
 

@@ -42,8 +42,8 @@ def whole_run(folder) -> Run:
         np.save(data / f"{name}.npy", array)
     for setting in GRID:
         truth = load_npz(run.root / "truth" / "digits" / f"{setting}.npz")
-        given = (truth["clean"] + truth["wrong"]) % CLASSES
-        save_npz(run.root / "labels" / "digits" / f"{setting}.npz", given=given, ids=truth["ids"])
+        labels = (truth["true_labels"] + truth["wrong"]) % CLASSES
+        save_npz(run.root / "labels" / "digits" / f"{setting}.npz", labels=labels, ids=truth["ids"])
     for seed in (0, 1, 2):
         for method, level in (("sgoif", 0.05), ("sgoif@no_gate", 3.0), ("sgoif@average", 0.3)):
             old = load_npz(
@@ -186,7 +186,7 @@ def test_curves_hold_no_truth_but_what_a_figure_shows(whole):
     assert [(t["method"], t["seed"]) for t in diverged] == [("sgoif@no_gate", 2)]
     assert curves["traces"][0]["epoch"][-1] == 3.0
     gallery = load_npz(whole[0] / "curves/noisy/digits_gallery.npz")
-    assert ((gallery["given"] != gallery["true"]) == gallery["wrong"]).all()
+    assert ((gallery["labels"] != gallery["true_labels"]) == gallery["wrong"]).all()
 
 
 def test_the_example_is_human_noise_where_there_is_some():

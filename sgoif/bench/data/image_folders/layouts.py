@@ -30,7 +30,7 @@ def _webvision(d: Dataset, tree: Path, report: Report, train_list: str, listed: 
     train = pairs(tree / "info" / train_list, listed, report)
     val = pairs(_first(tree, "info/val_filelist.txt", "val_filelist.txt"), listed, report)
     return {
-        "train": [Entry(k, -1, train_list, n, given=y) for k, (y, n) in train.items() if y < d.n_classes],
+        "train": [Entry(k, -1, train_list, n, collected_label=y) for k, (y, n) in train.items() if y < d.n_classes],
         "test": [Entry(f"{folder}/{k}", y, "val_filelist.txt", n) for k, (y, n) in val.items() if y < d.n_classes],
     }
 

@@ -1,7 +1,7 @@
 """Datasets that stay as they were unpacked: a list of image files instead of arrays, with every fault written down.
 
 Preparing such a dataset reads its official lists, looks at every file, and writes data/<name>/<part>_{paths,labels,ids,
-bytes}.npy (and `train_given.npy` where labels were collected, not assigned). Images are decoded while they are used.
+bytes}.npy (and `train_collected_labels.npy` where labels were collected, not assigned). Images are decoded in use.
 A line or file that is wrong costs that one image: it is left out, counted in meta.json and named in problems.csv.
 """
 
@@ -34,7 +34,7 @@ class Entry(NamedTuple):
     label: int
     file: str
     line: int
-    given: int = -1  # the label it was collected with, where that is not the true one
+    collected_label: int = -1  # the label it was collected with, where that is not the true one
 
 
 Parts = dict[str, list[Entry]]
@@ -120,7 +120,7 @@ def read(d: Dataset, tree: Path) -> tuple[dict[str, np.ndarray], Report]:
         arrays[f"{part}_bytes"] = np.array(sizes, np.int64)
         arrays[f"{part}_ids"] = path_ids([e.path for e in kept])
         if d.truth != "all" and part == "train":
-            arrays["train_given"] = np.array([e.given for e in kept], np.int64)
+            arrays["train_collected_labels"] = np.array([e.collected_label for e in kept], np.int64)
     return arrays, report
 
 

@@ -1,6 +1,6 @@
-"""Label noise: from the clean labels and a specification to the labels that methods are given, and the truth.
+"""Apply label noise: from true labels and a noise specification to noisy labels.
 
-A specification is a dictionary with `kind` and that kind's keys:
+A specification is a mapping with `kind` and the keys of that kind (`noise/spec.py` checks them):
 
     {kind: clean}
     {kind: class_conditional, noise: 0.2, sparsity: 0.4, seed: 0}   confident-learning noise: trace = K (1 - noise)
@@ -8,13 +8,14 @@ A specification is a dictionary with `kind` and that kind's keys:
     {kind: asymmetric, rate: 0.4, map: cifar10, seed: 0}            map: cifar10 (Patrini), next, or {from: to, ...}
     {kind: superclass, rate: 0.2, seed: 0}                          to the next class of the same superclass, circular
     {kind: human, column: worse_label}                              CIFAR-10N / CIFAR-100N
-    {kind: collected}                                               the labels the images came with (`data/setting.py`)
+    {kind: collected}                                               the labels the images came with, see `noisy_labels`
 """
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import numpy as np
 
@@ -22,48 +23,62 @@ from sgoif.bench.data.noise.matrix import noise_matrix
 from sgoif.bench.data.noise.spec import check_spec, class_map
 from sgoif.errors import UserError
 
-__all__ = ["Corruption", "check_spec", "corrupt", "noise_matrix"]
-
 
 @dataclass(frozen=True)
 class Corruption:
-    """What a specification did to the labels of one dataset."""
+    """The result of applying a noise specification to the labels of one dataset.
 
-    given: np.ndarray  # int64 [N]: the labels a method may see
-    wrong: np.ndarray  # bool [N]: where they differ from the clean ones
-    rate: float  # the share that is wrong
-    matrix: np.ndarray  # float64 [K, K]: P(given = row | true = column) as asked for (human labels: as found)
+    Attributes:
+        labels: Noisy labels, which methods may see, int64, shape [N].
+        wrong: Where they differ from the true labels, bool, shape [N].
+        rate: Share of wrong labels.
+        matrix: P(label = row | true label = column), float64, shape [K, K]. As specified; for human labels, as counted.
+    """
+
+    labels: np.ndarray
+    wrong: np.ndarray
+    rate: float
+    matrix: np.ndarray
 
 
 def corrupt(
-    labels: np.ndarray,
+    true_labels: np.ndarray,
     n_classes: int,
-    spec: Mapping,
+    spec: Mapping[str, Any],
     superclasses: Sequence[int] | None = None,
     human: Mapping[str, np.ndarray] | None = None,
 ) -> Corruption:
-    """Applies `spec` to clean labels [N] in 0 .. n_classes - 1, always with a generator of its own.
+    """Apply a noise specification to true labels, with a random generator of its own.
 
-    `superclasses` [K] holds the superclass of each class; `human` the columns of a human label file. One of those is
-    `clean_label`, which must equal `labels` in every place.
+    Args:
+        true_labels: True labels in 0 .. n_classes - 1, shape [N].
+        n_classes: Number of classes K.
+        spec: Noise specification, see the module docstring.
+        superclasses: Superclass of each class, length K; needed by superclass noise.
+        human: Columns of a human label file, shape [N] each; needed by human noise. Its column `clean_label` must equal
+            `true_labels`.
+
+    Returns:
+        The noisy labels, where they are wrong, and their noise matrix.
+
+    Raises:
+        UserError: If the labels or the specification are not valid, or the human labels belong to other data.
     """
-    clean = _checked(labels, n_classes)
+    true_labels = _checked(true_labels, n_classes)
     check_spec(spec, n_classes, superclasses=superclasses)
     kind = spec["kind"]
     if kind == "human":
-        given = _human(clean, spec["column"], human, n_classes)
-        matrix = _found(clean, given, n_classes)
+        labels = _human_labels(true_labels, spec["column"], human, n_classes)
+        matrix = _counted_matrix(true_labels, labels, n_classes)
     else:
-        matrix = _wanted(spec, n_classes, superclasses)
-        rng = np.random.RandomState(spec.get("seed", 0))
-        draw = _symmetric if kind == "symmetric" else _by_matrix if kind == "class_conditional" else _by_map
-        given = clean.copy() if kind == "clean" else draw(clean, matrix, rng)
-    wrong = given != clean
-    return Corruption(given, wrong, float(wrong.mean()), matrix)
+        matrix = _specified_matrix(spec, n_classes, superclasses)
+        labels = _DRAWS[kind](true_labels, matrix, np.random.RandomState(spec.get("seed", 0)))
+    wrong = labels != true_labels
+    return Corruption(labels, wrong, float(wrong.mean()), matrix)
 
 
 def published_order(labels: np.ndarray) -> np.ndarray:
-    """The order in which the published CIFAR-10 label files were drawn: by class, then by file name.
+    """Return the order in which the published CIFAR-10 label files were drawn: by class, then by file name.
 
     The files were named `<index>_<class>.png`, so that 10008 comes before 1012 and 1012 before 999.
     """
@@ -71,85 +86,107 @@ def published_order(labels: np.ndarray) -> np.ndarray:
     return np.lexsort((names, labels))
 
 
-def _wanted(spec: Mapping, k: int, superclasses: Sequence[int] | None) -> np.ndarray:
+def _specified_matrix(spec: Mapping[str, Any], n_classes: int, superclasses: Sequence[int] | None) -> np.ndarray:
+    """Return the noise matrix [K, K] that a specification stands for."""
     if spec["kind"] == "class_conditional":
         # Rounded, because 10 * (1 - 0.7) is a little more than the 3 of the published matrices.
-        return noise_matrix(k, round(k * (1 - spec["noise"]), 9), spec.get("sparsity", 0.0), spec.get("seed", 0))
+        trace = round(n_classes * (1 - spec["noise"]), 9)
+        return noise_matrix(n_classes, trace, spec.get("sparsity", 0.0), spec.get("seed", 0))
     if spec["kind"] == "symmetric":
         rate = spec["rate"]
-        return np.where(np.eye(k, dtype=bool), 1 - rate, rate / (k - 1))
-    matrix = np.eye(k)
-    for source, target in class_map(spec, k, superclasses).items():
+        return np.where(np.eye(n_classes, dtype=bool), 1 - rate, rate / (n_classes - 1))
+    matrix = np.eye(n_classes)
+    for source, target in class_map(spec, n_classes, superclasses).items():
         matrix[source, source] -= spec["rate"]
         matrix[target, source] += spec["rate"]
     return matrix
 
 
-def _by_matrix(clean: np.ndarray, matrix: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
-    """floor(T[s, y] n_y) examples of class y, chosen at random, are given label s: exact counts, as published.
+def _draw_none(true_labels: np.ndarray, matrix: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+    return true_labels.copy()
 
-    The floors lose up to K - 1 flips a class, so where classes are small the realised rate lies below the nominal one
+
+def _draw_by_matrix(true_labels: np.ndarray, matrix: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+    """Give floor(T[s, y] n_y) random examples of class y the label s: exact counts, as published.
+
+    The floors lose up to K - 1 flips per class, so where classes are small the realised rate lies below the nominal one
     (digits, 20%: 17%; CIFAR-100, 20%: 13%). `Corruption.rate` is the realised one.
     """
     k = len(matrix)
-    counts = (matrix * (np.bincount(clean, minlength=k) / len(clean)) * len(clean)).astype(int)
+    counts = (matrix * (np.bincount(true_labels, minlength=k) / len(true_labels)) * len(true_labels)).astype(int)
     np.fill_diagonal(counts, 0)
-    order, given = published_order(clean), clean.copy()
+    order = published_order(true_labels)
+    labels = true_labels.copy()
     for y in range(k):
-        members = order[clean[order] == y]
-        new = np.repeat(np.arange(k), np.maximum(counts[:, y], 0))
-        if len(new):
-            given[rng.choice(members, len(new), replace=False)] = new
-    return given
+        members = order[true_labels[order] == y]
+        flips = np.repeat(np.arange(k), np.maximum(counts[:, y], 0))
+        if len(flips):
+            labels[rng.choice(members, len(flips), replace=False)] = flips
+    return labels
 
 
-def _symmetric(clean: np.ndarray, matrix: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
-    """In every class the same share, to the nearest example, moves to one of the other classes, drawn uniformly."""
-    k, given = len(matrix), clean.copy()
+def _draw_symmetric(true_labels: np.ndarray, matrix: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+    """Move the same share of every class, to the nearest example, to other classes drawn uniformly."""
+    k = len(matrix)
+    labels = true_labels.copy()
     for y in range(k):
-        members = np.flatnonzero(clean == y)
-        flipped = rng.choice(members, _share(1 - matrix[y, y], members), replace=False)
-        given[flipped] = (y + rng.randint(1, k, len(flipped))) % k
-    return given
+        members = np.flatnonzero(true_labels == y)
+        flipped = rng.choice(members, _flip_count(1 - matrix[y, y], members), replace=False)
+        labels[flipped] = (y + rng.randint(1, k, len(flipped))) % k
+    return labels
 
 
-def _by_map(clean: np.ndarray, matrix: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
-    """In every class with a target the same share, to the nearest example, moves to that target."""
-    given = clean.copy()
+def _draw_by_map(true_labels: np.ndarray, matrix: np.ndarray, rng: np.random.RandomState) -> np.ndarray:
+    """Move the same share of every class that has a target, to the nearest example, to that target."""
+    labels = true_labels.copy()
     for y in range(len(matrix)):
-        target = np.flatnonzero(np.delete(matrix[:, y], y))
-        members = np.flatnonzero(clean == y)
-        if len(target):
-            flipped = rng.choice(members, _share(1 - matrix[y, y], members), replace=False)
-            given[flipped] = target[0] + (target[0] >= y)
-    return given
+        members = np.flatnonzero(true_labels == y)
+        targets = [s for s in np.flatnonzero(matrix[:, y]) if s != y]
+        if targets:
+            flipped = rng.choice(members, _flip_count(1 - matrix[y, y], members), replace=False)
+            labels[flipped] = targets[0]
+    return labels
 
 
-def _share(rate: float, members: np.ndarray) -> int:
+_DRAWS: dict[str, Callable[[np.ndarray, np.ndarray, np.random.RandomState], np.ndarray]] = {
+    "clean": _draw_none,
+    "class_conditional": _draw_by_matrix,
+    "symmetric": _draw_symmetric,
+    "asymmetric": _draw_by_map,
+    "superclass": _draw_by_map,
+}
+
+
+def _flip_count(rate: float, members: np.ndarray) -> int:
     return int(np.floor(rate * len(members) + 0.5))
 
 
-def _human(clean: np.ndarray, column: str, human: Mapping[str, np.ndarray] | None, k: int) -> np.ndarray:
+def _human_labels(
+    true_labels: np.ndarray, column: str, human: Mapping[str, np.ndarray] | None, n_classes: int
+) -> np.ndarray:
     if human is None:
         raise UserError(f"noise.column {column}: no human label file; prepare cifar10n or cifar100n first")
     if column not in human:
         raise UserError(f"noise.column {column}: the human label file has only {', '.join(sorted(human))}")
     theirs = np.asarray(human["clean_label"], dtype=np.int64)
-    differ = len(theirs) if theirs.shape != clean.shape else int((theirs != clean).sum())
-    if differ:
+    same_length = theirs.shape == true_labels.shape
+    different = int((theirs != true_labels).sum()) if same_length else len(theirs)
+    if different:
         raise UserError(
-            f"human {column}: clean_label differs from the dataset's labels in {differ} of {len(clean)} places: "
-            "the two do not belong together; prepare both again from the official files"
+            f"human {column}: clean_label differs from the dataset's labels in {different} of {len(true_labels)} "
+            "places: the two do not belong together; prepare both again from the official files"
         )
-    return _checked(human[column], k)
+    return _checked(human[column], n_classes)
 
 
-def _found(clean: np.ndarray, given: np.ndarray, k: int) -> np.ndarray:
-    counts = np.bincount(given * k + clean, minlength=k * k).reshape(k, k).astype(float)
+def _counted_matrix(true_labels: np.ndarray, labels: np.ndarray, n_classes: int) -> np.ndarray:
+    pairs = np.bincount(labels * n_classes + true_labels, minlength=n_classes * n_classes)
+    counts = pairs.reshape(n_classes, n_classes).astype(float)
     return counts / np.maximum(counts.sum(0), 1)
 
 
 def _checked(labels: np.ndarray, n_classes: int) -> np.ndarray:
+    """Return labels as int64 [N], after checking that they are integers in 0 .. n_classes - 1."""
     labels = np.asarray(labels)
     if labels.ndim != 1 or not len(labels) or labels.dtype.kind not in "iu":
         raise UserError(f"labels: expected a list of integers, got {labels.dtype} of shape {labels.shape}")

@@ -1,6 +1,6 @@
 """The class-conditional noise matrices of the confident-learning experiments.
 
-T[s, y] = P(given label = s | true label = y): every column sums to 1, the diagonal sums to `trace`, and a fraction of
+T[s, y] = P(label = s | true label = y): every column sums to 1, the diagonal sums to `trace`, and a fraction of
 the entries off the diagonal is zero. The order of the random draws is part of the definition: with seed 0 the twelve
 published matrices for CIFAR-10 come out bit for bit (cleanlab 2.9.0 is the oracle in the tests).
 """
