@@ -1,12 +1,14 @@
-"""The ledger: every number of the paper beside its public twins and what a run measured, with a verdict and its reason.
+"""Compares every number of the paper with its public sources and with what a run measured: the ledger.
 
-results/<run>/ledger.json: {run, rules, tables, cells, findings}. `tables`: [{name, label, shows, reproduced, differs,
-not_defined, not_run, proved, on_stand_in}], the last six are counts of cells. A cell is one flat record:
-{table, row, column, printed, printed_text, unit, sources: [{name, value, status}], measured, measured_what,
-measured_on, interval: [low, high] or null, seeds, stand_in, verdict, reason,
-also: [{what, value, interval, seeds, verdict}]}.
-`also` holds the other reading of a number, where it has one (Table 1: test accuracy after cleaning).
-A finding is {check, tables, outcome, statement, numbers} (sgoif/bench/checks).
+results/<run>/ledger.json is {run, rules, tables, cells, findings}:
+
+* `tables`: [{name, label, shows, reproduced, differs, not_defined, not_run, proved, on_stand_in}]; the last six are
+  counts of numbers.
+* `cells`: one flat record per printed number, {table, row, column, printed, printed_text, unit,
+  sources: [{name, value, status}], measured, measured_what, measured_on, interval: [low, high] or null, seeds,
+  stand_in, verdict, reason, also: [{what, value, interval, seeds, verdict}]}. `also` holds the other reading of a
+  number, where it has one (Table 1: test accuracy after cleaning).
+* `findings`: [{check, tables, outcome, statement, numbers}] of `paper.checks`.
 """
 
 from __future__ import annotations
@@ -18,14 +20,17 @@ from typing import Any
 
 from sgoif.bench.paper.checks import findings
 from sgoif.bench.paper.comparison_page import page
-from sgoif.bench.paper.measured_values import Measured, Measurement
-from sgoif.bench.paper.printed import Cell, Paper, Table, load, read
+from sgoif.bench.paper.measured_values import MeasuredValues, Measurement
+from sgoif.bench.paper.printed import Paper, PrintedNumber, PrintedTable, load, read
 from sgoif.bench.paper.public_numbers import PROVED, sources
 from sgoif.utils.files import atomic_write_json, atomic_write_text, read_json
 
-REPRODUCED, DIFFERS, NOT_DEFINED, NOT_RUN = "reproduced", "differs", "not defined", "not run"
+REPRODUCED = "reproduced"
+DIFFERS = "differs"
+NOT_DEFINED = "not defined"
+NOT_RUN = "not run"
 VERDICTS = (REPRODUCED, DIFFERS, NOT_DEFINED, NOT_RUN)
-FEWEST_SEEDS = 3  # below, the interval over seeds is too wide to excuse a difference
+MIN_SEEDS_FOR_INTERVAL = 3  # below, the interval over seeds is too wide to excuse a difference
 TRAINING_FREE = ("gram", "ebo", "gradnorm", "react", "mls", "klm", "dice", "vim", "knn")
 RULES = {
     REPRODUCED: "the measured mean is as near to the printed number as the tolerance, or, from three seeds on, as the "
@@ -40,9 +45,17 @@ RULES = {
 
 
 def write_ledger(run_dir: Path | str, config: Mapping[str, Any]) -> list[Path]:
-    """Writes results/<run>/ledger.json and ledger.md from summary.json."""
+    """Write results/<run>/ledger.json and ledger.md from the run's summary.json.
+
+    Args:
+        run_dir: Folder of the run.
+        config: Its resolved configuration.
+
+    Returns:
+        The two files.
+    """
     run_dir = Path(run_dir)
-    ledger = build(read_json(run_dir / "summary.json"), config, load())
+    ledger = build_ledger(read_json(run_dir / "summary.json"), config, load())
     paths = [run_dir / "ledger.json", run_dir / "ledger.md"]
     atomic_write_json(paths[0], ledger)
     atomic_write_text(paths[1], page(ledger))
@@ -51,59 +64,93 @@ def write_ledger(run_dir: Path | str, config: Mapping[str, Any]) -> list[Path]:
     return paths
 
 
-def build(records: Sequence[Mapping[str, Any]], config: Mapping[str, Any], paper: Paper) -> dict[str, Any]:
-    """The ledger of a summary's records."""
-    measured, words = Measured(records, config), read("undefined.yaml")
-    cells = [entry(cell, measured, words) for table in paper.values() for cell in table]
+def build_ledger(records: Sequence[Mapping[str, Any]], config: Mapping[str, Any], paper: Paper) -> dict[str, Any]:
+    """Compare all printed numbers with the records of a summary.
+
+    Args:
+        records: Records of summary.json.
+        config: The run's resolved configuration; its variants of SG-OIF are matched with the paper's.
+        paper: The printed tables.
+
+    Returns:
+        The content of ledger.json.
+    """
+    measured = MeasuredValues(records, config)
+    explanations = read("undefined.yaml")
+    entries = [_compare(number, measured, explanations) for table in paper.values() for number in table]
     return {
         "run": config.get("run", ""),
         "rules": RULES,
-        "tables": [_about(table, cells) for table in paper.values()],
-        "cells": cells,
+        "tables": [_count(table, entries) for table in paper.values()],
+        "cells": entries,
         "findings": [f.record() for f in findings(paper)],
     }
 
 
-def _about(table: Table, cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    own = [c for c in cells if c["table"] == table.name]
-    counts = Counter(c["verdict"] for c in own)
+def judge(number: PrintedNumber, m: Measurement) -> tuple[str, str]:
+    """Judge a printed number by a measurement of the quantity it names.
+
+    Returns:
+        The verdict and its reason.
+    """
+    if m.value is None:
+        return NOT_RUN, m.reason
+    if m.stand_in:
+        return NOT_RUN, f"{number.column.dataset} was not run; the number is of a stand-in"
+    allowed, why = tolerance(number), "the tolerance"
+    if m.interval and m.seeds >= MIN_SEEDS_FOR_INTERVAL:
+        half_width = (m.interval[1] - m.interval[0]) / 2
+        if half_width > allowed:
+            allowed, why = half_width, "the half-width of the 95% interval"
+    apart = abs(m.value - number.value)
+    if apart <= allowed + number.half_digit:
+        return REPRODUCED, f"{apart:.3g} from the printed number; {why} is {allowed:.3g}"
+    return DIFFERS, f"{apart:.3g} away from the printed number; {why} is {allowed:.3g}"
+
+
+def tolerance(number: PrintedNumber) -> float:
+    """Return how far a measured mean may be from the printed number (`RULES["tolerance"]`)."""
+    if number.column.metric == "extra:hvps_per_step":
+        return 0.05 * number.value
+    if number.column.unit == "%":
+        return 1.0 if number.row.method in TRAINING_FREE else 2.0
+    return 0.05
+
+
+def _count(table: PrintedTable, entries: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
+    """Count the verdicts of one table."""
+    own = [e for e in entries if e["table"] == table.name]
+    counts = Counter(e["verdict"] for e in own)
     return {
         "name": table.name,
         "label": table.label,
         "shows": table.shows,
         **{verdict.replace(" ", "_"): counts[verdict] for verdict in VERDICTS},
-        "proved": sum(any(s["status"] == PROVED for s in c["sources"]) for c in own),
-        "on_stand_in": sum(c["stand_in"] for c in own),
+        "proved": sum(any(s["status"] == PROVED for s in e["sources"]) for e in own),
+        "on_stand_in": sum(e["stand_in"] for e in own),
     }
 
 
-def entry(cell: Cell, measured: Measured, words: Mapping[str, Mapping[str, str]]) -> dict[str, Any]:
-    """The record of one printed number."""
-    column = cell.column
-    readings = [r for r in (column.metric, *column.also) if r]
-    taken = {metric: measured.of(cell, metric) for metric in readings}
-    first = taken[readings[0]] if readings else Measurement()
-    also = [m for metric, m in taken.items() if metric != column.metric and m.value is not None]
+def _compare(
+    number: PrintedNumber, measured: MeasuredValues, explanations: Mapping[str, Mapping[str, str]]
+) -> dict[str, Any]:
+    """The ledger's record of one printed number."""
+    column = number.column
+    found = {metric: measured.of(number, metric) for metric in (column.metric, *column.also) if metric}
     if column.undefined:
-        first = taken.get(column.metric) or Measurement()
-        verdict, reason = NOT_DEFINED, words["undefined"][column.undefined]
-    elif column.derived:
-        verdict, reason = (
-            NOT_RUN,
-            f"the paper computes it from other cells ({column.derived}); see the computed columns",
-        )
+        first = found.get(column.metric) or Measurement()
     else:
-        verdict, reason = judge(cell, first)
-        if column.assumes and first.value is not None:
-            reason = f"{reason}; {words['assumes'][column.assumes]}"
+        first = next(iter(found.values()), Measurement())
+    verdict, reason = _verdict(number, first, explanations)
+    others = [m for metric, m in found.items() if metric != column.metric and m.value is not None]
     return {
-        "table": cell.table,
-        "row": cell.row.name,
+        "table": number.table,
+        "row": number.row.name,
         "column": column.title,
-        "printed": cell.value,
-        "printed_text": cell.text,
+        "printed": number.value,
+        "printed_text": number.text,
         "unit": column.unit,
-        "sources": sources(cell),
+        "sources": sources(number),
         "measured": first.value,
         "measured_what": first.what,
         "measured_on": first.on,
@@ -112,37 +159,24 @@ def entry(cell: Cell, measured: Measured, words: Mapping[str, Mapping[str, str]]
         "stand_in": first.stand_in,
         "verdict": verdict,
         "reason": reason,
-        "also": [_reading(cell, m, bool(column.undefined)) for m in also],
+        "also": [_other_reading(number, m) for m in others],
     }
 
 
-def judge(cell: Cell, m: Measurement) -> tuple[str, str]:
-    """(verdict, reason) of a printed number against a measurement of the quantity it names."""
-    if m.value is None:
-        return NOT_RUN, m.reason
-    if m.stand_in:
-        return NOT_RUN, f"{cell.column.dataset} was not run; the number is of a stand-in"
-    allowed, why = tolerance(cell), "the tolerance"
-    if m.interval and m.seeds >= FEWEST_SEEDS and (m.interval[1] - m.interval[0]) / 2 > allowed:
-        allowed, why = (m.interval[1] - m.interval[0]) / 2, "the half-width of the 95% interval"
-    apart = abs(m.value - cell.value)
-    near = apart <= allowed + cell.half
-    return (
-        REPRODUCED if near else DIFFERS,
-        f"{apart:.3g} {'from' if near else 'away from'} the printed number; {why} is {allowed:.3g}",
-    )
+def _verdict(number: PrintedNumber, m: Measurement, explanations: Mapping[str, Mapping[str, str]]) -> tuple[str, str]:
+    """Verdict and reason, with what the paper leaves open about the column."""
+    column = number.column
+    if column.undefined:
+        return NOT_DEFINED, explanations["undefined"][column.undefined]
+    if column.derived:
+        return NOT_RUN, f"the paper computes it from other cells ({column.derived}); see the computed columns"
+    verdict, reason = judge(number, m)
+    if column.assumes and m.value is not None:
+        reason = f"{reason}; {explanations['assumes'][column.assumes]}"
+    return verdict, reason
 
 
-def tolerance(cell: Cell) -> float:
-    """How far a measured mean may be from the printed number (RULES["tolerance"])."""
-    if cell.column.metric == "extra:hvps_per_step":
-        return 0.05 * cell.value
-    if cell.column.unit == "%":
-        return 1.0 if cell.row.method in TRAINING_FREE else 2.0
-    return 0.05
-
-
-def _reading(cell: Cell, m: Measurement, undefined: bool) -> dict[str, Any]:
-    verdict = NOT_DEFINED if undefined else judge(cell, m)[0]
+def _other_reading(number: PrintedNumber, m: Measurement) -> dict[str, Any]:
+    verdict = NOT_DEFINED if number.column.undefined else judge(number, m)[0]
     interval = list(m.interval) if m.interval else None
     return {"what": m.what, "value": m.value, "interval": interval, "seeds": m.seeds, "verdict": verdict}

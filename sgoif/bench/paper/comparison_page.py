@@ -1,13 +1,13 @@
-"""The ledger as a page of Markdown: counts, findings, then one table per table of the paper."""
+"""Writes the comparison with the paper as Markdown: counts, findings, then one table per table of the paper."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from sgoif.bench.paper.checks import CONSISTENT, OUTCOMES
+from sgoif.bench.paper.checks.finding import CONSISTENT, OUTCOMES
 
-PUBLIC = {"proved": "= {:.2f}", "differs": "≠ {:.2f}", "not verified": "not verified"}
+PUBLIC_FORMATS = {"proved": "= {:.2f}", "differs": "≠ {:.2f}", "not verified": "not verified"}
 HEAD = """# Ledger: the paper's numbers, one by one
 
 Run `{run}`. Every number of every table of the paper: as printed, where it also stands in public, what this run
@@ -16,6 +16,7 @@ measured, and a verdict. docs/reproduction.md says how to read it; ledger.json h
 
 
 def page(ledger: Mapping[str, Any]) -> str:
+    """Render the content of ledger.json as the text of ledger.md."""
     parts = [HEAD.format(run=ledger["run"]), "## Verdicts\n", _counts(ledger["tables"]), _rules(ledger["rules"])]
     parts += ["## Findings: arithmetic on the printed numbers\n", _findings(ledger["findings"])]
     for table in ledger["tables"]:
@@ -52,35 +53,50 @@ def _tables(names: Sequence[str]) -> str:
     return f"Table{'s' if len(names) > 1 else ''} " + ", ".join(n.removeprefix("Table ") for n in names)
 
 
-def _table(table: Mapping[str, Any], cells: Sequence[Mapping[str, Any]]) -> str:
-    notes: list[str] = []
+class _Notes:
+    """Numbered notes beneath a table; equal texts share a number."""
 
-    def note(text: str) -> str:
-        if text not in notes:
-            notes.append(text)
-        return f"[{notes.index(text) + 1}]"
+    def __init__(self) -> None:
+        self.texts: list[str] = []
 
-    rows = []
-    for c in cells:
-        found = [f"{PUBLIC[s['status']].format(s['value'])} {note(s['name'])}" for s in c["sources"]]
-        measured = ""
-        if c["measured"] is not None:
-            measured = f"{_measured(c['measured'], c['interval'], c['seeds'])} {note(c['measured_what'])}"
-        verdict = f"{c['verdict']} {note(_words(c['reason']))}"
-        other = []
-        for a in c["also"]:
-            judged = "" if a["verdict"] in ("not run", "not defined") else f": {a['verdict']}"
-            other.append(f"{_measured(a['value'], a['interval'], a['seeds'])} {note(a['what'])}{judged}")
-        rows.append([c["row"], c["column"], c["printed_text"], ", ".join(found), measured, verdict, "; ".join(other)])
+    def add(self, text: str) -> str:
+        """The reference to put into the table."""
+        if text not in self.texts:
+            self.texts.append(text)
+        return f"[{self.texts.index(text) + 1}]"
+
+    def lines(self) -> str:
+        return "\n".join(f"[{i}] {text}  " for i, text in enumerate(self.texts, 1))
+
+
+def _table(table: Mapping[str, Any], entries: Sequence[Mapping[str, Any]]) -> str:
+    notes = _Notes()
+    rows = [_row(entry, notes) for entry in entries]
     header = ["row", "column", "printed", "public", "measured", "verdict", "another reading"]
     empty = {i for i in range(len(header)) if not any(row[i] for row in rows)}
     kept = [[w for i, w in enumerate(row) if i not in empty] for row in [header, *rows]]
-    grid = _grid(kept[0], kept[1:])
-    listed = "\n".join(f"[{i}] {text}  " for i, text in enumerate(notes, 1))
-    return f"## {table['name']}: {table['shows']}\n\n{grid}\n{listed}\n"
+    return f"## {table['name']}: {table['shows']}\n\n{_grid(kept[0], kept[1:])}\n{notes.lines()}\n"
 
 
-def _words(reason: str) -> str:
+def _row(entry: Mapping[str, Any], notes: _Notes) -> list[str]:
+    """One printed number as a row; its notes are numbered in the order of the columns."""
+    public = [f"{PUBLIC_FORMATS[s['status']].format(s['value'])} {notes.add(s['name'])}" for s in entry["sources"]]
+    measured = ""
+    if entry["measured"] is not None:
+        value = _measured(entry["measured"], entry["interval"], entry["seeds"])
+        measured = f"{value} {notes.add(entry['measured_what'])}"
+    verdict = f"{entry['verdict']} {notes.add(_shared_reason(entry['reason']))}"
+    others = []
+    for other in entry["also"]:
+        judged = "" if other["verdict"] in ("not run", "not defined") else f": {other['verdict']}"
+        value = _measured(other["value"], other["interval"], other["seeds"])
+        others.append(f"{value} {notes.add(other['what'])}{judged}")
+    return [
+        entry["row"], entry["column"], entry["printed_text"], ", ".join(public), measured, verdict, "; ".join(others)
+    ]  # fmt: skip
+
+
+def _shared_reason(reason: str) -> str:
     """The part of a reason that many cells share: how far a number is off stands in ledger.json."""
     _, separator, rest = reason.partition(" the printed number; ")
     return rest if separator else reason

@@ -5,19 +5,17 @@ from dataclasses import replace
 import numpy as np
 import pytest
 
-from sgoif.bench.paper.checks import (
+from sgoif.bench.paper.checks import check_cost, check_detection, findings
+from sgoif.bench.paper.checks import check_public_numbers as public_checks
+from sgoif.bench.paper.checks import check_tables as table_checks
+from sgoif.bench.paper.checks import check_text as text_checks
+from sgoif.bench.paper.checks.finding import (
     CONSISTENT,
     INCONSISTENT,
     NOT_VERIFIED,
     NOTABLE,
     OUTCOMES,
-    check_cost,
-    check_detection,
-    findings,
 )
-from sgoif.bench.paper.checks import check_public_numbers as public_checks
-from sgoif.bench.paper.checks import check_tables as table_checks
-from sgoif.bench.paper.checks import check_text as text_checks
 from sgoif.bench.paper.printed import FOLDER, digest, load, read
 from sgoif.bench.paper.public_numbers import DIFFERS, PROVED, same, sources
 from sgoif.errors import UserError
@@ -29,9 +27,9 @@ SIZES = {"Table 1": (9, 12), "Table 2": (9, 9), "Table 3": (22, 11), "Table 4": 
 
 def altered(table, row, column, text):
     """The paper with one number changed."""
-    cells = dict(PAPER[table].cells)
-    cells[row, column] = replace(PAPER[table].cell(row, column), text=text)
-    return {**PAPER, table: replace(PAPER[table], cells=cells)}
+    numbers = dict(PAPER[table].numbers)
+    numbers[row, column] = replace(PAPER[table].number(row, column), text=text)
+    return {**PAPER, table: replace(PAPER[table], numbers=numbers)}
 
 
 def finding(check, words, paper=PAPER):
@@ -49,15 +47,15 @@ def outcome(check, words, paper=PAPER):
 
 def test_all_tables_with_numbers_are_there():
     assert {name: (len(t.rows), len(t.columns)) for name, t in PAPER.items()} == SIZES
-    assert sum(len(t.cells) for t in PAPER.values()) == 803
+    assert sum(len(t.numbers) for t in PAPER.values()) == 803
 
 
 def test_a_cell_knows_its_digits():
-    cell = PAPER["Table 4"].cell("SG-OIF (Full)", "Overhead")
-    assert (cell.text, cell.value, cell.half) == ("1.24×", 1.24, 0.005)
-    assert PAPER["Table 9"].cell("MA Gate", "Recall@1/5/10% · 5%").half == 0.05
-    with pytest.raises(UserError, match=r"Table 4 of the paper has no cell 'SG-OIF', 'AUPR'"):
-        PAPER["Table 4"].cell("SG-OIF", "AUPR")
+    number = PAPER["Table 4"].number("SG-OIF (Full)", "Overhead")
+    assert (number.text, number.value, number.half_digit) == ("1.24×", 1.24, 0.005)
+    assert PAPER["Table 9"].number("MA Gate", "Recall@1/5/10% · 5%").half_digit == 0.05
+    with pytest.raises(UserError, match=r"Table 4 of the paper has no number at row 'SG-OIF', column 'AUPR'"):
+        PAPER["Table 4"].number("SG-OIF", "AUPR")
 
 
 def test_a_row_with_a_number_too_few_is_refused(tmp_path):
@@ -77,14 +75,14 @@ def test_every_key_into_the_lists_of_reasons_exists():
 
 
 def test_public_twins_are_proved_different_or_not_verified():
-    (source,) = sources(PAPER["Table 1"].cell("FASTIF", "Sparsity (Noise 70%) · 0.0"))
+    (source,) = sources(PAPER["Table 1"].number("FASTIF", "Sparsity (Noise 70%) · 0.0"))
     assert source["status"] == PROVED and source["value"] == 28.45 and source["name"].endswith("S-Model")
-    (source,) = sources(PAPER["Table 1"].cell("INCV", "Sparsity (Noise 20%) · 0.0"))
+    (source,) = sources(PAPER["Table 1"].number("INCV", "Sparsity (Noise 20%) · 0.0"))
     assert (source["value"], source["status"]) == (None, NOT_VERIFIED)
-    first, second = sources(PAPER["Table 3"].cell("KNN", "CIFAR-10 · AUROC"))
+    first, second = sources(PAPER["Table 3"].number("KNN", "CIFAR-10 · AUROC"))
     assert (first["value"], first["status"], second["status"]) == (90.64, DIFFERS, NOT_VERIFIED)
-    assert sources(PAPER["Table 3"].cell("UDG", "ImageNet · AUROC")) == []
-    assert not same(PAPER["Table 1"].cell("FASTIF", "Sparsity (Noise 70%) · 0.0"), 28.46)
+    assert sources(PAPER["Table 3"].number("UDG", "ImageNet · AUROC")) == []
+    assert not same(PAPER["Table 1"].number("FASTIF", "Sparsity (Noise 70%) · 0.0"), 28.46)
 
 
 # ------------------------------------------------------------------------------------------------ known answers
@@ -148,7 +146,7 @@ def test_public_rows_are_counted():
 
 # ------------------------------------------------------------------------------------------------ sensitivity
 
-CHANGES = [  # check, words of its finding, outcome as printed, changed cell, outcome then
+CHANGES = [  # check, words of its finding, outcome as printed, changed number, outcome then
     (check_detection.recall_bound, ["WebVision"], NOTABLE, ("Table 7", "Full (SG-OIF)", _RECALLS[0], "2.0"), NOTABLE),
     (check_detection.largest_aupr, ["MNIST, Full"], INCONSISTENT,
      ("Table 9", "Full (SG-OIF)", "AUPR", "91.0"), CONSISTENT),
@@ -198,9 +196,9 @@ def test_one_noise_rate_for_all_variants_would_be_consistent():
     paper = PAPER
     for row in PAPER["Table 7"].rows:
         recall = PAPER["Table 7"].value(row.name, "P@1%") / 5.0
-        cells = dict(paper["Table 7"].cells)
-        cells[row.name, _RECALLS[0]] = replace(cells[row.name, _RECALLS[0]], text=f"{recall:.1f}")
-        paper = {**paper, "Table 7": replace(paper["Table 7"], cells=cells)}
+        numbers = dict(paper["Table 7"].numbers)
+        numbers[row.name, _RECALLS[0]] = replace(numbers[row.name, _RECALLS[0]], text=f"{recall:.1f}")
+        paper = {**paper, "Table 7": replace(paper["Table 7"], numbers=numbers)}
     assert outcome(check_detection.implied_noise, ["WebVision:"], paper) == CONSISTENT
     assert outcome(check_detection.implied_noise, ["WebVision:"]) == INCONSISTENT
 
@@ -208,10 +206,10 @@ def test_one_noise_rate_for_all_variants_would_be_consistent():
 def test_methods_that_all_lose_with_sparsity_would_be_consistent():
     paper = PAPER
     for row, noise in (("INCV", 20), ("INCV", 70), ("TrancIn", 20)):
-        cells = dict(paper["Table 1"].cells)
+        numbers = dict(paper["Table 1"].numbers)
         key = (row, f"Sparsity (Noise {noise}%) · 0.6")
-        cells[key] = replace(cells[key], text="20.0")
-        paper = {**paper, "Table 1": replace(paper["Table 1"], cells=cells)}
+        numbers[key] = replace(numbers[key], text="20.0")
+        paper = {**paper, "Table 1": replace(paper["Table 1"], numbers=numbers)}
     assert outcome(text_checks.sparsity, ["sparsity"], paper) == CONSISTENT
     assert outcome(text_checks.sparsity, ["sparsity"]) == INCONSISTENT
 

@@ -9,9 +9,9 @@ from sgoif.bench.config import resolve as configuration
 from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.bench.evaluation.summary import _layout, summarise
 from sgoif.bench.paper import comparison as ledgers
-from sgoif.bench.paper.comparison import DIFFERS, NOT_DEFINED, NOT_RUN, REPRODUCED, VERDICTS, build, write_ledger
+from sgoif.bench.paper.comparison import DIFFERS, NOT_DEFINED, NOT_RUN, REPRODUCED, VERDICTS, build_ledger, write_ledger
 from sgoif.bench.paper.comparison_page import page
-from sgoif.bench.paper.measured_values import WORDS, Measured
+from sgoif.bench.paper.measured_values import METRIC_TITLES, MeasuredValues
 from sgoif.bench.paper.printed import load
 from sgoif.utils.files import read_json
 from sgoif.utils.paths import ROOT
@@ -41,7 +41,7 @@ def summary(*numbers, panel=(), not_run=(), kind="noise_grid"):
 
 
 def cell(records, row, column=GRID_20, table="Table 1", **more):
-    found = build(records, {"run": "r", **more}, PAPER)
+    found = build_ledger(records, {"run": "r", **more}, PAPER)
     (record,) = [c for c in found["cells"] if (c["table"], c["row"], c["column"]) == (table, row, column)]
     return record
 
@@ -50,13 +50,13 @@ def cell(records, row, column=GRID_20, table="Table 1", **more):
 
 
 def test_without_any_measurement_every_number_has_a_verdict_and_none_a_value():
-    found = build([], {"run": "empty"}, PAPER)
+    found = build_ledger([], {"run": "empty"}, PAPER)
     assert len(found["cells"]) == 803 and all(set(c) == KEYS for c in found["cells"])
     for c in found["cells"]:
         assert c["verdict"] in (NOT_DEFINED, NOT_RUN) and c["reason"]
         assert (c["measured"], c["interval"], c["seeds"], c["also"]) == (None, None, 0, [])
     for table in found["tables"]:
-        size = len(PAPER[table["name"]].cells)
+        size = len(PAPER[table["name"]].numbers)
         assert sum(table[v.replace(" ", "_")] for v in VERDICTS) == size
     assert len({(c["table"], c["row"], c["column"]) for c in found["cells"]}) == 803
 
@@ -184,10 +184,10 @@ def test_the_shipped_configurations_have_a_place_for_the_numbers_they_can_measur
     """cifar.yaml measures the paper's own datasets; in embedded.yaml the digits stand for CIFAR-10."""
     shipped = configuration.load(CONFIGS / f"{name}.yaml")
     layouts = [_layout(table, spec, shipped) for table, spec in shipped["tables"].items()]
-    measured = Measured([{"metric": "layout", "variant": "", "layout": layout} for layout in layouts], shipped)
+    measured = MeasuredValues([{"metric": "layout", "variant": "", "layout": layout} for layout in layouts], shipped)
     for table in ("Table 1", "Table 2", "Table 3", "Table 4"):
         for c in (c for c in PAPER[table] if c.column.metric):
-            panel, stand_in = measured._panel(c)
+            panel, stand_in = measured.panel(c)
             if c.column.dataset in own or c.column.dataset == "CIFAR-10":
                 assert panel and stand_in == (not own), c.name
                 assert measured.of(c, c.column.metric).reason.startswith(("this run measured no", "this run has no v"))
@@ -201,18 +201,18 @@ def test_the_configurations_reason_is_told_for_data_that_is_not_there():
 
 def test_every_metric_of_the_tables_has_words():
     columns = [c for t in PAPER.values() for c in t.columns]
-    assert {m for c in columns for m in (c.metric, *c.also)} - {""} == set(WORDS)
+    assert {m for c in columns for m in (c.metric, *c.also)} - {""} == set(METRIC_TITLES)
 
 
 # ------------------------------------------------------------------------------------------------ the page
 
 
 def test_the_page_shows_every_number_and_resolves_every_note():
-    text = page(build(summary(("sgoif", "p_at_1", 0.935, 0.001, 3)), {"run": "r"}, PAPER))
+    text = page(build_ledger(summary(("sgoif", "p_at_1", 0.935, 0.001, 3)), {"run": "r"}, PAPER))
     for name in PAPER:
         section = text.split(f"## {name}: ")[1].split("\n## ")[0]
         rows = [line for line in section.splitlines() if line.startswith("|")]
-        assert len(rows) == len(PAPER[name].cells) + 2 and len({len(r) for r in rows}) == 1
+        assert len(rows) == len(PAPER[name].numbers) + 2 and len({len(r) for r in rows}) == 1
         notes = re.findall(r"^\[(\d+)\] ", section, re.M)
         assert {int(n) for r in rows for n in re.findall(r"\[(\d+)\]", r)} == set(range(1, len(notes) + 1))
     assert "93.50 [93.25, 93.75] n=3" in text and "None" not in text and "nan" not in text

@@ -1,10 +1,10 @@
-"""Overheads and times: below what they are relative to, equal for different work, or gone with one scalar."""
+"""Checks overheads and times: below 1, equal for different work, or changed by removing one scalar."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from sgoif.bench.paper.checks import CONSISTENT, NOTABLE, Finding
+from sgoif.bench.paper.checks.finding import CONSISTENT, NOTABLE, Finding
 from sgoif.bench.paper.printed import Paper
 
 TRAININGS = {  # plain trainings that a method's published procedure amounts to, by its own description
@@ -15,10 +15,10 @@ TRAININGS = {  # plain trainings that a method's published procedure amounts to,
 
 
 def overhead(paper: Paper) -> Iterator[Finding]:
-    """The overheads of Table 2 and of the two short ablations."""
+    """Check the overheads of Table 2 and of the two short ablations."""
     table = paper["Table 2"]
     columns = [c.title for c in table.columns if c.name == "Overhead"]
-    below = [table.cell(r.name, c) for r in table.rows for c in columns if table.value(r.name, c) < 1]
+    below = [table.number(r.name, c) for r in table.rows for c in columns if table.value(r.name, c) < 1]
     yield Finding(
         "overhead",
         ("Table 2",),
@@ -47,7 +47,8 @@ def overhead(paper: Paper) -> Iterator[Finding]:
             {"smallest": min(printed), "largest": max(printed), "trainings": times},
         )
     for name in ("Table 4", "Table 5"):
-        full, without = (paper[name].cell(r, "Overhead") for r in ("SG-OIF (Full)", "w/o Temperature"))
+        full = paper[name].number("SG-OIF (Full)", "Overhead")
+        without = paper[name].number("w/o Temperature", "Overhead")
         yield Finding(
             "overhead",
             (name,),
@@ -59,11 +60,9 @@ def overhead(paper: Paper) -> Iterator[Finding]:
 
 
 def time(paper: Paper) -> Iterator[Finding]:
-    """Time×GPU of two datasets whose sizes the paper gives."""
-    small, large = (
-        paper["Table 9"].value("Full (SG-OIF)", "Time×GPU"),
-        paper["Table 10"].value("Full (SG-OIF)", "Time×GPU"),
-    )
+    """Compare Time×GPU of two datasets whose sizes the paper gives."""
+    small = paper["Table 9"].value("Full (SG-OIF)", "Time×GPU")
+    large = paper["Table 10"].value("Full (SG-OIF)", "Time×GPU")
     yield Finding(
         "time",
         ("Table 9", "Table 10"),

@@ -1,8 +1,10 @@
-"""What precision, recall and average precision of one ranking imply about each other.
+"""Checks what precision, recall and average precision of one ranking imply about each other.
 
 With N examples of which a share `noise` has a wrong label, the top k (a share of N) holds P@k * k * N wrong labels, so
-Recall@k = P@k * k / noise. Hence Recall@k <= k / noise, and P@k * k / Recall@k is the noise rate: a property of the
-data, the same for every method.
+
+    Recall@k = P@k * k / noise
+
+Hence Recall@k <= k / noise, and P@k * k / Recall@k is the noise rate, which is the same for every method.
 """
 
 from __future__ import annotations
@@ -13,21 +15,21 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from sgoif.bench.paper.checks import CONSISTENT, INCONSISTENT, NOTABLE, TOLERANCE, Finding
-from sgoif.bench.paper.printed import Cell, Paper, Row, Table
+from sgoif.bench.paper.checks.finding import CONSISTENT, INCONSISTENT, NOTABLE, TOLERANCE, Finding
+from sgoif.bench.paper.printed import Paper, PrintedNumber, PrintedRow, PrintedTable
 
 EXTENDED = ("Table 7", "Table 8", "Table 9", "Table 10")
 DEPTHS = (0.01, 0.05, 0.10)
 # Estimates from the literature on these datasets, not verified here: beside the implied rates, for orientation only.
 ESTIMATES = {"WebVision": "about 20%", "Clothing1M": "about 38%"}
-STEPS = 1000
+RECALL_STEPS = 1000
 
 
 def recall_bound(paper: Paper) -> Iterator[Finding]:
-    """Recall@k <= k / noise, read the other way: the printed recalls need noise <= k / Recall@k."""
+    """Compute the largest noise rate that the printed recalls allow: noise <= k / Recall@k."""
     for table, row in _variants(paper, first_only=True):
         recalls = _recalls(table, row)
-        bounds = [100 * k / (r.value - r.half) * 100 for k, r in zip(DEPTHS, recalls, strict=True)]
+        bounds = [100 * k / (r.value - r.half_digit) * 100 for k, r in zip(DEPTHS, recalls, strict=True)]
         largest, dataset = min(bounds), table.columns[0].dataset
         at20 = [100 * k / 0.20 for k in DEPTHS]
         known = f"; published estimates: {ESTIMATES[dataset]}" if dataset in ESTIMATES else ""
@@ -42,16 +44,15 @@ def recall_bound(paper: Paper) -> Iterator[Finding]:
 
 
 def implied_noise(paper: Paper) -> Iterator[Finding]:
-    """noise = 1% * P@1% / Recall@1% of every variant; one dataset has one noise rate."""
+    """Compute noise = 1% * P@1% / Recall@1% of every variant; one dataset has one noise rate."""
     full = {}
     for name in EXTENDED:
-        table, rates = paper[name], {}
-        for row in table.rows:
-            rates[row.name] = _noise(table.cell(row.name, "P@1%"), _recalls(table, row)[0])
-        lows, highs = [r[1] for r in rates.values()], [r[2] for r in rates.values()]
-        dataset, middle = table.columns[0].dataset, {row: r[0] for row, r in rates.items()}
+        table = paper[name]
+        dataset = table.columns[0].dataset
+        rates = {r.name: _noise(table.number(r.name, "P@1%"), _recalls(table, r)[0]) for r in table.rows}
+        middle = {row: rate for row, (rate, _, _) in rates.items()}
         full[dataset] = middle[table.rows[0].name]
-        agree = max(lows) <= min(highs) + TOLERANCE
+        agree = max(low for _, low, _ in rates.values()) <= min(high for _, _, high in rates.values()) + TOLERANCE
         yield Finding(
             "implied noise rate",
             (name,),
@@ -73,22 +74,22 @@ def implied_noise(paper: Paper) -> Iterator[Finding]:
 
 
 def largest_aupr(paper: Paper) -> Iterator[Finding]:
-    """The largest average precision, and interpolated area, that the row's own P@1% and recalls leave possible."""
+    """Compute the largest average precision, and interpolated area, that a row's own P@1% and recalls allow."""
     for table, row in _variants(paper):
-        precision, recalls = table.cell(row.name, "P@1%"), _recalls(table, row)
-        claimed = table.cell(row.name, "AUPR")
+        precision, recalls = table.number(row.name, "P@1%"), _recalls(table, row)
+        claimed = table.number(row.name, "AUPR")
         average, interpolated = 0.0, 0.0
         for signs in itertools.product((-1, 1), repeat=4):  # printed numbers stand for a range: take the best corner
-            p, *r = ((c.value + s * c.half) / 100 for c, s in zip((precision, *recalls), signs, strict=True))
+            p, *r = ((c.value + s * c.half_digit) / 100 for c, s in zip((precision, *recalls), signs, strict=True))
             average = max(average, 100 * _largest_average(p, r))
             interpolated = max(interpolated, 100 * _largest_interpolated(p, r))
-        least = claimed.value - claimed.half
-        outcome = INCONSISTENT if least > interpolated else NOTABLE if least > average else CONSISTENT
-        verb = {
-            INCONSISTENT: "is above both",
-            NOTABLE: "is above the first, not the second",
-            CONSISTENT: "is possible",
-        }[outcome]
+        least = claimed.value - claimed.half_digit
+        if least > interpolated:
+            outcome, verb = INCONSISTENT, "is above both"
+        elif least > average:
+            outcome, verb = NOTABLE, "is above the first, not the second"
+        else:
+            outcome, verb = CONSISTENT, "is possible"
         yield Finding(
             "largest possible AUPR",
             (table.name,),
@@ -101,7 +102,7 @@ def largest_aupr(paper: Paper) -> Iterator[Finding]:
 
 
 def below_random(paper: Paper) -> Iterator[Finding]:
-    """A random ranking has P@1% = noise rate; precisions below it at every method are no property of a detector."""
+    """Count the precisions below that of a random ranking, whose P@1% is the noise rate."""
     table = paper["Table 1"]
     for noise in (20, 40, 70):
         values = [c.value for c in table if c.column.noise == noise / 100]
@@ -119,26 +120,26 @@ def below_random(paper: Paper) -> Iterator[Finding]:
 CHECKS = (recall_bound, implied_noise, largest_aupr, below_random)
 
 
-def _variants(paper: Paper, first_only: bool = False) -> Iterator[tuple[Table, Row]]:
+def _variants(paper: Paper, first_only: bool = False) -> Iterator[tuple[PrintedTable, PrintedRow]]:
     for name in EXTENDED:
         for row in paper[name].rows[: 1 if first_only else None]:
             yield paper[name], row
 
 
-def _recalls(table: Table, row: Row) -> list[Cell]:
-    return [table.cell(row.name, f"Recall@1/5/10% · {k}%") for k in (1, 5, 10)]
+def _recalls(table: PrintedTable, row: PrintedRow) -> list[PrintedNumber]:
+    return [table.number(row.name, f"Recall@1/5/10% · {k}%") for k in (1, 5, 10)]
 
 
-def _slashed(cells: list[Cell]) -> str:
-    return "/".join(c.text for c in cells)
+def _slashed(numbers: list[PrintedNumber]) -> str:
+    return "/".join(n.text for n in numbers)
 
 
-def _noise(precision: Cell, recall: Cell) -> tuple[float, float, float]:
+def _noise(precision: PrintedNumber, recall: PrintedNumber) -> tuple[float, float, float]:
     """Implied noise rate in percent, with the smallest and the largest that rounding allows."""
     return (
         precision.value / recall.value,
-        (precision.value - precision.half) / (recall.value + recall.half),
-        (precision.value + precision.half) / (recall.value - recall.half),
+        (precision.value - precision.half_digit) / (recall.value + recall.half_digit),
+        (precision.value + precision.half_digit) / (recall.value - recall.half_digit),
     )
 
 
@@ -164,7 +165,7 @@ def _largest_average(precision: float, recalls: list[float]) -> float:
 def _largest_interpolated(precision: float, recalls: list[float]) -> float:
     """The same with each precision replaced by the largest one at that recall or a higher one; never too small."""
     noise, segments = _segments(precision, recalls)
-    recall = np.linspace(0.0, 1.0, STEPS + 1)
+    recall = np.linspace(0.0, 1.0, RECALL_STEPS + 1)
     best = np.ones_like(recall)
     for depth, a, b in segments:
         inside = (recall > a) & (recall <= b)

@@ -1,23 +1,25 @@
-"""The paper's numbers against public ones: row by row for Table 1, by distance for the OOD table."""
+"""Compares the paper's numbers with public ones: row by row for Table 1, by distance for the OOD table."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from statistics import median
 
-from sgoif.bench.paper import checks
-from sgoif.bench.paper.checks import CONSISTENT, NOTABLE, Finding
+from sgoif.bench.paper.checks.finding import CONSISTENT, NOT_VERIFIED, NOTABLE, Finding
 from sgoif.bench.paper.printed import Paper
-from sgoif.bench.paper.public_numbers import NOT_VERIFIED, PROVED, confident_learning, openood, sources
+from sgoif.bench.paper.public_numbers import NOT_VERIFIED as SOURCE_NOT_VERIFIED
+from sgoif.bench.paper.public_numbers import PROVED, confident_learning, openood, sources
 
 
 def table1_rows(paper: Paper) -> Iterator[Finding]:
-    """How many numbers of a row of Table 1 (named P@1%) are a published test accuracy, and whose."""
-    table, public = paper["Table 1"], confident_learning()
+    """Count the numbers of each row of Table 1 (named P@1%) that equal a published test accuracy."""
+    table = paper["Table 1"]
+    public = confident_learning()
     total = 0
     for row in table.rows:
-        found = [sources(table.cell(row.name, c.title))[0] for c in table.columns]
-        equal, unread = (sum(s["status"] == status for s in found) for status in (PROVED, NOT_VERIFIED))
+        found = [sources(table.number(row.name, c.title))[0] for c in table.columns]
+        equal = sum(s["status"] == PROVED for s in found)
+        unread = sum(s["status"] == SOURCE_NOT_VERIFIED for s in found)
         total += equal
         twins = public["matches"][row.name]
         if unread:
@@ -30,7 +32,7 @@ def table1_rows(paper: Paper) -> Iterator[Finding]:
         yield Finding(
             "public numbers",
             ("Table 1",),
-            checks.NOT_VERIFIED if unread else NOTABLE if equal == len(found) else CONSISTENT,
+            _row_outcome(equal, unread, len(found)),
             f"Row {row.name}, printed as P@1%: {words}.",
             {"equal": equal, "of": len(found), "not_verified": unread, "rows": twins},
         )
@@ -38,15 +40,16 @@ def table1_rows(paper: Paper) -> Iterator[Finding]:
         "public numbers",
         ("Table 1",),
         NOTABLE,
-        f"{total} of {len(table.cells)} numbers of Table 1 are, to the printed digit, test accuracies in the public "
+        f"{total} of {len(table.numbers)} numbers of Table 1 are, to the printed digit, test accuracies in the public "
         "confident-learning repository (CIFAR-10, same noise and sparsity).",
-        {"equal": total, "of": len(table.cells)},
+        {"equal": total, "of": len(table.numbers)},
     )
 
 
 def ood_pairs(paper: Paper) -> Iterator[Finding]:
-    """Distance of the OOD table's first and second number of each pair to OpenOOD v1.5's near and far AUROC."""
-    table, public = paper["Table 3"], openood()
+    """Compare each pair of the OOD table with OpenOOD v1.5's near and far AUROC, and column Acc. with its accuracy."""
+    table = paper["Table 3"]
+    public = openood()
     for name, reading in (("AUROC", "near"), ("AUPR", "far")):
         apart = []
         for row, values in public["values"].items():
@@ -70,6 +73,12 @@ def ood_pairs(paper: Paper) -> Iterator[Finding]:
         f"classification accuracy (median distance {median(apart):.2f}); the caption calls the column running time.",
         {"within_1": sum(d <= 1 for d in apart), "of": len(apart), "median": median(apart)},
     )
+
+
+def _row_outcome(equal: int, unread: int, total: int) -> str:
+    if unread:
+        return NOT_VERIFIED
+    return NOTABLE if equal == total else CONSISTENT
 
 
 CHECKS = (table1_rows, ood_pairs)
