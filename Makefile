@@ -66,25 +66,25 @@ $(VENV)/bin/uv:
 
 $(VENV)/run.stamp: requirements.lock | $(VENV)/bin/uv
 	@VIRTUAL_ENV=$(VENV) uv pip install -q --compile-bytecode --require-hashes -r requirements.lock
-	@VIRTUAL_ENV=$(VENV) uv pip install -q --no-deps -e .
+	@VIRTUAL_ENV=$(VENV) uv pip install -q --no-deps --build-constraints requirements-test.lock -e .
 	@touch $@
 
 $(VENV)/test.stamp: requirements-test.lock | $(VENV)/bin/uv
 	@VIRTUAL_ENV=$(VENV) uv pip install -q --compile-bytecode --require-hashes -r requirements-test.lock
-	@VIRTUAL_ENV=$(VENV) uv pip install -q --no-deps -e .
+	@VIRTUAL_ENV=$(VENV) uv pip install -q --no-deps --build-constraints requirements-test.lock -e .
 	@touch $@
 
 $(VENV)/cluster.stamp: requirements-cluster.lock | $(VENV)/test.stamp
 	@VIRTUAL_ENV=$(VENV) uv pip install -q --require-hashes -r requirements-cluster.lock
 	@touch $@
 
-lock: | $(VENV)/bin/uv  ## resolve pyproject.toml into the locks again
-	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	    pyproject.toml -o requirements.lock
-	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	    --extra test -c requirements.lock pyproject.toml -o requirements-test.lock
-	@uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate \
-	    --extra cluster -c requirements-test.lock pyproject.toml -o requirements-cluster.lock
+# Versions that the locks already hold are kept, unless a bound in pyproject.toml rules them out; new packages get their
+# newest version. `make lock UPGRADE="-P torch==2.11.0 -P torchvision"` moves the named packages.
+COMPILE = uv pip compile -q --universal --python-version 3.11 --generate-hashes --no-header --no-annotate
+lock: | $(VENV)/bin/uv  ## resolve pyproject.toml into the locks again; UPGRADE="-P <package>==<version>" changes pins
+	@$(COMPILE) $(UPGRADE) --extra bench pyproject.toml -o requirements.lock
+	@$(COMPILE) $(UPGRADE) --extra test -c requirements.lock pyproject.toml -o requirements-test.lock
+	@$(COMPILE) $(UPGRADE) --extra cluster -c requirements-test.lock pyproject.toml -o requirements-cluster.lock
 
 clean:  ## remove the results of CONFIG (not the data, not results/published)
 	@rm -rf results/$(RUN)
