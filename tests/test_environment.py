@@ -1,4 +1,4 @@
-"""pyproject.toml has bounds, the locks and environment.yml have exact versions, and all of them agree with the imports."""
+"""pyproject.toml has bounds, the locks and environment.yml have exact versions, and the imports agree with both."""
 
 import ast
 import re

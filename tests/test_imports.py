@@ -46,8 +46,9 @@ def test_the_bench_knows_neither_the_baselines_nor_the_scan(path):
 
 
 @pytest.mark.parametrize("path", SCAN, ids=lambda p: p.relative_to(ROOT).as_posix())
-def test_the_scan_does_not_know_the_baselines(path):
+def test_the_scan_knows_neither_the_baselines_nor_the_bench(path):
     assert "baselines" not in roots(path)
+    assert not any(name.startswith("sgoif.bench") for name in imported(path))
 
 
 @pytest.mark.parametrize("path", BASELINES, ids=lambda p: p.relative_to(ROOT).as_posix())

@@ -6,8 +6,8 @@ import contextlib
 
 import numpy as np
 
-from sgoif.bench.data.readers.jpeg_archives import fit
 from sgoif.errors import UserError
+from sgoif.utils.image_ops import fit_square
 
 GREY = ("1", "L", "LA", "La", "I", "I;16", "I;16L", "I;16B", "I;16N", "F")
 WIDE = ("I", "I;16", "I;16L", "I;16B", "I;16N", "F")  # more than eight bits a pixel
@@ -26,7 +26,7 @@ def look(open, i: int) -> tuple[int, bool]:
 def square(open, i: int, size: int, channels: int) -> np.ndarray:
     """uint8 [size, size, channels]: the first frame, upright, over white, shorter side to `size`, centre square."""
     with _told(), open(i) as picture:
-        pixels = fit(upright(picture, channels, size), size)
+        pixels = fit_square(upright(picture, channels, size), size)
     return pixels.reshape(size, size, channels)
 
 

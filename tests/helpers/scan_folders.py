@@ -6,13 +6,13 @@ from pathlib import Path
 import numpy as np
 from PIL import Image
 
-from sgoif.bench.data.readers.bundled import digits
 from sgoif.cli import main
+from sgoif.utils.digits import load_digit_images
 
 
 def digit_folder(root: Path, n: int = 500, rate: float = 0.1, seed: int = 0) -> dict[str, tuple[str, bool]]:
     """ROOT/<given label>/<number>.png; returns name -> (right label, is the given one wrong)."""
-    images, labels = digits()
+    images, labels = load_digit_images()
     rng = np.random.default_rng(seed)
     truth = {}
     for i in rng.permutation(len(labels))[:n]:

@@ -4,10 +4,10 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sgoif.bench.data.readers.jpeg_archives import fit
 from sgoif.scan.decode import Unreadable, look, square, thumbnail, upright
 from sgoif.scan.pixel_cache import MappedImages, moments
 from sgoif.training.images import ImageSet
+from sgoif.utils.image_ops import fit_square
 
 
 def opened(path):
@@ -71,7 +71,7 @@ def test_any_shape_becomes_a_square(tmp_path, shape):
 def test_large_jpegs_are_decoded_at_a_fraction(tmp_path):
     noise = np.random.default_rng(0).integers(0, 255, (6, 8, 3)).astype(np.uint8)
     Image.fromarray(noise).resize((1600, 1200)).save(tmp_path / "a.jpg", quality=95)
-    whole = fit(Image.open(tmp_path / "a.jpg").convert("RGB"), 32).astype(float)
+    whole = fit_square(Image.open(tmp_path / "a.jpg").convert("RGB"), 32).astype(float)
     with Image.open(tmp_path / "a.jpg") as picture:
         assert upright(picture, 3, 32).size == (200, 150)
     assert np.abs(square(opened(tmp_path / "a.jpg"), 0, 32, 3) - whole).max() < 8

@@ -79,7 +79,7 @@ def convert_images(array: np.ndarray, channels: int, size: int) -> np.ndarray:
     """
     from PIL import Image
 
-    from sgoif.bench.data.readers.jpeg_archives import fit
+    from sgoif.utils.image_ops import fit_square
 
     if channels not in (1, 3) or array.ndim not in (3, 4) or (array.ndim == 4 and array.shape[3] != 3):
         raise UserError(f"convert_images: images of shape {array.shape[1:]} cannot become {channels} channels")
@@ -91,7 +91,7 @@ def convert_images(array: np.ndarray, channels: int, size: int) -> np.ndarray:
         picture = Image.fromarray(np.ascontiguousarray(image))
         if is_grey != (channels == 1):
             picture = picture.convert("L" if channels == 1 else "RGB")
-        out[i] = fit(picture, size)
+        out[i] = fit_square(picture, size)
     return out
 
 

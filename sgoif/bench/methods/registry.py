@@ -2,6 +2,7 @@
 
 import functools
 import importlib
+import sys
 
 from sgoif.errors import UserError
 from sgoif.utils.paths import ROOT
@@ -20,6 +21,8 @@ def load(task: str, name: str) -> type:
     """The method's class: the one whose `name` is the file's stem."""
     if name not in available(task):
         raise UserError(f"no {task} method {name!r}; there are: {', '.join(available(task))}")
+    if str(ROOT) not in sys.path:
+        sys.path.append(str(ROOT))  # baselines are part of the checkout, not of the installed package
     module = importlib.import_module(f"baselines.{task}.{name}")
     for value in vars(module).values():
         if isinstance(value, type) and value.__module__ == module.__name__ and getattr(value, "name", None) == name:

@@ -42,9 +42,9 @@ def digits() -> Listing:
     """scikit-learn's 1,797 handwritten digits of 8 x 8 pixels."""
     from PIL import Image
 
-    from sgoif.bench.data.readers.bundled import digits
+    from sgoif.utils.digits import load_digit_images
 
-    images, labels = digits()
+    images, labels = load_digit_images()
     classes = [str(c) for c in range(10)]
     return _named("digits", "digits", labels.tolist(), classes, lambda i: Image.fromarray(images[i]))
 

@@ -4,6 +4,8 @@ from __future__ import annotations
 
 import numpy as np
 
+from sgoif.utils.digits import load_digit_images
+
 Parts = dict[str, tuple[np.ndarray, np.ndarray]]  # part -> images (uint8), labels
 
 TEST_SHARE = 0.2
@@ -14,7 +16,7 @@ def read(name: str) -> Parts:
     """The parts of an embedded dataset."""
     if name == "photo_patches":
         return {"test": photo_patches()}
-    images, labels = digits()
+    images, labels = load_digit_images()
     test = in_test(labels)
     if name == "digits":
         chosen = {"train": ~test, "test": test}
@@ -29,14 +31,6 @@ def read(name: str) -> Parts:
     else:
         raise KeyError(name)
     return {part: (images[rows], labels[rows] - first) for part, rows in chosen.items()}
-
-
-def digits() -> tuple[np.ndarray, np.ndarray]:
-    """1,797 grey images, uint8 [N, 8, 8] with the 17 grey levels spread over 0..255, and their labels."""
-    from sklearn.datasets import load_digits
-
-    data = load_digits()
-    return np.round(data.images * (255 / 16)).astype(np.uint8), data.target.astype(np.int64)
 
 
 def in_test(labels: np.ndarray, seed: int = 0) -> np.ndarray:

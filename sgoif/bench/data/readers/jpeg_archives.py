@@ -14,20 +14,7 @@ import numpy as np
 from sgoif.bench.data.dataset import Dataset
 from sgoif.bench.data.readers.bundled import Parts
 from sgoif.errors import UserError
-
-
-def fit(picture: object, size: int) -> np.ndarray:
-    """Shorter side to `size` (bilinear, antialiased), then the centre square: uint8 [size, size(, 3)]."""
-    from PIL import Image
-
-    width, height = picture.size
-    if (width, height) != (size, size):
-        shorter = min(width, height)
-        width, height = size * width // shorter, size * height // shorter
-        picture = picture.resize((width, height), Image.Resampling.BILINEAR)
-        left, top = round((width - size) / 2), round((height - size) / 2)
-        picture = picture.crop((left, top, left + size, top + size))
-    return np.asarray(picture, np.uint8)
+from sgoif.utils.image_ops import fit_square
 
 
 def decode(raw: bytes, size: int, channels: int, name: str) -> np.ndarray:
@@ -35,7 +22,7 @@ def decode(raw: bytes, size: int, channels: int, name: str) -> np.ndarray:
 
     try:
         with Image.open(io.BytesIO(raw)) as picture:
-            return fit(picture.convert("RGB" if channels == 3 else "L"), size)
+            return fit_square(picture.convert("RGB" if channels == 3 else "L"), size)
     except (OSError, SyntaxError) as e:
         raise UserError(f"{name} is not a readable image ({e}); fetch the archive again") from None
 
