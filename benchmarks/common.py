@@ -22,7 +22,7 @@ from torch import nn
 
 from baselines.noisy.sgoif import SGOIF
 from sgoif import OnlineInfluence
-from sgoif.bench.config import resolve as configuration
+from sgoif.bench.config import load_config
 from sgoif.bench.data import catalogue, load
 from sgoif.bench.execution.environment import environment
 from sgoif.bench.methods import sgoif_detector as watching
@@ -82,7 +82,7 @@ class Bench:
         self.name, self.options, self.start = name, options, time.perf_counter()
         self.device, self.figures = torch.device(options.device), {}
         self.deadline = float("inf")
-        config = configuration.load(ROOT / "configs" / "cifar.yaml")
+        config = load_config(ROOT / "configs" / "cifar.yaml")
         recipe = Recipe.from_dict(config["noisy"]["cifar10"]["recipe"])
         self.recipe = replace(recipe, model=options.model, batch_size=options.batch)
         if self.device.type == "cuda":  # as jobs of the workflow have it

@@ -82,7 +82,7 @@ def parser() -> argparse.ArgumentParser:
 
 def _open(args):
     """(plan, run folder) of a resolved configuration."""
-    from sgoif.bench.config.resolve import check_resolved
+    from sgoif.bench.config import check_resolved
     from sgoif.bench.execution.plan import Plan
     from sgoif.utils.files import read_json
 

@@ -6,8 +6,8 @@ import platform
 import shutil
 from pathlib import Path
 
-from sgoif.bench.config import resolve as configuration
-from sgoif.bench.data import availability as datasets
+from sgoif.bench.config import load_config
+from sgoif.bench.data.availability import check_availability
 from sgoif.bench.execution.plan import Plan
 from sgoif.errors import UserError
 
@@ -19,14 +19,14 @@ def report(path: Path) -> str:
     """The whole report as text."""
     lines = [f"Configuration {path}"]
     try:
-        config = configuration.load(path)
+        config = load_config(path)
     except UserError as e:
         return "\n".join([*lines, f"  wrong: {e}"])
     plan = Plan(config)
     pairs = [(task, d) for task in ("noisy", "ood") for d in plan.datasets(task)]
     n_cells = sum(plan.wanted(c) for task, d in pairs for m in plan.methods(task, d) for c in plan.cells(task, d, m))
     lines.append(f"  ok: run {config['run']!r}, {n_cells} cells")
-    whole = Plan(configuration.load(path, gaps=False))
+    whole = Plan(load_config(path, skip_missing=False))
     for section in (_machine(config), _packages(), _data(plan, whole.needed_datasets())):
         lines += ["", *section]
     return "\n".join(lines)
@@ -74,7 +74,7 @@ def _data(plan: Plan, names: set[str]) -> list[str]:
     mirror = Path(data["mirror"]) if data["mirror"] else None
     lines = [f"Data (prepared in {data['root']}" + (f", mirror {mirror}" if mirror else "") + ")"]
     for name in sorted(names):
-        lines.append(f"  {name}: {datasets.found(name, Path(data['root']), mirror)}")
+        lines.append(f"  {name}: {check_availability(name, Path(data['root']), mirror).description}")
     for gap in plan.config["not_run"]:
         lines.append(f"  {gap['dataset']}: not part of this run: {gap['reason']}")
     return lines

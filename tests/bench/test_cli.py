@@ -9,14 +9,14 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sgoif.bench.cli import main
-from sgoif.bench.config import resolve as configuration
+from sgoif.bench.config import resolve_config
 from tests.helpers.project import MINI_CONFIG
 
 
 @pytest.fixture
 def run_config(tmp_path) -> Path:
     raw = yaml.safe_load(MINI_CONFIG.read_text())
-    config = configuration.resolve(raw)
+    config = resolve_config(raw)
     config["data"]["root"] = str(tmp_path / "data")
     path = tmp_path / "results" / "mini" / "config.json"
     path.parent.mkdir(parents=True)

@@ -10,7 +10,7 @@ import pytest
 import yaml
 
 from sgoif.bench import doctor
-from sgoif.bench.config import resolve as configuration
+from sgoif.bench.config import resolve_config
 from sgoif.bench.execution.plan import Plan
 from sgoif.utils.paths import ROOT
 from tests.helpers.project import MINI_CONFIG
@@ -104,7 +104,7 @@ def test_every_dataset_is_told_apart(tmp_path):
 
 
 def test_needed_data_is_what_both_tasks_read():
-    plan = Plan(configuration.resolve(SMALL))
+    plan = Plan(resolve_config(SMALL))
     assert plan.needed_datasets() == DIGITS
 
 
@@ -113,9 +113,9 @@ def test_needed_data_is_what_both_tasks_read():
     [
         (
             yaml.safe_dump({**SMALL, "execution": {"threds": 2}}),
-            "execution.threds: no such key (did you mean threads?)",
+            "execution.threds: no such key; did you mean threads?",
         ),
-        (yaml.safe_dump({**SMALL, "methods": {"noisy": ["lossy"], "ood": []}}), "no method 'lossy' (did you mean loss"),
+        (yaml.safe_dump({**SMALL, "methods": {"noisy": ["lossy"], "ood": []}}), "no method 'lossy'; did you mean loss"),
         ("run: [", "is not valid YAML"),
         (None, "no configuration file"),
     ],

@@ -13,7 +13,7 @@ from hypothesis import HealthCheck, given, settings
 from hypothesis import strategies as st
 
 from sgoif.bench.cli import main, parser
-from sgoif.bench.config import resolve as configuration
+from sgoif.bench.config import load_config, resolve_config, walk
 from sgoif.bench.data.noisy_labels import read_labels
 from sgoif.bench.data.prepare import prepare
 from sgoif.bench.evaluation.evaluate import evaluate
@@ -61,7 +61,7 @@ def test_configuration_files(tmp_path, seed):
     path = tmp_path / "c.yaml"
     path.write_bytes(mangled(MINI.encode(), seed))
     try:
-        configuration.load(path)
+        load_config(path)
     except UserError as e:
         one_line(e)
 
@@ -72,11 +72,11 @@ def test_a_configuration_that_extends_a_broken_one(tmp_path, seed):
     (tmp_path / "below.yaml").write_bytes(mangled(MINI.encode(), seed))
     (tmp_path / "c.yaml").write_text("extends: below.yaml\nrun: mini\n")
     with contextlib.suppress(UserError):
-        configuration.load(tmp_path / "c.yaml")
+        load_config(tmp_path / "c.yaml")
 
 
 @BOUNDED
-@given(st.sampled_from(sorted({p.rsplit(".", 1)[0] for p, _ in configuration.walk(yaml.safe_load(MINI))})), values)
+@given(st.sampled_from(sorted({p.rsplit(".", 1)[0] for p, _ in walk(yaml.safe_load(MINI))})), values)
 def test_configuration_values(path, value):
     """Any branch of a configuration replaced by anything."""
     config = copy.deepcopy(yaml.safe_load(MINI))
@@ -86,7 +86,7 @@ def test_configuration_values(path, value):
         at = at[key]
     at[last] = value
     try:
-        configuration.resolve(config)
+        resolve_config(config)
     except UserError as e:
         one_line(e)
 
@@ -220,7 +220,7 @@ def steps() -> list[str]:
 def test_command_lines(tmp_path, monkeypatch, data):
     """Real words in odd orders, and a run's configuration that was tampered with."""
     monkeypatch.chdir(tmp_path)
-    resolved = configuration.resolve(yaml.safe_load(MINI))
+    resolved = resolve_config(yaml.safe_load(MINI))
     resolved["data"]["root"] = str(tmp_path / "data")
     whole = json.dumps(resolved).encode()
     (tmp_path / "c.json").write_bytes(mangled(whole, data.draw(seeds)) if data.draw(st.booleans()) else whole)

@@ -18,7 +18,7 @@ import pytest
 import torch
 import yaml
 
-from sgoif.bench.config import resolve as configuration
+from sgoif.bench.config import resolve_config
 from sgoif.bench.data import catalogue, load, locate, prepare
 from sgoif.bench.data.dataset import Source
 from sgoif.bench.data.readers import archives, jpeg_archives
@@ -198,14 +198,14 @@ def test_names_in_a_configuration_are_no_paths(bad, tmp_path):
     }
     for key, change in changes.items():
         with pytest.raises(UserError):
-            configuration.resolve({**MINI, **change}, tmp_path)
+            resolve_config({**MINI, **change}, tmp_path)
             pytest.fail(f"{key}: {bad!r} was taken")
 
 
 @pytest.mark.parametrize("bad", ["", "a\nb", "{dataset}", "x\0"])
 def test_the_data_root_is_one_folder(bad):
     with pytest.raises(UserError, match=r"data\.root"):
-        configuration.resolve({**MINI, "data": {"root": bad}})
+        resolve_config({**MINI, "data": {"root": bad}})
 
 
 def test_a_batch_file_cannot_point_outside_the_run(tmp_path):

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sgoif.bench.config import resolve as configuration
+from sgoif.bench.config import resolve_config
 from sgoif.bench.data import load
 from sgoif.bench.data.holdout import hold_out
 from sgoif.bench.data.noisy_labels import write_setting
@@ -124,7 +124,7 @@ def run(root, dataset: str, methods: list[str], recipe: dict | None = None) -> t
         "ood": {},
         "tables": {"table2": {"kind": "noise_sets", "sets": [{"dataset": dataset, "setting": "web"}]}},
     }  # fmt: skip
-    plan, run_dir = Plan(configuration.resolve(raw)), root / "results"
+    plan, run_dir = Plan(resolve_config(raw)), root / "results"
     prepare(dataset, root / "data", root / "mirror")
     write_setting(root / "data", run_dir, dataset, "web", {"kind": "collected"})
     hold_out(root / "data", run_dir, dataset, 4)
@@ -186,7 +186,7 @@ def test_a_small_id_set_gets_an_unpacked_ood_set_into_memory(tmp_path, monkeypat
         "run": "tiny", "data": {"root": str(tmp_path / "data")}, "methods": {"noisy": [], "ood": ["msp"]}, "noisy": {},
         "ood": {"digits_id": {"recipe": {"model": "small_cnn"}, "seeds": [0], "near": ["notmnist"], "far": []}},
     }  # fmt: skip
-    plan = Plan(configuration.resolve(raw))
+    plan = Plan(resolve_config(raw))
     inputs = Inputs(plan, tmp_path / "results", "ood", "digits_id", torch.device("cpu"))
     ood = inputs.ood_sets()["ood:notmnist"]
     assert isinstance(ood, ImageSet) and ood.pixels.shape == (12, 8, 8, 1)

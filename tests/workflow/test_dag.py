@@ -79,7 +79,7 @@ def test_the_paper_plans_without_any_dataset_in_time(tmp_path):
     ("override", "told"),
     [
         ("execution={device: gpu}", "execution.device: 'gpu' is not one of"),
-        ("methods={noisy: [sgoof], ood: []}", "no method 'sgoof' (did you mean sgoif"),
+        ("methods={noisy: [sgoof], ood: []}", "no method 'sgoof'; did you mean sgoif"),
         ("nonsense=1", "nonsense: no such key"),
     ],
 )

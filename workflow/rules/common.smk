@@ -5,7 +5,7 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from sgoif.bench.config import resolve as configuration
+from sgoif.bench.config import digest, resolve_config
 from sgoif.bench.data.noisy_labels import required_datasets
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json
@@ -13,7 +13,7 @@ from sgoif.bench.execution.fingerprint import source_hash
 from sgoif.bench.execution.plan import Plan
 
 try:
-    CONFIG = configuration.resolve(config)
+    CONFIG = resolve_config(config)
 except UserError as e:
     raise WorkflowError(f"configuration: {e}") from None
 

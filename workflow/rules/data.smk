@@ -26,7 +26,7 @@ rule corrupt:
         ENVIRONMENT
     params:
         step=STEP.format(step="corrupt"),
-        noise=lambda w: configuration.digest(PLAN.noise(w.dataset, w.setting)),
+        noise=lambda w: digest(PLAN.noise(w.dataset, w.setting)),
         code=source_hash("sgoif.bench.data.noisy_labels"),
     shell:
         "{params.step} --dataset {wildcards.dataset:q} --setting {wildcards.setting:q} > {log:q} 2>&1"

@@ -16,7 +16,7 @@ rule evaluate:
     params:
         step=STEP.format(step="evaluate"),
         code=source_hash("sgoif.bench.evaluation.evaluate"),
-        cells=lambda w: configuration.digest(PLAN.spec(w.task, w.dataset)),
+        cells=lambda w: digest(PLAN.spec(w.task, w.dataset)),
     shell:
         "{params.step} --task {wildcards.task} --dataset {wildcards.dataset:q} > {log:q} 2>&1"
         " || {{ tail -n 20 {log:q} >&2; exit 1; }}"
@@ -37,7 +37,7 @@ rule curves:
     params:
         step=STEP.format(step="curves"),
         code=source_hash("sgoif.bench.evaluation.detection_curves"),
-        cells=lambda w: configuration.digest(PLAN.spec(w.task, w.dataset)),
+        cells=lambda w: digest(PLAN.spec(w.task, w.dataset)),
     shell:
         "{params.step} --dataset {wildcards.dataset:q} > {log:q} 2>&1"
         " || {{ tail -n 20 {log:q} >&2; exit 1; }}"
@@ -59,7 +59,7 @@ rule summarise:
     params:
         step=STEP.format(step="summarise"),
         code=source_hash("sgoif.bench.evaluation.summary"),
-        tables=configuration.digest([CONFIG["tables"], CONFIG["not_run"]]),
+        tables=digest([CONFIG["tables"], CONFIG["not_run"]]),
     shell:
         "{params.step} > {log:q} 2>&1 || {{ tail -n 20 {log:q} >&2; exit 1; }}"
 
@@ -89,6 +89,6 @@ rule tables:
     params:
         step=STEP.format(step="tables"),
         code=source_hash("sgoif.bench.tables"),
-        tables=configuration.digest(CONFIG["tables"]),
+        tables=digest(CONFIG["tables"]),
     shell:
         "{params.step} > {log:q} 2>&1 || {{ tail -n 20 {log:q} >&2; exit 1; }}"

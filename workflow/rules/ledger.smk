@@ -22,6 +22,6 @@ rule ledger:
         step=STEP.format(step="ledger"),
         code=source_hash("sgoif.bench.paper.comparison"),
         paper=paper_digest(),
-        variants=configuration.digest(CONFIG["variants"]),
+        variants=digest(CONFIG["variants"]),
     shell:
         "{params.step} > {log:q} 2>&1 || {{ tail -n 20 {log:q} >&2; exit 1; }}"

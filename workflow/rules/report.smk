@@ -28,6 +28,6 @@ rule page:
         step=STEP.format(step="report"),
         code=source_hash("sgoif.bench.report"),
         look=look(),
-        config=configuration.digest(CONFIG),
+        config=digest(CONFIG),
     shell:
         "{params.step} > {log:q} 2>&1 || {{ tail -n 20 {log:q} >&2; exit 1; }}"

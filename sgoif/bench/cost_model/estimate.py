@@ -11,7 +11,7 @@ from collections.abc import Iterable
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from sgoif.bench.config import resolve as configuration
+from sgoif.bench.config import load_config
 from sgoif.bench.cost_model.measured_costs import Costs, Measured, Shape, measured, shape_of
 from sgoif.bench.data import catalogue
 from sgoif.bench.execution.plan import SHARED, Cell, Plan
@@ -152,7 +152,7 @@ def room_mb(plan: Plan) -> float:
 
 def report(path: Path, costs: Costs | None = None) -> str:
     """The plan of a configuration file as text. Optional datasets count whether or not they are here."""
-    plan = Plan(configuration.load(path, gaps=False))
+    plan = Plan(load_config(path, skip_missing=False))
     costs = costs or measured()
     blocks = estimate(plan, costs)
     jobs = [job for b in blocks for job in b.jobs]

@@ -20,14 +20,15 @@ from functools import cached_property
 from pathlib import Path
 from typing import Any
 
-from sgoif.bench.config import resolve as configuration
+from sgoif.bench.config import load_config
 from sgoif.bench.data import catalogue
 from sgoif.bench.evaluation.overhead import SHARED_GPU
 from sgoif.errors import UserError
 from sgoif.training.recipe import Recipe
 from sgoif.utils.files import read_json
+from sgoif.utils.paths import ROOT
 
-PUBLISHED = configuration.ROOT / "results" / "published"
+PUBLISHED = ROOT / "results" / "published"
 
 
 @dataclass(frozen=True)
@@ -116,7 +117,7 @@ class Costs:
         return self.ratios.get((kind, method)) or self.ratios.get((kind, method.split("@")[0]))
 
 
-def measured(published: Path = PUBLISHED, configs: Path = configuration.ROOT / "configs") -> Costs:
+def measured(published: Path = PUBLISHED, configs: Path = ROOT / "configs") -> Costs:
     """The costs in a folder of published results."""
     known = read_json(published / "costs.json")
     trainings = [
@@ -128,7 +129,7 @@ def measured(published: Path = PUBLISHED, configs: Path = configuration.ROOT / "
     ]  # fmt: skip
     ratios: dict[tuple[str, str], Ratio] = {}
     for run in sorted(published.glob("*/summary.json"), key=lambda p: _on_gpu(p.parent)):  # GPU runs last: they count
-        config = configuration.load(configs / f"{run.parent.name}.yaml", gaps=False)
+        config = load_config(configs / f"{run.parent.name}.yaml", skip_missing=False)
         panels = list(_panels(read_json(run), config))
         on = "GPU" if _on_gpu(run.parent) else "CPU"
         ratios |= _ratios(panels, on)

@@ -9,7 +9,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from sgoif.bench.config.resolve import digest
+from sgoif.bench.config.values import digest
 from sgoif.bench.data import catalogue, load
 from sgoif.bench.data.holdout import held_out_file
 from sgoif.bench.data.noisy_labels import read_labels, setting_files

@@ -5,7 +5,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
-from sgoif.bench.config.resolve import digest
+from sgoif.bench.config.values import digest
 from sgoif.bench.data import noisy_labels
 from sgoif.bench.execution.fingerprint import source_hash
 from sgoif.bench.methods import registry

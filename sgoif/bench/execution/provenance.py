@@ -11,7 +11,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sgoif.bench.config.resolve import digest
+from sgoif.bench.config.values import digest
 from sgoif.bench.execution.environment import commit
 from sgoif.utils.files import read_json
 

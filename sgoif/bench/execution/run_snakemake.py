@@ -7,7 +7,7 @@ import subprocess
 import sys
 from pathlib import Path
 
-from sgoif.bench.config import resolve as configuration
+from sgoif.bench.config import load_config
 from sgoif.errors import UserError
 from sgoif.utils.files import is_intact
 
@@ -19,7 +19,7 @@ ROOM = 1 << 20  # bytes; with less than this left no job can write its result
 def run(arguments: list[str]) -> int:
     """Runs Snakemake. A second run in the same folder is refused; the locks of a killed one are cleared."""
     config = _config_only(arguments)
-    resolved = configuration.load(config[-1] if config else DEFAULT)  # a mistake is told before Snakemake starts
+    resolved = load_config(config[-1] if config else DEFAULT)  # a mistake is told before Snakemake starts
     Path(".snakemake").mkdir(exist_ok=True)
     handle = open(".snakemake/sgoif.lock", "w")
     try:

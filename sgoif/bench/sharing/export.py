@@ -17,7 +17,7 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sgoif.bench.config.resolve import digest
+from sgoif.bench.config.values import digest
 from sgoif.bench.data.holdout import held_out_file, hold_out
 from sgoif.bench.evaluation.evaluate import Cell, Judge, read_cell
 from sgoif.bench.execution.plan import SHARED, TASKS, Plan

@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench import figures
-from sgoif.bench.config import resolve as configuration
+from sgoif.bench.config import load_config, walk
 from sgoif.bench.evaluation.evaluate import arranged
 from sgoif.bench.execution.plan import SHARED, TASKS, Cell, Plan
 from sgoif.bench.execution.provenance import PIECES
@@ -112,7 +112,7 @@ def _owner(named: Mapping[str, Any]) -> Owner:
 
 def _configuration(path: Path, held: set[tuple[str, str]]) -> dict[str, Any]:
     """The configuration as on a machine that has the datasets which the pieces hold, and else what this one has."""
-    config, whole = configuration.load(path), configuration.load(path, gaps=False)
+    config, whole = load_config(path), load_config(path, skip_missing=False)
     for task in ("noisy", "ood"):
         there = config[task]
         config[task] = {d: spec for d, spec in whole[task].items() if d in there or (task, d) in held}
@@ -145,7 +145,7 @@ def _differences(measured: Mapping[str, Any], asked: Mapping[str, Any]) -> Itera
 
     A key of the recipe that one of them lacks was not known at that commit: no difference that can be told here.
     """
-    there, here = dict(configuration.walk(measured)), dict(configuration.walk(asked))
+    there, here = dict(walk(measured)), dict(walk(asked))
     for key in sorted(there.keys() | here.keys()):
         both = key in there and key in here
         if (both or not key.startswith("recipe.")) and there.get(key) != here.get(key):

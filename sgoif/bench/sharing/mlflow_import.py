@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 from urllib.parse import unquote, urlparse
 
-from sgoif.bench.config.resolve import digest as config_digest
+from sgoif.bench.config.values import digest as config_digest
 from sgoif.bench.evaluation.evaluate import read_cells
 from sgoif.errors import UserError
 from sgoif.utils.files import alone, atomic_write_json, read_json, replacing, sha256_file

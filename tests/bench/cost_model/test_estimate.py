@@ -6,12 +6,13 @@ from pathlib import Path
 import pytest
 import yaml
 
-from sgoif.bench.config import resolve as configuration
+from sgoif.bench.config import resolve_config
 from sgoif.bench.cost_model.estimate import Job, estimate, hours, report, stored
 from sgoif.bench.cost_model.measured_costs import Costs, Measured, Ratio, Shape, _panels, _ratios, measured
 from sgoif.bench.evaluation.overhead import SHARED_GPU
 from sgoif.bench.execution.plan import Plan
 from sgoif.errors import UserError
+from sgoif.utils.paths import ROOT
 from tests.helpers.project import MINI_CONFIG
 
 SMALL = yaml.safe_load(MINI_CONFIG.read_text())
@@ -30,7 +31,7 @@ def costs(seconds: float = 10.0, shape: Shape = DIGITS, ratios=RATIOS) -> Costs:
 
 def plan(**changes) -> Plan:
     noisy = {**SMALL["noisy"]["digits"], "methods": ["loss", "mixup"]}
-    return Plan(configuration.resolve({**SMALL, "noisy": {"digits": noisy}, **changes}))
+    return Plan(resolve_config({**SMALL, "noisy": {"digits": noisy}, **changes}))
 
 
 def test_flops_parameters_and_width_are_those_of_the_network():
@@ -101,7 +102,7 @@ def test_streamed_images_are_bound_by_decoding():
         "noisy": {"clothing1m": {"recipe": {"model": "small_cnn", "epochs": 2}, "seeds": [0], "methods": ["loss"],
                                  "settings": {"web": {"kind": "collected"}}}},
     }  # fmt: skip
-    (block,) = estimate(Plan(configuration.resolve(raw)), costs(1e-9))
+    (block,) = estimate(Plan(resolve_config(raw)), costs(1e-9))
     assert block.decoding and block.plain_seconds == pytest.approx(1_000_000 * 2 / (100.0 * 4))
 
 
@@ -159,7 +160,7 @@ def test_costs_are_read_from_published_runs(tmp_path):
 
 
 def test_the_papers_plan_names_what_is_extrapolated():
-    text = report(configuration.ROOT / "configs" / "paper.yaml")
+    text = report(ROOT / "configs" / "paper.yaml")
     assert "1 GPU: " in text and "8 GPUs: " in text and "64 GPUs: " in text and "Storage: " in text
     for name in ("noisy webvision ", "noisy clothing1m ", "ood imagenet1k ", "noisy cifar10 "):
         assert name in text

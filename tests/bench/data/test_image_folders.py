@@ -8,7 +8,7 @@ import numpy as np
 import pytest
 
 from sgoif.bench.data import catalogue, load
-from sgoif.bench.data.availability import found
+from sgoif.bench.data.availability import check_availability
 from sgoif.bench.data.noisy_labels import check_setting, write_setting
 from sgoif.bench.data.prepare import prepare
 from sgoif.errors import UserError
@@ -163,25 +163,29 @@ TREES = [d.name for d in catalogue.DATASETS.values() if d.gated]
 @pytest.mark.parametrize("name", TREES)
 def test_what_is_missing_is_told_with_source_place_and_room(tmp_path, name):
     d = catalogue.get(name)
-    told = found(name, tmp_path)
+    told = check_availability(name, tmp_path).description
     assert told.startswith("missing: needs ") and d.gated in told and ("GB of disk" in told or "MB of disk" in told)
     assert f"{tmp_path}/downloads/{d.folder}" in told and "SGOIF_DATA" in told
     with pytest.raises(UserError, match=f"{name} is not here; it needs "):
         prepare(name, tmp_path)
-    assert f"unpack it into {tmp_path}/mirror/{d.folder};" in found(name, tmp_path, tmp_path / "mirror")
+    assert (
+        f"unpack it into {tmp_path}/mirror/{d.folder};"
+        in check_availability(name, tmp_path, tmp_path / "mirror").description
+    )
 
 
 def test_an_optional_dataset_that_is_missing_is_a_labelled_gap(tmp_path, monkeypatch):
-    from sgoif.bench.config import resolve as configuration
+    from sgoif.bench.config import load_config
+    from sgoif.utils.paths import ROOT
 
     monkeypatch.delenv("SGOIF_DATA", raising=False)
-    path = configuration.ROOT / "configs" / "paper.yaml"
-    whole = configuration.load(path, gaps=False)
+    path = ROOT / "configs" / "paper.yaml"
+    whole = load_config(path, skip_missing=False)
     wanted = {("noisy", "mini_webvision"), ("noisy", "webvision"), ("noisy", "clothing1m"), ("ood", "imagenet1k")}
     assert all(d in whole[task] for task, d in wanted) and whole["not_run"] == []
     monkeypatch.setenv("SGOIF_DATA", str(tmp_path))
     tiny_trees.webvision(tmp_path / "webvision")
-    there = configuration.load(path)
+    there = load_config(path)
     assert "mini_webvision" in there["noisy"] and "clothing1m" not in there["noisy"]
     gaps = {(g["task"], g["dataset"]): g["reason"] for g in there["not_run"]}
     assert set(gaps) == wanted - {("noisy", "mini_webvision")}
@@ -257,7 +261,7 @@ def test_openoods_lists(tmp_path, monkeypatch, name, folder):
         ("missing file", f"{folder}/{listed[3]}", 0),
         ("path outside the tree", file.name, 6),
     ]
-    assert found("ssb_hard", tmp_path).startswith("missing"), "another set of the same tree has its own list"
+    assert check_availability("ssb_hard", tmp_path).missing, "another set of the same tree has its own list"
 
 
 def test_tinyimagenet_unpacked(tmp_path, monkeypatch):
@@ -270,7 +274,7 @@ def test_tinyimagenet_unpacked(tmp_path, monkeypatch):
     (top / "wnids.txt").write_text("\n".join(d.classes))
     lines = [f"val_{i}.JPEG\t{wnid}\t0\t0\t62\t62" for i, wnid in enumerate(d.classes)]
     (top / "val" / "val_annotations.txt").write_text("\n".join([*lines, lines[0], "val_9.JPEG\tn0\t0", "a/b\tn0"]))
-    assert found("tinyimagenet", tmp_path) == "unpacked here"
+    assert check_availability("tinyimagenet", tmp_path).description == "unpacked here"
     prepared("tinyimagenet", tmp_path, None)
     assert load.true_labels(tmp_path, "tinyimagenet", "train").tolist() == [0, 0, 1, 1]
     assert load.true_labels(tmp_path, "tinyimagenet", "test").tolist() == [0, 1]

@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 
 from sgoif.bench.data import catalogue, checksums, download, load
-from sgoif.bench.data.availability import found
+from sgoif.bench.data.availability import check_availability
 from sgoif.bench.data.prepare import prepare, problem
 from sgoif.errors import UserError
 from tests.helpers.tiny_archives import cifar_dataset, grey_dataset, pictures, register, shop, tar_bytes
@@ -100,9 +100,9 @@ def test_the_mirror_may_come_from_the_environment(tmp_path, monkeypatch):
     register(monkeypatch, d)
     put_arrays(tmp_path / "m" / d.name, parts)
     monkeypatch.setenv("SGOIF_DATA", str(tmp_path / "m"))
-    assert found(d.name, tmp_path / "data") == "in the mirror"
+    assert check_availability(d.name, tmp_path / "data").description == "in the mirror"
     prepare(d.name, tmp_path / "data", download=False)
-    assert found(d.name, tmp_path / "data") == "prepared"
+    assert check_availability(d.name, tmp_path / "data").description == "prepared"
 
 
 def test_second_time_changes_nothing(tmp_path):

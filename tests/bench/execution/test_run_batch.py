@@ -8,7 +8,7 @@ import pytest
 import torch
 import yaml
 
-from sgoif.bench.config import resolve as configuration
+from sgoif.bench.config import resolve_config
 from sgoif.bench.data.holdout import hold_out
 from sgoif.bench.data.noisy_labels import write_setting
 from sgoif.bench.data.prepare import prepare
@@ -27,7 +27,7 @@ def small_run(folder: Path, **recipe) -> tuple[Plan, Path]:
     raw["noisy"]["digits"] |= {"seeds": [0], "recipe": {"base": "digits", "epochs": 2, **recipe}}
     raw["noisy"]["digits"]["settings"].pop("n40_s6")
     raw["data"] = {"root": str(folder / "data")}
-    plan, run_dir = Plan(configuration.resolve(raw)), folder / "results" / "mini"
+    plan, run_dir = Plan(resolve_config(raw)), folder / "results" / "mini"
     prepare("digits", folder / "data")
     write_setting(folder / "data", run_dir, "digits", "n20_s0", plan.noise("digits", "n20_s0"))
     hold_out(folder / "data", run_dir, "digits", 100)

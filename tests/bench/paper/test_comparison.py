@@ -5,7 +5,7 @@ import re
 import pytest
 
 from sgoif import InfluenceConfig
-from sgoif.bench.config import resolve as configuration
+from sgoif.bench.config import load_config
 from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.bench.evaluation.summary import _layout, summarise
 from sgoif.bench.paper import comparison as ledgers
@@ -182,7 +182,7 @@ def test_other_noise_is_another_quantity():
 @pytest.mark.parametrize("name,own", [("cifar", ("CIFAR-10", "CIFAR-100", "MNIST")), ("embedded", ())])
 def test_the_shipped_configurations_have_a_place_for_the_numbers_they_can_measure(name, own):
     """cifar.yaml measures the paper's own datasets; in embedded.yaml the digits stand for CIFAR-10."""
-    shipped = configuration.load(CONFIGS / f"{name}.yaml")
+    shipped = load_config(CONFIGS / f"{name}.yaml")
     layouts = [_layout(table, spec, shipped) for table, spec in shipped["tables"].items()]
     measured = MeasuredValues([{"metric": "layout", "variant": "", "layout": layout} for layout in layouts], shipped)
     for table in ("Table 1", "Table 2", "Table 3", "Table 4"):

@@ -12,7 +12,8 @@ import yaml
 
 from sgoif.bench import figures
 from sgoif.bench.cli import main
-from sgoif.bench.config import resolve as configuration
+from sgoif.bench.config import load_config
+from sgoif.bench.data.availability import Availability
 from sgoif.bench.data.holdout import hold_out
 from sgoif.bench.data.noisy_labels import write_setting
 from sgoif.bench.data.prepare import prepare
@@ -23,6 +24,7 @@ from sgoif.bench.execution.plan import Plan
 from sgoif.bench.figures._data import Evidence
 from sgoif.bench.sharing.merge import adopt
 from sgoif.utils.files import atomic_write_json, read_json
+from sgoif.utils.paths import ROOT
 from tests.helpers.project import MINI_CONFIG
 
 CELLS = {"noisy/digits": ["plain", "random", "loss", "aum"], "ood/digits_id": ["plain", "msp"]}
@@ -39,7 +41,7 @@ def computed(tmp_path_factory) -> Path:
     raw["noisy"]["digits"]["settings"] = dict(reversed(raw["noisy"]["digits"]["settings"].items()))
     raw["data"] = {"root": str(folder / "data")}
     (folder / "mini.yaml").write_text(yaml.safe_dump(raw, sort_keys=False))
-    plan, run_dir = Plan(configuration.load(folder / "mini.yaml")), folder / "results" / "mini"
+    plan, run_dir = Plan(load_config(folder / "mini.yaml")), folder / "results" / "mini"
     atomic_write_json(run_dir / "config.json", plan.config)
     for dataset in ("digits", "digits_id", "digits_near", "photo_patches", "digits_aux"):
         prepare(dataset, folder / "data")
@@ -227,7 +229,8 @@ def test_a_dataset_that_only_the_pieces_have_is_no_gap(elsewhere, monkeypatch):
     raw = yaml.safe_load(Path("mini.yaml").read_text())
     raw["noisy"]["digits"]["optional"] = raw["ood"]["digits_id"]["optional"] = True
     Path("mini.yaml").write_text(yaml.safe_dump(raw))
-    monkeypatch.setattr(configuration, "found", lambda *_: "missing")
+    missing = Availability("missing", missing=True)
+    monkeypatch.setattr("sgoif.bench.config.resolve.check_availability", lambda *_: missing)
     assert step("adopt", "a.json.gz", "--config", "mini.yaml") == 0
     config = read_json("results/mini/config.json")
     assert (list(config["noisy"]), list(config["ood"])) == (["digits"], [])
@@ -285,10 +288,10 @@ def test_another_recipe_another_file_and_a_run_of_its_own_are_refused(work, else
 
 def test_the_published_pieces_still_make_the_published_run(tmp_path, monkeypatch):
     """Every ranking and accuracy of the published summary, from the pieces beside it; nothing is drawn."""
-    published = configuration.ROOT / "results" / "published"
+    published = ROOT / "results" / "published"
     monkeypatch.setattr("sgoif.bench.sharing.merge._render", lambda *_: None)
     pieces = sorted((published / "pieces" / "measured").glob("*.json.gz"))
-    run_dir = adopt(pieces, configuration.ROOT / "configs" / "measured.yaml", tmp_path)
+    run_dir = adopt(pieces, ROOT / "configs" / "measured.yaml", tmp_path)
 
     def means(summary: list[dict]) -> dict[tuple, float]:
         shown = [r for r in summary if r["metric"].split(":")[0] in ("auc_pr", "p_at_1", "auroc", "test_accuracy")]

@@ -7,7 +7,7 @@ import pytest
 
 from sgoif import InfluenceConfig
 from sgoif.bench import tables
-from sgoif.bench.config import resolve as configuration
+from sgoif.bench.config import load_config, resolve_config
 from sgoif.bench.evaluation import significance
 from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.bench.evaluation.summary import summarise
@@ -187,18 +187,18 @@ def planned(methods=("sgoif", "sgoif@hot"), **changes) -> dict:
 
 
 def test_rows_of_a_table_are_run_in_its_settings_only_and_not_retrained():
-    plan = Plan(configuration.resolve(planned()))
+    plan = Plan(resolve_config(planned()))
     hot, mixup = (plan.batch("noisy", "digits", method, 0) for method in ("sgoif@hot", "mixup"))
     assert [c.setting for c in hot] == ["n40_s6"] * 2 and not any(plan.retrains(c) for c in hot)
     assert len(mixup) == 4 and all(plan.retrains(c) for c in mixup)
-    again = configuration.resolve(plan.config)
+    again = resolve_config(plan.config)
     assert again["noisy"] == plan.config["noisy"]
 
 
 def test_batches_of_all_methods_cover_the_same_settings_and_seeds():
     small = planned()
     small["execution"]["cells_per_job"] = 1
-    plan = Plan(configuration.resolve(small))
+    plan = Plan(resolve_config(small))
     batches = [plan.batch("noisy", "digits", "sgoif@hot", n) for n in range(plan.n_batches("noisy", "digits"))]
     assert [[(c.setting, c.seed) for c in b] for b in batches] == [[], [("n40_s6", 0)], [], [("n40_s6", 1)]]
 
@@ -213,7 +213,7 @@ def test_batches_of_all_methods_cover_the_same_settings_and_seeds():
 )
 def test_mistakes_in_a_table_are_told_before_any_job(config, told):
     with pytest.raises(UserError, match=told):
-        configuration.resolve(config)
+        resolve_config(config)
 
 
 def test_a_table_of_variants_needs_an_id_set_that_is_there(finished):
@@ -229,7 +229,7 @@ def test_a_table_of_variants_needs_an_id_set_that_is_there(finished):
 
 @pytest.mark.parametrize("name", ["embedded", "cifar", "paper"])
 def test_shipped_tables_change_one_field_a_row_and_cover_the_papers_ablations(name):
-    shipped = configuration.load(CONFIGS / f"{name}.yaml")
+    shipped = load_config(CONFIGS / f"{name}.yaml")
     named = {t: spec for t, spec in shipped["tables"].items() if "methods" in spec}
     of_variants = {t: spec for t, spec in named.items() if spec["kind"] != "noise_grid"}
     assert {"ablation_cifar10", "ablation_cifar100", "ablation_webvision", "ablation_clothing1m", "ablation_mnist",

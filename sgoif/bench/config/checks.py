@@ -1,0 +1,103 @@
+"""Check that the parts of a configuration fit together: methods, settings, seeds, noise, hyper-parameters, OOD sets.
+
+The schema has checked the form of each value before. Every function raises a UserError that names the key by its path.
+"""
+
+from __future__ import annotations
+
+from typing import Any
+
+from sgoif.bench.config.schema import check_known
+from sgoif.bench.config.types import DatasetSpec, NoisySpec, OodSpec, ResolvedConfig, ShareSpec
+from sgoif.bench.data import catalogue
+from sgoif.bench.data.noisy_labels import check_setting
+from sgoif.bench.methods import registry
+from sgoif.errors import UserError
+
+SHARED_RUNS = ("folds", "plain")  # not methods, but may be restricted like them
+RESERVED_SETTINGS = ("clean", "val")  # names of files that every dataset has
+
+
+def check_method(task: str, method: str, config: ResolvedConfig, where: str) -> None:
+    """Check that a method, and its variant if it names one, exist."""
+    name, variant = registry.split(method)
+    check_known(name, registry.available(task), where, "method")
+    if variant:
+        check_known(variant, config["variants"].get(name, {}), f"{where} (variants.{name})", "variant")
+
+
+def check_restrictions(spec: DatasetSpec, where: str) -> None:
+    """Check that the methods, settings and seeds in `restrict` and `retrain` are those of the dataset."""
+    for method, share in spec.get("restrict", {}).items():
+        check_known(method, [*spec["methods"], *SHARED_RUNS], f"{where}.restrict", "method")
+        _check_share(share, spec, f"{where}.restrict.{method}")
+    retrain: Any = spec.get("retrain")
+    if isinstance(retrain, list | dict):
+        for method in retrain:
+            check_known(method, spec["methods"], f"{where}.retrain", "method")
+    if isinstance(retrain, dict):
+        for method, share in retrain.items():
+            _check_share(share, spec, f"{where}.retrain.{method}")
+
+
+def _check_share(share: ShareSpec, spec: DatasetSpec, where: str) -> None:
+    settings: Any = spec.get("settings", {})
+    for setting in share.get("settings", []):
+        check_known(setting, settings, f"{where}.settings", "setting")
+    for seed in share.get("seeds", []):
+        check_known(str(seed), [str(s) for s in spec["seeds"]], f"{where}.seeds", "seed")
+    for number, further in enumerate(share.get("besides", [])):
+        _check_share(further, spec, f"{where}.besides.{number}")
+
+
+def check_params(config: ResolvedConfig) -> None:
+    """Check hyper-parameters that differ from the defaults by constructing the methods, which loads torch."""
+    params, variants = config["params"], config["variants"]
+    for name, values in params.items():
+        _check_method_params(name, values)
+    for name, changes in variants.items():
+        for values in changes.values():
+            _check_method_params(name, {**params.get(name, {}), **values})
+
+
+def _check_method_params(name: str, values: dict[str, Any]) -> None:
+    """Construct a method with these hyper-parameters; of a method of both tasks, one success is enough."""
+    tasks = [task for task in registry.TASKS if name in registry.available(task)]
+    if not tasks:
+        check_known(name, {m for task in registry.TASKS for m in registry.available(task)}, "params", "method")
+    errors = []
+    for task in tasks:
+        try:
+            registry.load(task, name)(**values)
+        except UserError as e:
+            errors.append(str(e))
+        except TypeError as e:
+            errors.append(f"params.{name}: {e}")
+    if len(errors) == len(tasks):
+        raise UserError(errors[0])
+
+
+def check_noise(dataset: str, spec: NoisySpec) -> None:
+    """Check the noise settings of a dataset: their names, and that each can be applied to it."""
+    where = f"noisy.{dataset}"
+    both = set(spec["settings"]) & set(spec.get("tuning", {}))
+    if both:
+        raise UserError(f"{where}: the setting {sorted(both)[0]!r} is both reported and used for tuning")
+    for group, settings in (("settings", spec["settings"]), ("tuning", spec.get("tuning", {}))):
+        for setting, noise in settings.items():
+            if setting in RESERVED_SETTINGS:
+                raise UserError(f"{where}.{group}.{setting}: this name is reserved")
+            check_setting(dataset, noise, where=f"{where}.{group}.{setting}")
+
+
+def check_ood_sets(dataset: str, spec: OodSpec) -> None:
+    """Check that the OOD sets of a dataset exist, and that the auxiliary set is none of them."""
+    where = f"ood.{dataset}"
+    for key, names in (("near", spec["near"]), ("far", spec["far"])):
+        for name in names:
+            check_known(name, catalogue.DATASETS, f"{where}.{key}", "dataset")
+    auxiliary = spec.get("auxiliary")
+    if auxiliary is not None:
+        check_known(auxiliary, catalogue.DATASETS, f"{where}.auxiliary", "dataset")
+        if auxiliary in spec["near"] + spec["far"]:
+            raise UserError(f"{where}.auxiliary: {auxiliary} is also a test OOD set; it must be disjoint from them")
