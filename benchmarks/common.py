@@ -124,7 +124,15 @@ class Bench:
         gc.collect()  # graphs of earlier networks
         train = self.train if n is None else self.train.subset(torch.arange(min(n, len(self.train))))
         recipe = replace(self.recipe, **changes)
-        return NoisyTask(train, self.labels[: len(train)], self.test, 10, 0, recipe, Laps(self.device, self.check))
+        return NoisyTask(
+            train=train,
+            labels=self.labels[: len(train)],
+            test=self.test,
+            n_classes=10,
+            seed=0,
+            recipe=recipe,
+            session=Laps(self.device, self.check),
+        )
 
     def accuracy(self, net) -> float:
         return (predict(net, self.test)[0].argmax(1) == self.truth).float().mean().item()

@@ -19,7 +19,9 @@ from sgoif.bench.methods.score_threshold import at_most
 
 class AUM(NoisyLabelDetector):
     name = "aum"
-    title = "AUM"
+    title = "mean margin (AUM)"
+    group = "Free detectors"
+    order = 4
     reads_plain = True
 
     def detect(self, task: NoisyTask) -> Detection:

@@ -128,7 +128,9 @@ RULES = ("argmax", "confident", "prune_by_class", "prune_by_noise_rate", "both")
 
 class ConfidentLearning(NoisyLabelDetector):
     name = "confident_learning"
-    title = "Confident Learning"
+    title = "CL"
+    group = "Methods of the paper"
+    order = 8
     reads_folds = True
 
     @dataclass(frozen=True)

@@ -43,6 +43,8 @@ MOST = 0.9  # an estimated τ is never above this: something must be left to lea
 class CoTeaching(NoisyLabelDetector):
     name = "coteaching"
     title = "Co-Teaching"
+    group = "Methods of the paper"
+    order = 5
 
     @dataclass(frozen=True)
     class Params:

@@ -28,6 +28,7 @@ as it is harmful (s > 0).
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -91,7 +92,17 @@ def break_ties(scores: np.ndarray, judged: np.ndarray, rng: np.random.Generator)
 
 class FastIF(NoisyLabelDetector):
     name = "fastif"
-    title = "FastIF"
+    title = "FastIF †"
+    group = "Methods of the paper"
+    order = 6
+    shown_variants: ClassVar = {
+        "all_trusted": {
+            "title": "FastIF, all trusted †",
+            "group": "Given all clean labels that were set aside",
+            "order": 2,
+            "ranked": False,
+        }
+    }
     reads_plain = True
     uses_trusted = True
 

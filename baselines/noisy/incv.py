@@ -47,6 +47,8 @@ from sgoif.training.images import Batch, Batches, mix_seed
 class INCV(NoisyLabelDetector):
     name = "incv"
     title = "INCV"
+    group = "Methods of the paper"
+    order = 1
 
     @dataclass(frozen=True)
     class Params:

@@ -13,7 +13,9 @@ from sgoif.bench.methods.score_threshold import by_mixture
 
 class Loss(NoisyLabelDetector):
     name = "loss"
-    title = "Loss (last epoch)"
+    title = "last-epoch loss"
+    group = "Free detectors"
+    order = 2
     reads_plain = True
 
     def detect(self, task: NoisyTask) -> Detection:

@@ -12,7 +12,9 @@ from sgoif.bench.methods.score_threshold import at_most
 
 class Margin(NoisyLabelDetector):
     name = "margin"
-    title = "Margin (last epoch)"
+    title = "last-epoch margin"
+    group = "Free detectors"
+    order = 3
     reads_plain = True
 
     def detect(self, task: NoisyTask) -> Detection:

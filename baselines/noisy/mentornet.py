@@ -24,6 +24,7 @@ trusted examples instead of 30,000 on 100,000 rows.
 """
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -44,6 +45,16 @@ TIE = 1e-3  # weight of the loss in the score: below one epoch's share in the me
 class MentorNet(NoisyLabelDetector):
     name = "mentornet"
     title = "MentorNet"
+    group = "Methods of the paper"
+    order = 4
+    shown_variants: ClassVar = {
+        "data_driven": {
+            "title": "MentorNet, data-driven †",
+            "group": "Given all clean labels that were set aside",
+            "order": 1,
+            "ranked": False,
+        }
+    }
     uses_trusted = True  # by the data-driven mentor alone
 
     @dataclass(frozen=True)

@@ -25,6 +25,8 @@ from sgoif.bench.methods.robust_training import train_with
 class Mixup(NoisyLabelDetector):
     name = "mixup"
     title = "Mixup"
+    group = "Methods of the paper"
+    order = 2
 
     @dataclass(frozen=True)
     class Params:

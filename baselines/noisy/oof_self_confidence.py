@@ -14,7 +14,9 @@ from sgoif.bench.methods.cross_validation import out_of_fold
 
 class OOFSelfConfidence(NoisyLabelDetector):
     name = "oof_self_confidence"
-    title = "OOF self-confidence"
+    title = "out-of-fold self-confidence"
+    group = "Free detectors"
+    order = 5
     reads_folds = True
 
     def detect(self, task: NoisyTask) -> Detection:

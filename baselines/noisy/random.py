@@ -8,7 +8,9 @@ from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask, s
 
 class Random(NoisyLabelDetector):
     name = "random"
-    title = "Random"
+    title = "random"
+    group = "Free detectors"
+    order = 1
 
     def detect(self, task: NoisyTask) -> Detection:
         return Detection(seeded(task.seed, self.name).random(len(task.train)))

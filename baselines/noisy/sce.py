@@ -30,6 +30,8 @@ MANY_CLASSES = 50  # from here on the CIFAR-100 value of α
 class SCE(NoisyLabelDetector):
     name = "sce"
     title = "SCE-loss"
+    group = "Methods of the paper"
+    order = 3
 
     @dataclass(frozen=True)
     class Params:

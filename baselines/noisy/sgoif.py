@@ -11,9 +11,11 @@ expected to be wrong (`sgoif.estimate_wrong`): those with the highest odds, whic
 telling how the classes that are left compare, or the most suspicious ones where the latent classes are not trusted.
 """
 
-from sgoif.bench.methods.sgoif_detector import Watched
+from sgoif.bench.methods.sgoif_detector import SGOIFDetector
 
 
-class SGOIF(Watched):
+class SGOIF(SGOIFDetector):
     name = "sgoif"
     title = "SG-OIF"
+    group = "Methods of the paper"
+    order = 9

@@ -15,7 +15,7 @@ import torch
 from torch import Tensor
 
 from sgoif.bench.methods.base import NoisyTask
-from sgoif.bench.methods.sgoif_detector import Watched
+from sgoif.bench.methods.sgoif_detector import SGOIFDetector
 from sgoif.errors import UserError
 from sgoif.training.images import ImageSource
 
@@ -35,9 +35,12 @@ class Trusted:
             yield x, self.labels[part]
 
 
-class TrustedSGOIF(Watched):
+class TrustedSGOIF(SGOIFDetector):
     name = "sgoif_trusted"
-    title = "SG-OIF, trusted anchors"
+    title = "SG-OIF, trusted †"
+    group = "Given all clean labels that were set aside"
+    order = 3
+    ranked = False
     uses_trusted = True
     source = "trusted"
 

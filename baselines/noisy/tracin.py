@@ -63,6 +63,8 @@ def all_gradients(net: Network, x: Tensor, y: Tensor) -> dict[str, Tensor]:
 class TracIn(NoisyLabelDetector):
     name = "tracin"
     title = "TracIn"
+    group = "Methods of the paper"
+    order = 7
     reads_plain = True
     uses_trusted = True
 

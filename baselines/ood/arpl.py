@@ -42,6 +42,8 @@ class ReciprocalPoints(nn.Module):
 class ARPL(OODDetector):
     name = "arpl"
     title = "ARPL"
+    group = "Generative (so called)"
+    order = 3
     reads_plain = False
 
     @dataclass(frozen=True)

@@ -134,6 +134,8 @@ class Heads(nn.Module):
 class CSI(OODDetector):
     name = "csi"
     title = "CSI"
+    group = "Generative (so called)"
+    order = 2
     reads_plain = False
 
     @dataclass(frozen=True)

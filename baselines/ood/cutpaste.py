@@ -27,6 +27,8 @@ from sgoif.training.models import Network
 class CutPaste(OODDetector):
     name = "cutpaste"
     title = "CutPaste"
+    group = "Anomaly detection"
+    order = 1
 
     @dataclass(frozen=True)
     class Params:

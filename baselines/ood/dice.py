@@ -19,6 +19,8 @@ from sgoif.training.images import ImageSet
 class DICE(OODDetector):
     name = "dice"
     title = "DICE"
+    group = "Energy and gradient"
+    order = 6
 
     @dataclass(frozen=True)
     class Params:

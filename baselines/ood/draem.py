@@ -157,6 +157,8 @@ def focal(logits: Tensor, target: Tensor, gamma: float = 2.0) -> Tensor:
 class DRAEM(OODDetector):
     name = "draem"
     title = "DRAEM"
+    group = "Anomaly detection"
+    order = 2
 
     @dataclass(frozen=True)
     class Params:

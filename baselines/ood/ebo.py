@@ -15,6 +15,8 @@ from sgoif.training.images import ImageSet
 class EBO(OODDetector):
     name = "ebo"
     title = "EBO"
+    group = "Energy and gradient"
+    order = 1
 
     @dataclass(frozen=True)
     class Params:

@@ -41,6 +41,8 @@ class QuotientHead(nn.Module):
 class GODIN(OODDetector):
     name = "godin"
     title = "G-ODIN"
+    group = "Generative (so called)"
+    order = 1
     reads_plain = False
 
     @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from sgoif.training.images import ImageSet
 class GradNorm(OODDetector):
     name = "gradnorm"
     title = "GradNorm"
+    group = "Energy and gradient"
+    order = 2
 
     @dataclass(frozen=True)
     class Params:

@@ -25,6 +25,8 @@ from sgoif.training.images import ImageSet
 class Gram(OODDetector):
     name = "gram"
     title = "Gram"
+    group = "Anomaly detection"
+    order = 4
 
     @dataclass(frozen=True)
     class Params:

@@ -16,6 +16,8 @@ from sgoif.training.images import ImageSet
 class KLM(OODDetector):
     name = "klm"
     title = "KLM"
+    group = "Energy and gradient"
+    order = 5
 
     @staticmethod
     def templates(logits: Tensor) -> Tensor:

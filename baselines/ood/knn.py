@@ -18,6 +18,8 @@ from sgoif.training.images import ImageSet
 class KNN(OODDetector):
     name = "knn"
     title = "KNN"
+    group = "Features"
+    order = 2
 
     @dataclass(frozen=True)
     class Params:

@@ -22,6 +22,8 @@ from sgoif.training.images import ImageSet
 class LogitNorm(OODDetector):
     name = "logitnorm"
     title = "LogitNorm"
+    group = "Augmentation (so called)"
+    order = 1
     reads_plain = False
 
     @dataclass(frozen=True)

@@ -13,6 +13,8 @@ from sgoif.training.images import ImageSet
 class MLS(OODDetector):
     name = "mls"
     title = "MLS"
+    group = "Energy and gradient"
+    order = 4
 
     @staticmethod
     def from_logits(logits: Tensor) -> Tensor:

@@ -68,6 +68,8 @@ class Groups:
 class MOS(OODDetector):
     name = "mos"
     title = "MOS"
+    group = "Generative (so called)"
+    order = 4
 
     @dataclass(frozen=True)
     class Params:

@@ -12,6 +12,8 @@ from sgoif.training.images import ImageSet
 class MSP(OODDetector):
     name = "msp"
     title = "MSP"
+    group = "Free baseline"
+    order = 1
 
     @staticmethod
     def from_logits(logits: Tensor) -> Tensor:

@@ -53,6 +53,8 @@ class FeatureGAN(nn.Module):
 class OpenGAN(OODDetector):
     name = "opengan"
     title = "OpenGAN"
+    group = "Generative (so called)"
+    order = 5
 
     @dataclass(frozen=True)
     class Params:

@@ -25,6 +25,8 @@ from sgoif.training.images import ImageSet
 class PatchCore(OODDetector):
     name = "patchcore"
     title = "PatchCore"
+    group = "Anomaly detection"
+    order = 3
 
     @dataclass(frozen=True)
     class Params:

@@ -174,6 +174,8 @@ def crops(pictures: Tensor, where: Tensor, size: int) -> Tensor:
 class PixMix(OODDetector):
     name = "pixmix"
     title = "PixMix"
+    group = "Augmentation (so called)"
+    order = 3
     reads_plain = False
 
     @dataclass(frozen=True)

@@ -18,6 +18,8 @@ from sgoif.training.images import ImageSet
 class ReAct(OODDetector):
     name = "react"
     title = "ReAct"
+    group = "Energy and gradient"
+    order = 3
 
     @dataclass(frozen=True)
     class Params:

@@ -23,6 +23,8 @@ DEFAULT = ShiftConfig()
 class SGOIF(OODDetector):
     name = "sgoif"
     title = "SG-OIF"
+    group = "Ours"
+    order = 1
 
     @dataclass(frozen=True)
     class Params:

@@ -58,6 +58,8 @@ def dual_groups(cluster: Tensor, labels: Tensor, n_classes: int, purity: float, 
 class UDG(OODDetector):
     name = "udg"
     title = "UDG"
+    group = "Augmentation (so called)"
+    order = 2
     reads_plain = False
     uses_auxiliary = True
 

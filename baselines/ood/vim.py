@@ -20,7 +20,9 @@ from sgoif.training.images import ImageSet
 
 class ViM(OODDetector):
     name = "vim"
-    title = "VIM"
+    title = "ViM"
+    group = "Features"
+    order = 1
 
     @dataclass(frozen=True)
     class Params:

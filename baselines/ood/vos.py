@@ -97,6 +97,8 @@ class VirtualOutliers(nn.Module):
 class VOS(OODDetector):
     name = "vos"
     title = "VOS"
+    group = "Generative (so called)"
+    order = 6
     reads_plain = False
 
     @dataclass(frozen=True)

@@ -9,8 +9,9 @@ from sklearn.metrics import roc_auc_score
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.base import NoisyLabelDetector
 from sgoif.errors import UserError
+from tests.contract.declarations import check_declaration
 from tests.contract.interrupt import Killed, killing_session, quiet_session
-from tests.contract.rules import declared_needs
+from tests.contract.rules import check_rule
 from tests.helpers.tasks import RECIPE, noisy_task
 
 SMALL = replace(RECIPE, epochs=6)
@@ -64,10 +65,8 @@ def test_killed_and_resumed_gives_the_same_scores(name, tmp_path):
 def test_declarations(name):
     kind = registry.load("noisy", name)
     assert issubclass(kind, NoisyLabelDetector) and kind.name == name and kind.title
+    check_declaration("noisy", name)
+    check_rule("noisy", name)
     assert is_dataclass(kind.Params) and kind.Params.__dataclass_params__.frozen
-    uses = {
-        n for n, yes in (("plain", kind.reads_plain), ("folds", kind.reads_folds), ("val", kind.uses_trusted)) if yes
-    }
-    assert declared_needs("noisy", name) == uses, "the rule must hand over exactly what the method declares"
     with pytest.raises(UserError, match=f"params.{name}.nonsense"):
         kind(nonsense=1)

@@ -9,8 +9,9 @@ import torch
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.base import OODDetector
 from sgoif.errors import UserError
+from tests.contract.declarations import check_declaration
 from tests.contract.interrupt import Killed, killing_session, quiet_session
-from tests.contract.rules import declared_needs
+from tests.contract.rules import check_rule
 from tests.helpers.tasks import RECIPE, ood_task
 
 SMALL = replace(RECIPE, epochs=4)
@@ -61,8 +62,8 @@ def test_killed_and_resumed_gives_the_same_scores(name, tmp_path):
 def test_declarations(name):
     kind = registry.load("ood", name)
     assert issubclass(kind, OODDetector) and kind.name == name and kind.title
+    check_declaration("ood", name)
+    check_rule("ood", name)
     assert is_dataclass(kind.Params) and kind.Params.__dataclass_params__.frozen
-    uses = {"val"} | ({"plain"} if kind.reads_plain else set())
-    assert declared_needs("ood", name) == uses, "the rule must hand over exactly what the method declares"
     with pytest.raises(UserError, match=f"params.{name}.nonsense"):
         kind(nonsense=1)

@@ -92,7 +92,16 @@ def test_colour_images_on_a_gpu_in_bfloat16(name, tmp_path):
     recipe = Recipe(model="resnet9", epochs=2, shift=4, flip=True, precision="bfloat16", lr=0.05, checkpoints=1)
 
     def fresh() -> OODTask:
-        return OODTask(images, labels, images, labels, 10, 0, recipe, Session(None, "gpu", 0, "cuda"))
+        return OODTask(
+            train=images,
+            labels=labels,
+            val=images,
+            val_labels=labels,
+            n_classes=10,
+            seed=0,
+            recipe=recipe,
+            session=Session(None, "gpu", 0, "cuda"),
+        )
 
     def once():
         task = fresh()

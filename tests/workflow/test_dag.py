@@ -10,6 +10,7 @@ from pathlib import Path
 
 import pytest
 
+from sgoif.bench.methods import registry
 from sgoif.utils.paths import ROOT
 
 TRUTH = re.compile(r"/truth/|_labels\.npy|/labels\.npz")
@@ -55,6 +56,19 @@ def test_trusted_labels_go_only_to_methods_that_declare_them(planned):
         job["rule"] for job in jobs(planned) if "/val.npz" in job.get("input", "") and "/noisy/" in job["output"]
     }
     assert with_val - {"evaluate"} == {f"noisy_{m}" for m in ("tracin", "fastif", "mentornet", "sgoif_trusted")}
+
+
+def test_a_method_is_handed_the_shared_runs_that_its_class_reads(planned):
+    methods = [job for job in jobs(planned) if re.fullmatch(r"(noisy|ood)_\w+", job["rule"])]
+    assert {job["rule"] for job in methods} == {
+        f"{task}_{n}" for task in registry.TASKS for n in registry.available(task)
+    }
+    for job in methods:
+        task, name = job["rule"].split("_", 1)
+        method = registry.load(task, name)
+        read = {shared for shared in registry.SHARED if f"/{shared}/" in job["input"]}
+        assert read == {shared for shared in registry.SHARED if getattr(method, f"reads_{shared}", False)}, job
+        assert ("/val.npz" in job["input"]) == (task == "ood" or method.uses_trusted), job
 
 
 def test_a_restricted_plain_run_leaves_the_others_their_labels():

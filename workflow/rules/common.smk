@@ -11,6 +11,8 @@ from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json
 from sgoif.bench.execution.fingerprint import source_hash
 from sgoif.bench.execution.plan import Plan
+from sgoif.bench.methods import registry
+from sgoif.bench.methods.registry import FOLDS, PLAIN
 
 try:
     CONFIG = resolve_config(config)
@@ -54,25 +56,24 @@ def images(w):
 
 
 def labels(w):
-    """Given labels of the batch's settings: of all, since every method is left some of them."""
-    cells = PLAN.slots(w.task, w.dataset, "plain", int(w.batch))
+    """Noisy labels of all settings of the batch; a restricted method computes some of them only."""
+    cells = PLAN.slots(w.task, w.dataset, PLAIN, int(w.batch))
     return sorted({f"{RUN}/labels/{w.dataset}/{cell.setting}.npz" for cell in cells})
 
 
 TASK = {"noisy": "{task,noisy|tuning}", "ood": "{task,ood}"}
-NEEDS = {}  # (kind, method) -> the shared files it reads, as its rule declares them
 
 
-def reads(kind, method, *needs):
-    """Inputs of a method's rule. `needs`: "plain", "folds" (shared runs), "val" (images with trusted labels)."""
-    NEEDS[kind, method] = needs
-    task = "{task}"
+def reads(kind, method):
+    """Inputs of a method's rule, from what its class declares: shared runs, and images with trusted labels."""
+    declared = registry.declaration(kind, method)
     files = {
-        name: f"{RUN}/batches/{task}/{{dataset}}/{name}/{{batch}}.json"
-        for name in ("plain", "folds")
+        name: f"{RUN}/batches/{{task}}/{{dataset}}/{name}/{{batch}}.json"
+        for name in declared.shared_runs
     }
-    files["val"] = f"{RUN}/labels/{{dataset}}/val.npz"
-    return {"images": images, "labels": labels, **{name: files[name] for name in needs}}
+    if kind == "ood" or declared.uses_trusted:
+        files["val"] = f"{RUN}/labels/{{dataset}}/val.npz"
+    return {"images": images, "labels": labels, **files}
 
 
 def batch_file(kind, method):
@@ -96,7 +97,7 @@ def job(method):
 
 def minutes(w):
     """Time limit of a batch's job on a cluster: that of its cells, and some to start."""
-    cells = PLAN.slots(w.task, w.dataset, "plain", int(w.batch))
+    cells = PLAN.slots(w.task, w.dataset, PLAIN, int(w.batch))
     return 10 + math.ceil(len(cells) * CONFIG["execution"]["time_limit_minutes"])
 
 
@@ -124,8 +125,8 @@ def truth(w):
 
 
 def cells_of(w):
-    kind = "ood" if w.task == "ood" else "noisy"
-    methods = PLAN.methods(w.task, w.dataset)
-    folds = any("folds" in NEEDS[kind, m.split("@")[0]] for m in methods)
-    measured = ["plain", *methods, *(["folds"] if folds else [])]
+    kind, methods = registry.task_kind(w.task), PLAN.methods(w.task, w.dataset)
+    names = [registry.split_variant(m)[0] for m in methods]
+    folds = any(registry.declaration(kind, name).reads_folds for name in names)
+    measured = [PLAIN, *methods, *([FOLDS] if folds else [])]
     return [path for method in measured for path in batches(w.task, w.dataset, method)]

@@ -1,5 +1,5 @@
-# The rule of every method, by example of the first. A method's own rule lies in noisy/ or ood/ and is found by listing
-# the folder; it says what the method reads, and may ask for other resources.
+# The rule that all methods extend. A method's own rule lies in noisy/ or ood/ and is found by listing the folder. What
+# it reads follows from the declarations in the method's class; it may set other resources.
 
 
 use rule plain as method with:

@@ -14,13 +14,12 @@ from sgoif.bench.data.noisy_labels import check_setting
 from sgoif.bench.methods import registry
 from sgoif.errors import UserError
 
-SHARED_RUNS = ("folds", "plain")  # not methods, but may be restricted like them
 RESERVED_SETTINGS = ("clean", "val")  # names of files that every dataset has
 
 
 def check_method(task: str, method: str, config: ResolvedConfig, where: str) -> None:
     """Check that a method, and its variant if it names one, exist."""
-    name, variant = registry.split(method)
+    name, variant = registry.split_variant(method)
     check_known(name, registry.available(task), where, "method")
     if variant:
         check_known(variant, config["variants"].get(name, {}), f"{where} (variants.{name})", "variant")
@@ -29,7 +28,7 @@ def check_method(task: str, method: str, config: ResolvedConfig, where: str) -> 
 def check_restrictions(spec: DatasetSpec, where: str) -> None:
     """Check that the methods, settings and seeds in `restrict` and `retrain` are those of the dataset."""
     for method, share in spec.get("restrict", {}).items():
-        check_known(method, [*spec["methods"], *SHARED_RUNS], f"{where}.restrict", "method")
+        check_known(method, [*spec["methods"], *reversed(registry.SHARED)], f"{where}.restrict", "method")
         _check_share(share, spec, f"{where}.restrict.{method}")
     retrain: Any = spec.get("retrain")
     if isinstance(retrain, list | dict):

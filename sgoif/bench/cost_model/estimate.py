@@ -14,12 +14,13 @@ from pathlib import Path
 from sgoif.bench.config import load_config
 from sgoif.bench.cost_model.measured_costs import Costs, Measured, Shape, measured, shape_of
 from sgoif.bench.data import catalogue
-from sgoif.bench.execution.plan import SHARED, Cell, Plan
+from sgoif.bench.execution.plan import Cell, Plan
 from sgoif.bench.methods import registry
+from sgoif.bench.methods.registry import FOLDS, PLAIN, SHARED, task_kind
 from sgoif.training.recipe import Recipe
 
 GPUS = (1, 8, 64)
-FOLDS = 4  # trainings on three quarters each
+N_FOLDS = 4  # trainings on three quarters each
 
 
 @dataclass
@@ -64,7 +65,7 @@ def _block(plan: Plan, costs: Costs, task: str, dataset: str) -> Block:
     block = Block(task, dataset, shape, images, recipe, max(seconds, decode), basis, same, decode > seconds)
     chosen = plan.methods(task, dataset)
     reads = {m: _reads(task, m) for m in chosen}
-    shared = ["plain", *(["folds"] if any("folds" in r for r in reads.values()) else [])]
+    shared = [PLAIN, *([FOLDS] if any(FOLDS in r for r in reads.values()) else [])]
     for method in [*shared, *chosen]:
         for number in range(plan.n_batches(task, dataset)):
             cells = plan.batch(task, dataset, method, number)
@@ -80,19 +81,18 @@ def _block(plan: Plan, costs: Costs, task: str, dataset: str) -> Block:
 
 
 def _reads(task: str, method: str) -> list[str]:
-    found = registry.load("ood" if task == "ood" else "noisy", registry.split(method)[0])
-    return [name for name in SHARED if getattr(found, f"reads_{name}", False)]
+    return registry.declaration(task_kind(task), registry.split_variant(method)[0]).shared_runs
 
 
 def _seconds(plan: Plan, costs: Costs, block: Block, cell: Cell) -> float:
     train, recipe = block.plain_seconds, block.recipe
     per_image = train / (block.images * recipe.epochs)
-    if cell.method == "plain":
+    if cell.method == PLAIN:
         written = recipe.record != "nothing"
         return train + per_image * (written * block.images + _tested(plan, block, cell)) / 3
-    if cell.method == "folds":
-        return (FOLDS - 1) * train
-    ratio = costs.ratio("ood" if cell.task == "ood" else "noisy", cell.method)
+    if cell.method == FOLDS:
+        return (N_FOLDS - 1) * train
+    ratio = costs.ratio(task_kind(cell.task), cell.method)
     if ratio is None:
         block.unknown.add(cell.method)
         return 0.0
@@ -110,11 +110,11 @@ def stored(plan: Plan, block: Block, cell: Cell) -> float:
     """Bytes of the arrays and checkpoints a cell leaves behind; at most, since not every method scores every epoch."""
     n, k, e = block.images, block.shape.classes, block.recipe.epochs
     m = catalogue.get(block.dataset).parts["test"]
-    if cell.method == "plain":
+    if cell.method == PLAIN:
         written = 2 * n * (k + block.shape.width) if block.recipe.record != "nothing" else 0
         weights = 4 * block.shape.parameters * len(block.recipe.checkpoint_epochs())
         return written + 2 * e * n + 4 * m * k + 8 * (n + e) + weights
-    if cell.method == "folds":
+    if cell.method == FOLDS:
         return 4 * n * k + 8 * n
     if cell.task == "ood":
         return 8 * _tested(plan, block, cell) + 4 * m * k
@@ -199,7 +199,7 @@ def _words(blocks: list[Block], costs: Costs) -> list[str]:
 
 def _ratio_of(costs: Costs, job: Job):
     task, _, method, _ = job.name
-    return costs.ratio("ood" if task == "ood" else "noisy", method)
+    return costs.ratio(task_kind(task), method)
 
 
 def _duration(seconds: float) -> str:

@@ -23,6 +23,7 @@ from typing import Any
 from sgoif.bench.config import load_config
 from sgoif.bench.data import catalogue
 from sgoif.bench.evaluation.overhead import SHARED_GPU
+from sgoif.bench.methods import registry
 from sgoif.errors import UserError
 from sgoif.training.recipe import Recipe
 from sgoif.utils.files import read_json
@@ -114,7 +115,7 @@ class Costs:
 
     def ratio(self, kind: str, method: str) -> Ratio | None:
         """Of the method, or of the one it is a variant of."""
-        return self.ratios.get((kind, method)) or self.ratios.get((kind, method.split("@")[0]))
+        return self.ratios.get((kind, method)) or self.ratios.get((kind, registry.split_variant(method)[0]))
 
 
 def measured(published: Path = PUBLISHED, configs: Path = ROOT / "configs") -> Costs:
@@ -156,10 +157,10 @@ class Panel:
 
     @property
     def plain(self) -> float:
-        return self.seconds["plain"]["seconds_train"]
+        return self.seconds[registry.PLAIN]["seconds_train"]
 
     def training(self, hardware: str, run: Path) -> Measured:
-        shared = "plain" in self.shared
+        shared = registry.PLAIN in self.shared
         source = f"{run.parent.name}/{run.name}" + (", several jobs on the GPU" if shared else "")
         return Measured(self.shape, self.images, self.epochs, self.plain, hardware, source, shared)
 
@@ -175,7 +176,7 @@ def _panels(records: list[dict[str, Any]], config: Mapping) -> Iterable[Panel]:
         if r.get("reason") == SHARED_GPU:
             shared[tasks[r["table"]], r["dataset"], r["setting"]].add(r["method"])
     for (task, dataset, setting), seconds in found.items():
-        if seconds.get("plain", {}).get("seconds_train") and dataset in config[task]:
+        if seconds.get(registry.PLAIN, {}).get("seconds_train") and dataset in config[task]:
             recipe = Recipe.from_dict(config[task][dataset]["recipe"])
             images, crowd = catalogue.get(dataset).parts["train"], shared[task, dataset, setting]
             yield Panel(task, shape_of(dataset, recipe), images, recipe.epochs, seconds, crowd)
@@ -192,7 +193,7 @@ def _ratios(panels: Iterable[Panel], on: str) -> dict[tuple[str, str], Ratio]:
     for p in panels:
         per_image = p.plain / (p.images * p.epochs)
         for method, seconds in p.seconds.items():
-            if method != "plain" and "seconds_own" in seconds and not {"plain", method} & p.shared:
+            if method != registry.PLAIN and "seconds_own" in seconds and not {registry.PLAIN, method} & p.shared:
                 own[p.task, method].append(seconds["seconds_own"] / p.plain)
                 again[p.task, method].append(seconds.get("seconds_retrain", 0.0) / p.plain)
                 score[p.task, method].append(seconds.get("seconds_per_image", 0.0) / per_image)

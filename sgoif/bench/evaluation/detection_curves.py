@@ -16,10 +16,10 @@ from sgoif.bench.data import load
 from sgoif.bench.data.noisy_labels import read_labels, setting_files
 from sgoif.bench.data.readers.jpeg_archives import decode
 from sgoif.bench.evaluation.evaluate import Cell, check_identity, read_cells
+from sgoif.bench.methods.registry import OURS, is_variant
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, load_npz, save_npz
 
-OURS = "sgoif"
 GRID = np.linspace(0, 1, 51)  # of recall, and of the share of examples looked at
 LONGEST = 200  # points of a trace that are kept
 GALLERY, THUMBNAIL, GREY = 32, 64, 128  # pictures shown, their largest side, the place of one that cannot be read
@@ -42,7 +42,7 @@ def write_curves(run_dir: Path | str, data_root: Path | str, dataset: str, confi
         traces += _trace(cell, arrays)
         if "scores" in arrays and np.isfinite(arrays["scores"]).all():
             known = truth.get("known", slice(None))  # where the truth is known for some alone, those are ranked
-            if truth["wrong"].any() and "@" not in method:  # variants have tables and traces of their own
+            if truth["wrong"].any() and not is_variant(method):  # variants have tables and traces of their own
                 detectors[setting, method].append(ranking_curves(arrays["scores"][known], truth["wrong"][known]))
             if method == OURS and setting == shown and not top:
                 top = _gallery(run_dir, Path(data_root), dataset, (setting, seed), arrays["scores"], truth)

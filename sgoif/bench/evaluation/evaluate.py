@@ -20,7 +20,8 @@ from sgoif.bench.data.holdout import held_out_file
 from sgoif.bench.evaluation import metrics
 from sgoif.bench.evaluation.overhead import cost_records
 from sgoif.bench.execution.plan import allowed, restriction
-from sgoif.bench.execution.validate import FOLDS, PLAIN, damaged_cell, entries, misshapen, odd_array
+from sgoif.bench.execution.validate import damaged_cell, entries, misshapen, odd_array
+from sgoif.bench.methods.registry import FOLDS, PLAIN, task_kind
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, load_npz, read_json, sha256_file
 
@@ -104,7 +105,7 @@ def evaluate(
     `task` is noisy, tuning (the noisy settings that choices may be made on) or ood.
     """
     run_dir, data_root = Path(run_dir), Path(data_root)
-    spec = config["ood" if task == "ood" else "noisy"][dataset]
+    spec = config[task_kind(task)][dataset]
     wanted = _expected(task, spec)
     settings, methods = {name[0] for name in wanted}, {name[2] for name in wanted}
     there = read_cells(run_dir, task, dataset, {PLAIN, FOLDS, *methods})

@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Callable, Collection, Iterator, Mapping
 from typing import TYPE_CHECKING
 
-from sgoif.bench.execution.validate import PLAIN
+from sgoif.bench.methods.registry import PLAIN
 
 if TYPE_CHECKING:
     from sgoif.bench.evaluation.evaluate import Cell

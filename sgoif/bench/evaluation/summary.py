@@ -14,8 +14,8 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench.data import catalogue
-from sgoif.bench.evaluation.evaluate import PLAIN
 from sgoif.bench.evaluation.significance import mean_std
+from sgoif.bench.methods.registry import OURS, PLAIN, is_variant, split_variant
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, read_json
 
@@ -23,7 +23,6 @@ COST = ("seconds", "cpu_seconds", "peak_memory", "overhead")
 FACTS = ("base_rate", "n_examples")
 FOUND = ("auc_pr", "p_at_1", "recall", "tau_top1", "auroc:overall", "aupr_out_ap:overall")
 WATCHED = ("extra:hvps", "extra:mean_", "extra:triggers")
-OURS = "sgoif"
 ROWS = ("ablation", "stability", "backends", "sensitivity")  # kinds whose rows are variants of one method
 SHOWN = {  # kinds of tables that repeat cells of another table: the metrics (by prefix) they need
     **dict.fromkeys(ROWS, (*FACTS, *FOUND, *COST, *WATCHED)),
@@ -165,11 +164,11 @@ def _variants(table: str, spec: Mapping, config: Mapping, panels: Sequence[Mappi
     words = {tuple(change.items()): name for name, change in InfluenceConfig.ablations().items()}
     rows = []
     for method in methods:
-        name, _, variant = method.partition("@")
+        name, variant = split_variant(method)
         change = dict((config.get("variants") or {}).get(name, {}).get(variant, {}))
         known = words.get(tuple(change.items()), "") if change or not variant else ""
         rows.append({"method": method, "change": change, "name": known})
-    common = (config.get("params") or {}).get(methods[0].partition("@")[0], {})
+    common = (config.get("params") or {}).get(split_variant(methods[0])[0], {})
     full = InfluenceConfig.from_dict({**common, **rows[0]["change"]})
     return {"rows": rows, "full": full.to_dict()}
 
@@ -189,9 +188,9 @@ def _panel_layout(spec: Mapping, task: str, dataset: str, setting: str, entry: M
     if "methods" in spec:
         methods = spec["methods"]
     elif spec["kind"] in ROWS:
-        methods = [m for m in methods if m.partition("@")[0] == OURS]
+        methods = [m for m in methods if split_variant(m)[0] == OURS]
     else:
-        methods = [m for m in methods if "@" not in m]
+        methods = [m for m in methods if not is_variant(m)]
     noise = (entry.get("settings") or {}).get(setting) or {}
     title = entry.get("title", dataset)
     tuning = entry.get("tuning") if task == "noisy" else None

@@ -13,12 +13,14 @@ from sgoif.bench.config.values import digest
 from sgoif.bench.data import catalogue, load
 from sgoif.bench.data.holdout import held_out_file
 from sgoif.bench.data.noisy_labels import read_labels, setting_files
-from sgoif.bench.execution.plan import SHARED, Cell, Plan
+from sgoif.bench.execution.plan import Cell, Plan
 from sgoif.bench.execution.results import problem
 from sgoif.bench.execution.validate import damaged_cell, entries
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.base import NoisyTask, OODTask
+from sgoif.bench.methods.declaration import MethodDeclaration
 from sgoif.bench.methods.plain_run import PlainRun
+from sgoif.bench.methods.registry import FOLDS, PLAIN, SHARED
 from sgoif.errors import UserError
 from sgoif.training.images import ImageSet, ImageSource
 from sgoif.training.recipe import Recipe
@@ -121,17 +123,18 @@ class Inputs:
             raise damaged_cell(folder, entry["batch"], wrong)
         return folder
 
-    def _method(self, cell: Cell) -> type | None:
+    def _declaration(self, cell: Cell) -> MethodDeclaration | None:
         if cell.method in SHARED:
             return None
-        return registry.load("ood" if cell.task == "ood" else "noisy", registry.split(cell.method)[0])
+        return registry.declaration(registry.task_kind(cell.task), registry.split_variant(cell.method)[0])
 
     def _uses_trusted(self, cell: Cell) -> bool:
-        return getattr(self._method(cell), "uses_trusted", False)
+        declared = self._declaration(cell)
+        return declared is not None and declared.uses_trusted
 
     def _reads(self, cell: Cell) -> list[str]:
-        method = self._method(cell)
-        return [name for name in SHARED if getattr(method, f"reads_{name}", False)]
+        declared = self._declaration(cell)
+        return declared.shared_runs if declared else []
 
     def shared_with(self, cell: Cell) -> dict:
         """Names of the shared runs a cell reads, and what is wrong with them if anything."""
@@ -161,16 +164,16 @@ class Inputs:
         return digest(parts)
 
     def _plain(self, cell: Cell) -> PlainRun | None:
-        if "plain" not in self._reads(cell):
+        if PLAIN not in self._reads(cell):
             return None
-        folder = self._shared_folder(cell, "plain")
+        folder = self._shared_folder(cell, PLAIN)
         size, channels = self.facts.image_size, self.facts.channels
         return PlainRun(folder, self.recipe, len(self.facts.classes), channels, size, self.device)
 
     def _folds(self, cell: Cell) -> np.ndarray | None:
-        if "folds" not in self._reads(cell):
+        if FOLDS not in self._reads(cell):
             return None
-        return load_npz(self._shared_folder(cell, "folds") / "arrays.npz")["probabilities"]
+        return load_npz(self._shared_folder(cell, FOLDS) / "arrays.npz")["probabilities"]
 
     # --- tasks ------------------------------------------------------------------------------------------------------
 

@@ -9,11 +9,11 @@ from sgoif.bench.config.values import digest
 from sgoif.bench.data import noisy_labels
 from sgoif.bench.execution.fingerprint import source_hash
 from sgoif.bench.methods import registry
+from sgoif.bench.methods.registry import FOLDS, PLAIN, SHARED, task_kind
 from sgoif.errors import UserError
 
 NOISY_TASKS = ("noisy", "tuning")  # tuning: the same jobs on the settings that choices may be made on
 TASKS = (*NOISY_TASKS, "ood")
-SHARED = ("plain", "folds")  # runs that methods read instead of training again
 CLEAN = "clean"
 
 
@@ -23,7 +23,7 @@ def _among(name: str, known, what: str) -> None:
 
 
 def shared_module(name: str) -> str:
-    return {"plain": "sgoif.bench.methods.plain_run", "folds": "sgoif.bench.methods.cross_validation"}[name]
+    return {PLAIN: "sgoif.bench.methods.plain_run", FOLDS: "sgoif.bench.methods.cross_validation"}[name]
 
 
 def restriction(spec: dict[str, Any], method: str) -> dict[str, Any]:
@@ -78,7 +78,7 @@ class Plan:
             raise UserError(f"batch {number}: {task}/{dataset} has {self.n_batches(task, dataset)}, counted from 0")
 
     def spec(self, task: str, dataset: str) -> dict[str, Any]:
-        return self.config["ood" if task == "ood" else "noisy"][dataset]
+        return self.config[task_kind(task)][dataset]
 
     def settings(self, task: str, dataset: str) -> dict[str, dict]:
         if task == "ood":
@@ -150,7 +150,7 @@ class Plan:
         return chosen if isinstance(chosen, bool) else cell.method in chosen
 
     def params(self, method: str) -> dict[str, Any]:
-        name, variant = registry.split(method)
+        name, variant = registry.split_variant(method)
         changed = self.config["variants"].get(name, {}).get(variant, {}) if variant else {}
         return {**self.config["params"].get(name, {}), **changed}
 
@@ -166,17 +166,16 @@ class Plan:
 
     def processes(self, task: str, method: str) -> int:
         """How many processes compute a cell of this method together."""
-        name, _ = registry.split(method)
-        kind = "ood" if task == "ood" else "noisy"
-        together = name in SHARED or registry.load(kind, name).distributes
+        name, _ = registry.split_variant(method)
+        together = name in SHARED or registry.declaration(task_kind(task), name).distributes
         return self.config["execution"]["processes"] if together else 1
 
     def code(self, task: str, method: str) -> str:
         """Hash of the code a cell of this method runs."""
-        name, _ = registry.split(method)
-        kind = "ood" if task == "ood" else "noisy"
+        name, _ = registry.split_variant(method)
         return source_hash(
-            "sgoif.bench.execution.run_batch", shared_module(name) if name in SHARED else f"baselines.{kind}.{name}"
+            "sgoif.bench.execution.run_batch",
+            shared_module(name) if name in SHARED else f"baselines.{task_kind(task)}.{name}",
         )
 
     def fingerprint(self, task: str, dataset: str, method: str, number: int) -> str:

@@ -18,10 +18,11 @@ import torch
 from sgoif.backend.collectives import active
 from sgoif.bench.execution import results
 from sgoif.bench.execution.inputs import Inputs
-from sgoif.bench.execution.plan import SHARED, Cell, Plan, shared_module
+from sgoif.bench.execution.plan import Cell, Plan, shared_module
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.base import NoisyTask, OODTask, train_plainly
 from sgoif.bench.methods.plain_run import plain_run
+from sgoif.bench.methods.registry import FOLDS, PLAIN, SHARED
 from sgoif.errors import UserError
 from sgoif.training import distributed
 from sgoif.training.compute_counter import WORK
@@ -123,8 +124,8 @@ def _work(cell: Cell, session: Session, inputs: Inputs, plan: Plan, run_dir: Pat
     if cell.method in SHARED:
         load_compiler(task.recipe, inputs.device)
         return _shared_run(cell, task, inputs, run_dir)
-    name, _ = registry.split(cell.method)
-    method = registry.load("ood" if cell.task == "ood" else "noisy", name)(**plan.params(cell.method))
+    name, _ = registry.split_variant(cell.method)
+    method = registry.load(registry.task_kind(cell.task), name)(**plan.params(cell.method))
     if not method.reads_plain:  # it trains a network of its own
         load_compiler(task.recipe, inputs.device)
     if cell.task == "ood":
@@ -133,10 +134,10 @@ def _work(cell: Cell, session: Session, inputs: Inputs, plan: Plan, run_dir: Pat
 
 
 def _shared_run(cell: Cell, task, inputs: Inputs, run_dir: Path):
-    if cell.method == "plain":
+    if cell.method == PLAIN:
         arrays, curves = plain_run(task, inputs.test, run_dir / cell.folder)
         return {**arrays, "ids": inputs.train_ids}, {"curves": curves}
-    folds = importlib.import_module(shared_module("folds"))  # by name: only the folds themselves depend on its code
+    folds = importlib.import_module(shared_module(FOLDS))  # by name: only the folds themselves depend on its code
     return {**folds.fold_probabilities(task), "ids": inputs.train_ids}, {}
 
 

@@ -8,10 +8,10 @@ from typing import Any
 
 import numpy as np
 
+from sgoif.bench.methods.registry import SHARED
 from sgoif.errors import UserError
 from sgoif.utils.files import read_json
 
-PLAIN, FOLDS = "plain", "folds"  # runs that methods share
 DIMENSIONS = {"ids": 1, "scores": 1, "remove": 1, "id_test": 1, "epoch_scores": 2, "test_logits": 2, "id_logits": 2}
 
 
@@ -58,7 +58,7 @@ def misshapen(result: Any) -> str:
     if not (result.get("peak_memory_mb") is None or _is_number(result["peak_memory_mb"])):
         return "`peak_memory_mb` is no number"
     shared = result.get("shared") or []
-    return "" if isinstance(shared, list) and set(map(str, shared)) <= {PLAIN, FOLDS} else "`shared` is no list of runs"
+    return "" if isinstance(shared, list) and set(map(str, shared)) <= set(SHARED) else "`shared` is no list of runs"
 
 
 def _is_number(value: Any) -> bool:

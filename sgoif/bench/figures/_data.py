@@ -10,7 +10,8 @@ from typing import Any
 
 import numpy as np
 
-from sgoif.bench.evaluation.detection_curves import OURS, example_setting
+from sgoif.bench.evaluation.detection_curves import example_setting
+from sgoif.bench.methods.registry import OURS
 from sgoif.utils.files import load_npz, read_json
 
 GATES = {"stability": "stability gate", "moving_average": "moving-average gate", "none": "no gate"}

@@ -9,8 +9,8 @@ from pathlib import Path
 
 import numpy as np
 
-from sgoif.bench.evaluation.detection_curves import OURS
-from sgoif.bench.tables.names import TITLES
+from sgoif.bench.methods.registry import OURS, split_variant
+from sgoif.bench.tables.names import title
 from sgoif.utils.files import replacing
 
 BLUE, ORANGE, GREEN, PURPLE, SKY, RED = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
@@ -84,9 +84,10 @@ def footnote(figure, text: str) -> None:
     figure.supxlabel(textwrap.fill(text, 125), fontsize=7, color="#666666")
 
 
-def name_of(method: str) -> str:
-    name, _, variant = method.partition("@")
-    return f"{TITLES.get(name, name)} ({variant.replace('_', ' ')})" if variant else TITLES.get(name, name)
+def name_of(method: str, task: str = "noisy") -> str:
+    """Return the title of a method, with its variant in brackets."""
+    name, variant = split_variant(method)
+    return f"{title(task, name)} ({variant.replace('_', ' ')})" if variant else title(task, name)
 
 
 def style_of(methods: Sequence[str]) -> dict[str, tuple[str, object]]:

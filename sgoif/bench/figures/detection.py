@@ -2,9 +2,9 @@
 
 import itertools
 
-from sgoif.bench.evaluation.detection_curves import OURS
 from sgoif.bench.figures import _style as draws
 from sgoif.bench.figures._data import Evidence, tables_of
+from sgoif.bench.methods.registry import OURS
 
 PLACE = 10
 TITLE = "Wrong labels found"

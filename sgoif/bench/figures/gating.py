@@ -4,6 +4,7 @@ import numpy as np
 
 from sgoif.bench.figures import _style as draws
 from sgoif.bench.figures._data import GATES, Evidence, watched
+from sgoif.bench.methods.registry import is_variant
 
 PLACE = 60
 FROM_CURVES = True
@@ -32,7 +33,7 @@ def draw(dataset: str, evidence: Evidence):
     if handles:
         figure.legend(handles, words, loc="outside lower left", ncols=2, fontsize=7.5)
     names = {m: (GATES[g], draws.GATE_STYLES[g]) for g, m in gated.items()}
-    methods = [m for m in evidence.config["noisy"][dataset]["methods"] if "@" not in m and m not in names]
+    methods = [m for m in evidence.config["noisy"][dataset]["methods"] if not is_variant(m) and m not in names]
     values = {m: list(evidence.by_seed(dataset, setting, m).values()) for m in [*names, *methods]}
     values = {m: v for m, v in values.items() if v}
     best = sorted((m for m in values if m not in names), key=lambda m: -np.mean(values[m]))[:OTHERS]

@@ -4,10 +4,10 @@ import math
 
 import numpy as np
 
-from sgoif.bench.evaluation.detection_curves import OURS
 from sgoif.bench.figures import _style as draws
 from sgoif.bench.figures._data import Evidence, tables_of
-from sgoif.bench.tables.names import APART
+from sgoif.bench.methods.registry import OURS, PLAIN
+from sgoif.bench.tables.names import is_ranked
 
 PLACE = 30
 TITLE = "Quality against cost"
@@ -38,6 +38,7 @@ def draw(table: str, evidence: Evidence):
     axes.set_xlabel("time of the method / time of plain training (stand-alone, log scale)")
     axes.set_ylabel(label)
     layout = evidence.layout(table)
+    task = layout.get("task", "noisy")
     n = len(layout["panels"])
     titles = dict.fromkeys(
         p["title"] + (f", in the place of {p['stands_for']}" if p["stands_for"] else "") for p in layout["panels"]
@@ -46,7 +47,7 @@ def draw(table: str, evidence: Evidence):
     if len(points) < 2:
         draws.gap(axes, "fewer than two methods have both quality and comparable seconds in every setting")
         return figure
-    front = pareto(points)
+    front = pareto(points, task)
     axes.plot(
         *zip(*[points[m] for m in front], strict=True), color="#aaaaaa", linewidth=1, zorder=1, drawstyle="steps-post"
     )
@@ -60,9 +61,9 @@ def draw(table: str, evidence: Evidence):
     axes.set_xscale("log")
     axes.grid()
     _ticks(axes, [c for c, _ in points.values()])
-    _names(axes, points)
-    told = [f"{draws.name_of(m)}, which costs nothing: {quality:.1f}" for m, (_, quality) in free.items()]
-    told += [f"not in every setting: {', '.join(map(draws.name_of, incomplete))}"] if incomplete else []
+    _names(axes, points, task)
+    told = [f"{draws.name_of(m, task)}, which costs nothing: {quality:.1f}" for m, (_, quality) in free.items()]
+    told += [f"not in every setting: {', '.join(draws.name_of(m, task) for m in incomplete)}"] if incomplete else []
     if told:
         draws.footnote(figure, "; ".join(told))
     return figure
@@ -78,17 +79,17 @@ def _points(table, metric, evidence) -> tuple[dict[str, tuple[float, float]], li
         if all(k in quality and k in cost for k in keys):
             value = 100 * float(np.mean([quality[k]["mean"] for k in keys]))
             points[method] = (float(np.mean([cost[k]["mean"] for k in keys])), value)
-        elif method != "plain":
+        elif method != PLAIN:
             incomplete.append(method)
     return points, incomplete
 
 
-def pareto(points: dict[str, tuple[float, float]]) -> list[str]:
-    """The methods that no other one equals or beats in cost and quality, cheapest first; methods in `APART` do not
-    compete."""
+def pareto(points: dict[str, tuple[float, float]], task: str = "noisy") -> list[str]:
+    """The methods that no other one equals or beats in cost and quality, cheapest first; methods that are
+    declared unranked do not compete."""
     front, best = [], -math.inf
     for method, (_, quality) in sorted(points.items(), key=lambda item: (item[1][0], -item[1][1])):
-        if quality > best and method not in APART:
+        if quality > best and is_ranked(task, method):
             front.append(method)
             best = quality
     return front
@@ -106,7 +107,7 @@ def _ticks(axes, costs) -> None:
     axes.set_xlim(low, high)
 
 
-def _names(axes, points) -> None:
+def _names(axes, points, task: str) -> None:
     """A name beside each mark, at the nearest of many places where it covers neither a name nor a mark; lines end at
     its white edge."""
     from matplotlib.patheffects import withStroke
@@ -119,7 +120,8 @@ def _names(axes, points) -> None:
     reach = [(side, rise) for rise in np.arange(0, 0.8, 0.02) for side in (1, -1)]
     for method in sorted(points, key=lambda m: (m != OURS, -points[m][1])):
         x, y = marks[method]
-        text, width = draws.name_of(method), 0.0112 * len(draws.name_of(method)) + (0.02 if method == OURS else 0)
+        text = draws.name_of(method, task)
+        width = 0.0112 * len(text) + (0.02 if method == OURS else 0)
         for side, rise in sorted([*reach, *((s, -r) for s, r in reach)], key=lambda p: abs(p[1]) + 0.01 * (p[0] < 0)):
             start = x + side * (0.014 + 0.2 * abs(rise)) - (width if side < 0 else 0)
             box = (start, start + width, y + rise - 0.018, y + rise + 0.018)

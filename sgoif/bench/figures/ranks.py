@@ -1,10 +1,10 @@
 """Critical-difference diagram: average ranks over the settings, and which of them cannot be told apart."""
 
 from sgoif.bench.evaluation import significance
-from sgoif.bench.evaluation.detection_curves import OURS
 from sgoif.bench.figures import _style as draws
 from sgoif.bench.figures._data import Evidence, tables_of
-from sgoif.bench.tables.names import APART
+from sgoif.bench.methods.registry import OURS, PLAIN
+from sgoif.bench.tables.names import is_ranked
 
 PLACE = 40
 TITLE = "Average ranks and critical difference"
@@ -22,7 +22,8 @@ def subjects(config) -> list[str]:
 def draw(table: str, evidence: Evidence):
     panels = evidence.layout(table)["panels"]
     found = evidence.numbers(table, "auc_pr")
-    methods = list(dict.fromkeys(m for p in panels for m in p["methods"] if m not in ("plain", *APART)))
+    there = dict.fromkeys(m for p in panels for m in p["methods"])
+    methods = [m for m in there if m != PLAIN and is_ranked("noisy", m)]
     values = {m: [found.get((p["dataset"], p["setting"], m), {}).get("mean") for p in panels] for m in methods}
     full = {m: v for m, v in values.items() if v and None not in v}
     left_out = [draws.name_of(m) for m in methods if m not in full]

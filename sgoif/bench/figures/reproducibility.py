@@ -4,6 +4,7 @@ import numpy as np
 
 from sgoif.bench.figures import _style as draws
 from sgoif.bench.figures._data import GATES, Evidence, watched
+from sgoif.bench.methods.registry import is_variant
 
 PLACE = 70
 FROM_CURVES = True
@@ -23,7 +24,7 @@ def subjects(config) -> list[str]:
 def draw(dataset: str, evidence: Evidence):
     setting, gated = evidence.compared(dataset), evidence.gated(dataset)
     spec = evidence.config["noisy"][dataset]
-    methods = [*gated.values(), *(m for m in spec["methods"] if "@" not in m and m not in gated.values())]
+    methods = [*gated.values(), *(m for m in spec["methods"] if not is_variant(m) and m not in gated.values())]
     found = {m: _deviations(evidence, dataset, m) for m in methods}
     found = {m: v for m, v in found.items() if v}
     figure, ((left, right),) = draws.canvas(1, 2, height=0.19 * max(8, len(found)) + 1.4)

@@ -1,108 +1,226 @@
-"""The two contracts every method keeps, and what a method is given and gives back.
+"""Defines what a method may see (`NoisyTask`, `OODTask`), what it gives back, and the two classes it derives from.
 
 Noisy labels: **higher score = more suspicious label.**   OOD: **higher score = more out-of-distribution.**
 
-A method is a class in `baselines/<task>/<name>.py` whose `name` is the file's stem. Its hyper-parameters are the frozen
-dataclass `Params`, with the paper's values as defaults and checks that name the field.
+A method is a class in `baselines/<task>/<name>.py` whose `name` is the file's. It declares what it is called and what
+it reads as class attributes. Its hyper-parameters are the frozen dataclass `Params`, with the paper's values as
+defaults and checks that name the field.
+
+Shapes: N training images, M test images, K classes, d features, E epochs.
 """
 
+from __future__ import annotations
+
+from collections.abc import Mapping
 from dataclasses import dataclass, field, fields, replace
-from typing import ClassVar
+from typing import Any, ClassVar
 
 import numpy as np
+from numpy.typing import ArrayLike
 from torch import Tensor
 
 from sgoif.bench.methods.plain_run import PlainRun
 from sgoif.errors import UserError
 from sgoif.training.images import Batches, ImageSource, mix_seed
 from sgoif.training.learner import Learner, predict
+from sgoif.training.models import Network
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
 
 
-@dataclass
-class NoisyTask:
-    """What a noisy-label method may see. No true training label, no test label is among it."""
+@dataclass(kw_only=True)
+class Task:
+    """What methods of both tasks may see, and how they train on it.
+
+    Attributes:
+        train: Training images.
+        labels: Labels of the training images, shape [N], on the device. In noisy-label tasks some are wrong.
+        n_classes: Number of classes K.
+        seed: Seed of everything random in the method.
+        recipe: Network, optimiser, epochs and augmentation of ordinary training.
+        session: Timers, checkpoints and the epoch loop that survives being killed.
+        plain: The finished plain run of the same setting and seed, for methods with `reads_plain`.
+    """
 
     train: ImageSource
-    labels: Tensor  # [N] given (possibly wrong) labels, on the device
-    test: ImageSource  # images alone; their labels belong to the evaluation
-    n_classes: int
-    seed: int
-    recipe: Recipe
-    session: Session
-    plain: PlainRun | None = None  # for methods with reads_plain
-    trusted: tuple[ImageSource, Tensor] | None = None  # a few images with clean labels, for methods with uses_trusted
-    folds: np.ndarray | None = None  # [N, K] out-of-fold probabilities, for methods with reads_folds
-
-    def batches(self, indices=None, seed: int | None = None, batch_size: int | None = None, **kw) -> Batches:
-        """Training minibatches with the recipe's augmentation."""
-        r = self.recipe
-        seed = self.seed if seed is None else seed
-        options = {"shift": r.shift, "flip": r.flip, **kw}
-        return Batches(self.train, self.labels, batch_size or r.batch_size, seed, indices, **options)
-
-    def learner(self, batches: Batches, seed: int | None = None, epochs: int | None = None, **changes) -> Learner:
-        """A fresh network for the recipe (with `changes` to it)."""
-        recipe = replace(self.recipe, **changes) if changes else self.recipe
-        return Learner.for_batches(recipe, self.n_classes, batches, self.seed if seed is None else seed, epochs)
-
-    def predict(self, net, images: ImageSource | None = None, indices=None, features: bool = False):
-        """Logits [n, K] and features [n, d] or None, on the training images unless others are given."""
-        images = self.train if images is None else images
-        return predict(net, images, indices, precision=self.recipe.precision, features=features)
-
-
-@dataclass
-class Detection:
-    """What a noisy-label method gives back. Arrays follow the order of the training set."""
-
-    scores: np.ndarray  # [N] higher = more suspicious
-    test_logits: np.ndarray | None = None  # [M, K] of the model a robust trainer yields
-    remove: np.ndarray | None = None  # [N] bool: a detector's own removal rule; the harness retrains without these
-    epoch_scores: np.ndarray | None = None  # [E, N] scores epoch by epoch
-    traces: dict[str, np.ndarray] = field(default_factory=dict)  # what happened on the way, [T] each, for figures
-    variants: dict[str, np.ndarray] = field(default_factory=dict)  # other scores of the same method, [N] each
-    extras: dict[str, float] = field(default_factory=dict)  # numbers worth a column: coverage, HVPs per step, …
-    curves: dict[str, list[float]] = field(default_factory=dict)  # per-epoch numbers for the tracking UI
-
-
-@dataclass
-class OODTask:
-    """What an OOD method may see: labelled ID training data, ID validation data, perhaps auxiliary images."""
-
-    train: ImageSource
-    labels: Tensor  # [N]
-    val: ImageSource
-    val_labels: Tensor
+    labels: Tensor
     n_classes: int
     seed: int
     recipe: Recipe
     session: Session
     plain: PlainRun | None = None
-    auxiliary: ImageSource | None = None  # unlabelled, disjoint from every test OOD set
 
-    batches = NoisyTask.batches
-    learner = NoisyTask.learner
+    def batches(
+        self,
+        indices: ArrayLike | Tensor | None = None,
+        seed: int | None = None,
+        batch_size: int | None = None,
+        **options: Any,
+    ) -> Batches:
+        """Return training minibatches with the recipe's augmentation.
 
-    def predict(self, net, images: ImageSource | None = None, indices=None, features: bool = False):
-        """Logits [n, K] and features [n, d] or None in float32 (OOD scores are sensitive to rounding)."""
+        Args:
+            indices: Positions in the training set that are used, shape [n]; default all.
+            seed: Seed of order and augmentation; default the task's.
+            batch_size: Default the recipe's.
+            **options: Further options of `Batches`; `shift` and `flip` replace the recipe's.
+        """
+        recipe = self.recipe
+        seed = self.seed if seed is None else seed
+        options = {"shift": recipe.shift, "flip": recipe.flip, **options}
+        return Batches(self.train, self.labels, batch_size or recipe.batch_size, seed, indices, **options)
+
+    def learner(self, batches: Batches, seed: int | None = None, epochs: int | None = None, **changes: Any) -> Learner:
+        """Return a fresh network with its optimiser.
+
+        Args:
+            batches: What it will be trained on; sets the length of the learning-rate schedule.
+            seed: Seed of the initial weights; default the task's.
+            epochs: Default the recipe's.
+            **changes: Fields of the recipe that are replaced.
+        """
+        recipe = replace(self.recipe, **changes) if changes else self.recipe
+        return Learner.for_batches(recipe, self.n_classes, batches, self.seed if seed is None else seed, epochs)
+
+    def predict(
+        self,
+        net: Network,
+        images: ImageSource | None = None,
+        indices: ArrayLike | Tensor | None = None,
+        features: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Pass images through a network in eval mode, without augmentation.
+
+        Args:
+            net: The network.
+            images: Default the training images.
+            indices: Positions in `images`, shape [n]; default all.
+            features: Whether penultimate features are returned too.
+
+        Returns:
+            Logits, shape [n, K], and features, shape [n, d], or None.
+        """
+        raise NotImplementedError
+
+
+@dataclass(kw_only=True)
+class NoisyTask(Task):
+    """What a noisy-label method may see. No true training label and no test label is among it.
+
+    Attributes:
+        test: Test images without labels, which belong to the evaluation.
+        trusted: A few images and their clean labels, shape [V], for methods with `uses_trusted`.
+        folds: Out-of-fold probabilities, shape [N, K], for methods with `reads_folds`.
+    """
+
+    test: ImageSource
+    trusted: tuple[ImageSource, Tensor] | None = None
+    folds: np.ndarray | None = None
+
+    def predict(
+        self,
+        net: Network,
+        images: ImageSource | None = None,
+        indices: ArrayLike | Tensor | None = None,
+        features: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Pass images through a network in eval mode, in the precision of the recipe; see `Task.predict`."""
+        images = self.train if images is None else images
+        return predict(net, images, indices, precision=self.recipe.precision, features=features)
+
+
+@dataclass(kw_only=True)
+class OODTask(Task):
+    """What an OOD method may see: labelled ID images and perhaps auxiliary ones, but no image of an OOD test set.
+
+    Attributes:
+        val: ID validation images.
+        val_labels: Their labels, shape [V].
+        auxiliary: Unlabelled images, disjoint from every OOD test set, for methods with `uses_auxiliary`.
+    """
+
+    val: ImageSource
+    val_labels: Tensor
+    auxiliary: ImageSource | None = None
+
+    def predict(
+        self,
+        net: Network,
+        images: ImageSource | None = None,
+        indices: ArrayLike | Tensor | None = None,
+        features: bool = False,
+    ) -> tuple[Tensor, Tensor | None]:
+        """Pass images through a network in eval mode, in float32: OOD scores are sensitive to rounding."""
         return predict(net, self.train if images is None else images, indices, features=features)
 
 
+@dataclass
+class Detection:
+    """What a noisy-label method gives back. Arrays follow the order of the training set.
+
+    Attributes:
+        scores: Finite, shape [N]; higher = more suspicious label.
+        test_logits: Logits on the test images, shape [M, K], of the model that a robust trainer yields.
+        remove: The method's own removal rule, bool, shape [N]; the benchmark trains again without these examples.
+        epoch_scores: Scores after each epoch, shape [E, N].
+        traces: Quantities recorded during training, shape [T] each, for figures.
+        variants: Other scores of the same method, shape [N] each.
+        extras: Numbers worth a column, such as coverage or Hessian-vector products per step.
+        curves: One number per epoch each, for MLflow.
+    """
+
+    scores: np.ndarray
+    test_logits: np.ndarray | None = None
+    remove: np.ndarray | None = None
+    epoch_scores: np.ndarray | None = None
+    traces: dict[str, np.ndarray] = field(default_factory=dict)
+    variants: dict[str, np.ndarray] = field(default_factory=dict)
+    extras: dict[str, float] = field(default_factory=dict)
+    curves: dict[str, list[float]] = field(default_factory=dict)
+
+
 class Method:
-    """Common part of the two contracts."""
+    """Common part of `NoisyLabelDetector` and `OODDetector`: declarations and hyper-parameters.
+
+    Declarations are class attributes. They are also read from the source without importing the class
+    (`sgoif.bench.methods.declaration`), so write them as literals.
+
+    Attributes:
+        name: Name in configurations; that of the file.
+        title: Name as printed in tables, figures and the report.
+        group: Heading of the rows that the method stands among; see `sgoif.bench.tables.names.GROUPS`.
+        order: Place within the group, smallest first; methods without one follow in the order of the configuration.
+        ranked: False for a method that is shown but neither marked as best nor ranked.
+        shown_variants: Variants with a row of their own: {variant: {"title": ..., "group": ..., "order": ...,
+            "ranked": ...}}, all but the title optional.
+        reads_plain: Reads the shared plain run, `task.plain`, instead of training.
+        distributes: Gives the same answer when several processes each see a share of every batch.
+    """
 
     name: ClassVar[str]
     title: ClassVar[str]
-    reads_plain: ClassVar[bool] = False  # post-processes the shared plain run instead of training
-    distributes: ClassVar[bool] = False  # gives the same answer when several processes each see a share of every batch
+    group: ClassVar[str] = "Others"
+    order: ClassVar[int] = 1000
+    ranked: ClassVar[bool] = True
+    shown_variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    reads_plain: ClassVar[bool] = False
+    distributes: ClassVar[bool] = False
 
     @dataclass(frozen=True)
     class Params:
-        pass
+        """Hyper-parameters of the method; none unless it declares some."""
 
-    def __init__(self, **params):
+    params: Any
+
+    def __init__(self, **params: Any) -> None:
+        """Set the hyper-parameters.
+
+        Args:
+            **params: Fields of `Params` that differ from their defaults.
+
+        Raises:
+            UserError: If there is no such hyper-parameter, or its value is out of range.
+        """
         known = {f.name for f in fields(self.Params)}
         for key in params:
             if key not in known:
@@ -111,51 +229,93 @@ class Method:
         self.params = self.Params(**params)
 
     def need(self, ok: bool, key: str, what: str) -> None:
-        """Hyper-parameter check: names the field and the value."""
+        """Check a hyper-parameter.
+
+        Args:
+            ok: Whether its value is allowed.
+            key: Field of `Params`.
+            what: What it must be, for the message.
+
+        Raises:
+            UserError: If not `ok`; the message names the field and its value.
+        """
         if not ok:
             raise UserError(f"params.{self.name}.{key}: {what}, not {getattr(self.params, key)!r}")
 
 
 class NoisyLabelDetector(Method):
+    """Base class of methods that find wrong labels: implement `detect`.
+
+    Attributes:
+        uses_trusted: Gets `task.trusted`, a few images with clean labels.
+        reads_folds: Gets `task.folds`, out-of-fold probabilities; the folds are trained once for all methods.
+    """
+
     uses_trusted: ClassVar[bool] = False
-    reads_folds: ClassVar[bool] = False  # needs out-of-fold probabilities; the folds are trained once for all who do
+    reads_folds: ClassVar[bool] = False
 
     def detect(self, task: NoisyTask) -> Detection:
+        """Score every training label; higher = more suspicious."""
         raise NotImplementedError
 
 
 class OODDetector(Method):
+    """Base class of methods that find out-of-distribution images: implement `score`, and `fit` where needed.
+
+    Attributes:
+        uses_auxiliary: Gets `task.auxiliary`, unlabelled images of other classes.
+        task: The task, kept by `fit`.
+        net: The network that `logits` uses, kept by `fit`.
+    """
+
     reads_plain: ClassVar[bool] = True
     uses_auxiliary: ClassVar[bool] = False
 
+    task: OODTask
+    net: Network
+
     def fit(self, task: OODTask) -> None:
-        """Train or fit; keeps what `score` needs. The default keeps the plain run's network as `self.net`."""
+        """Train or fit, and keep what `score` needs; the default keeps the network of the plain run as `self.net`."""
+        assert task.plain is not None, f"{self.name} reads no plain run, so it must train a network itself"
         self.task, self.net = task, task.plain.network()
 
     def score(self, images: ImageSource) -> Tensor:
-        """[n] higher = more OOD."""
+        """Score images, shape [n]; higher = more out-of-distribution."""
         raise NotImplementedError
 
     def logits(self, images: ImageSource) -> Tensor:
-        """[n, K] class logits, for the ID accuracy of what the method yields."""
+        """Return class logits, shape [n, K], from which the ID accuracy is measured."""
         return self.task.predict(self.net, images)[0]
 
     def extras(self) -> dict[str, float]:
+        """Return numbers worth a column of their own."""
         return {}
 
 
 def train_plainly(
-    task: NoisyTask | OODTask,
-    indices=None,
+    task: Task,
+    indices: ArrayLike | None = None,
     phase: str = "train",
     account: str = "train",
     seed: int | None = None,
-    **changes,
-):
-    """Ordinary training on `indices` for the recipe's number of steps; returns the learner."""
-    full = task.batches().steps * task.recipe.epochs
+    **changes: Any,
+) -> Learner:
+    """Train ordinarily for as many steps as the recipe takes on all examples.
+
+    Args:
+        task: Data and recipe.
+        indices: Positions in the training set that are used, shape [n]; default all.
+        phase: Name of the resumable state in the session.
+        account: Timer that the seconds are added to.
+        seed: Default the task's.
+        **changes: Fields of the recipe that are replaced.
+
+    Returns:
+        The trained learner.
+    """
+    total_steps = task.batches().steps * task.recipe.epochs
     batches = task.batches(indices, seed=seed)
-    epochs = max(round(full / batches.steps), 1)  # the same number of steps, however few examples are left
+    epochs = max(round(total_steps / batches.steps), 1)  # the same number of steps, however few examples are left
     learner = task.learner(batches, seed=seed, epochs=epochs, **changes)
     step = learner.plain_stepper()
     for epoch in task.session.epochs(epochs, learner, phase=phase, account=account):
@@ -164,6 +324,6 @@ def train_plainly(
     return learner
 
 
-def seeded(*parts) -> np.random.Generator:
-    """A numpy generator that is a function of `parts` alone."""
+def seeded(*parts: int | str) -> np.random.Generator:
+    """Return a numpy generator that is a function of `parts` alone."""
     return np.random.default_rng(mix_seed(*parts))

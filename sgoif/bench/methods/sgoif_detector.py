@@ -17,7 +17,7 @@ from sgoif.training.images import Batch
 from sgoif.training.learner import Learner
 
 
-class Watched(NoisyLabelDetector):
+class SGOIFDetector(NoisyLabelDetector):
     """One ordinary training run, watched; examples are ranked by their suspicion."""
 
     distributes = True

@@ -57,7 +57,7 @@ class {kind}(OODDetector):
 
 RULE = """use rule method as {task}_{name} with:
     input:
-        **reads("{task}", "{name}", {reads}),
+        **reads("{task}", "{name}"),
     output:
         batch_file("{task}", "{name}"),
     log:
@@ -65,8 +65,6 @@ RULE = """use rule method as {task}_{name} with:
     params:
         **job("{name}"),
 """
-
-READS = {"noisy": '"plain"', "ood": '"val", "plain"'}
 
 
 def new_baseline(task: str, name: str) -> tuple[Path, Path]:
@@ -82,7 +80,7 @@ def new_baseline(task: str, name: str) -> tuple[Path, Path]:
         if path.exists():
             raise UserError(f"{path.relative_to(FOLDER.parent)} is there already; choose another NAME or edit it")
     words = name.split("_")
-    named = {"name": name, "task": task, "title": " ".join(w.capitalize() for w in words if w), "reads": READS[task]}
+    named = {"name": name, "task": task, "title": " ".join(w.capitalize() for w in words if w)}
     template = {"noisy": NOISY, "ood": OOD}[task]
     code.write_text(template.format(kind="".join(w.capitalize() for w in words), **named))
     rule.write_text(RULE.format(**named))

@@ -8,8 +8,9 @@ from itertools import groupby
 from pathlib import Path
 from typing import Any
 
+from sgoif.bench.methods.registry import split_variant
 from sgoif.bench.tables import render
-from sgoif.bench.tables.names import TITLES
+from sgoif.bench.tables.names import title
 from sgoif.bench.tables.render import Block, Entry, Table
 from sgoif.utils.files import read_json
 
@@ -87,7 +88,7 @@ def cost(run_dir: Path) -> list[dict[str, Any]]:
     rows = [
         {
             "task": task,
-            "method": _name(method),
+            "method": _name(task, method),
             "cells": len(m["seconds_total"]),
             "seconds": sum(m["seconds_total"]),
             "per_cell": sum(m["seconds_total"]) / len(m["seconds_total"]),
@@ -107,7 +108,7 @@ def failures(run_dir: Path, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     fates: dict[tuple, list[tuple]] = defaultdict(list)
     for task, r in _metrics(run_dir):
         if r["metric"] == "status":
-            fate = (_name(r["method"]), task, r["dataset"], r["status"], r["reason"])
+            fate = (_name(task, r["method"]), task, r["dataset"], r["status"], r["reason"])
             fates[fate].append((r["setting"], r["seed"]))
     out = []
     for (method, task, dataset, status, reason), cells in sorted(fates.items(), key=lambda f: (f[0][3], f[0])):
@@ -128,9 +129,9 @@ def _metrics(run_dir: Path):
             yield from ((path.parent.name, r) for r in read_json(path))
 
 
-def _name(method: str) -> str:
-    name, at, variant = method.partition("@")
-    return f"{TITLES.get(name, name)}{at}{variant}"
+def _name(task: str, method: str) -> str:
+    name, variant = split_variant(method)
+    return f"{title(task, name)}@{variant}" if variant else title(task, name)
 
 
 def _mean(values: list[float]) -> float | None:

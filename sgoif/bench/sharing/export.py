@@ -20,8 +20,9 @@ from typing import Any
 from sgoif.bench.config.values import digest
 from sgoif.bench.data.holdout import held_out_file, hold_out
 from sgoif.bench.evaluation.evaluate import Cell, Judge, read_cell
-from sgoif.bench.execution.plan import SHARED, TASKS, Plan
+from sgoif.bench.execution.plan import TASKS, Plan
 from sgoif.bench.execution.validate import entries
+from sgoif.bench.methods.registry import SHARED
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_bytes
 

@@ -16,9 +16,10 @@ from typing import Any
 from sgoif.bench import figures
 from sgoif.bench.config import load_config, walk
 from sgoif.bench.evaluation.evaluate import arranged
-from sgoif.bench.execution.plan import SHARED, TASKS, Cell, Plan
+from sgoif.bench.execution.plan import TASKS, Cell, Plan
 from sgoif.bench.execution.provenance import PIECES
 from sgoif.bench.execution.validate import misshapen
+from sgoif.bench.methods.registry import SHARED
 from sgoif.bench.sharing.export import FORMAT
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-from sgoif.bench.tables.names import NOISY_GROUPS, OOD_GROUPS
 from sgoif.bench.tables.render import Column, Table
 from sgoif.bench.tables.source import NOTHING, OVERHEAD, Field, Source, make_block, pooled
 
@@ -15,7 +14,7 @@ OVERHEAD_OOD = (
 def cost(source: Source) -> Table:
     """Where the time goes: means over settings and seeds of each dataset."""
     task = source.layout["task"]
-    rows = source.methods(NOISY_GROUPS if task == "noisy" else OOD_GROUPS)
+    rows = source.methods()
     columns = [
         Column("seconds", "train", "seconds_train", "lower", "seconds"),
         Column("seconds", "fit", "seconds_fit", "lower", "seconds"),
@@ -38,7 +37,7 @@ def cost(source: Source) -> Table:
             Field(c, lambda m, c=c, panels=panels: pooled(source, panels, m, c.metric), ranked=False) for c in columns
         ]
         used = [f for f in fields if any(f.entry(m).mean is not None for _, m in rows)]
-        blocks.append(make_block(panels[0]["title"], used, rows))
+        blocks.append(make_block(panels[0]["title"], used, rows, task))
     seeds = sorted({len(p["seeds"]) for p in source.panels})
     caption = [
         f"Measured cost, mean over all settings of the dataset and {' to '.join(map(str, seeds))} seed(s)."

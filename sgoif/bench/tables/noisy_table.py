@@ -5,7 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 
 from sgoif.bench.evaluation import significance
-from sgoif.bench.tables.names import APART, NOISY_GROUPS
+from sgoif.bench.tables.names import is_ranked
 from sgoif.bench.tables.render import Column, Entry, Table
 from sgoif.bench.tables.source import (
     NOTHING,
@@ -27,7 +27,7 @@ TRUSTED = (
 
 def noise_grid(source: Source) -> Table:
     """Noise x sparsity; one block each for P@1%, AUC-PR, AUROC and test accuracy."""
-    rows = source.methods(NOISY_GROUPS)
+    rows = source.methods()
     panels = sorted(source.panels, key=lambda p: (p["noise"], p["sparsity"]))
     blocks = []
     for metric, title in (
@@ -42,7 +42,7 @@ def noise_grid(source: Source) -> Table:
             fields.append(metric_field(source, panel, column))
             if metric in ("p_at_1", "auc_pr"):
                 fields[-1].extra["base rate"] = source.entry(panel, "", "base_rate")
-        means, footer = _over_panels(source, panels, metric, [m for _, m in rows if m not in APART])
+        means, footer = _over_panels(source, panels, metric, [m for _, m in rows if is_ranked("noisy", m)])
         blocks.append(make_block(title, [*fields, *means], rows, corner=("noise", "sparsity"), footer=footer))
     caption = [
         f"Wrong labels in {panels[0]['title']}: class-conditional noise by noise rate and sparsity." if panels else "",
@@ -92,7 +92,7 @@ def _over_panels(source: Source, panels, metric, methods) -> tuple[list[Field], 
 
 def noise_sets(source: Source) -> Table:
     """Datasets x (P@1%, AUC-PR, test accuracy, overhead both ways)."""
-    rows = source.methods(NOISY_GROUPS)
+    rows = source.methods()
     groups = []
     for panel in source.panels:
         name = f"{panel['title']} {noise_words(panel)}".strip()

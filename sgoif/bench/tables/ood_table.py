@@ -4,14 +4,13 @@ from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
 
-from sgoif.bench.tables.names import OOD_GROUPS
 from sgoif.bench.tables.render import Block, Column, Entry, Table
 from sgoif.bench.tables.source import NOTHING, Field, Source, gap_field, make_block, metric_field, seed_words
 
 
 def ood(source: Source) -> Table:
     """An overview over the ID sets (if several), then one block per ID set."""
-    rows = source.methods(OOD_GROUPS)
+    rows = source.methods()
     blocks, counts = [], []
     if len(source.panels) + len(source.layout["not_run"]) > 1:
         blocks.append(_ood_overview(source, rows))
@@ -32,7 +31,7 @@ def ood(source: Source) -> Table:
         ):
             fields.append(metric_field(source, panel, column))
             fields[-1].ranked = False
-        blocks.append(make_block(f"ID: {panel['title']}", fields, rows))
+        blocks.append(make_block(f"ID: {panel['title']}", fields, rows, "ood"))
         counts.append(_ood_counts(source, panel, [m for _, m in rows]))
     caption = [
         "OOD detection, in % unless the column says otherwise; near, far and mean: unweighted means over the OOD sets.",
@@ -70,7 +69,7 @@ def _ood_overview(source: Source, rows) -> Block:
 
     if len(source.panels) > 1:
         fields.append(Field(Column("all", "mean", "auroc:average"), average))
-    return make_block("AUROC by ID set", fields, rows)
+    return make_block("AUROC by ID set", fields, rows, "ood")
 
 
 def _ood_counts(source: Source, panel: Mapping, methods: Sequence[str]) -> str:

@@ -7,10 +7,10 @@ from dataclasses import dataclass, field
 from typing import Any
 
 from sgoif.bench.evaluation import significance
-from sgoif.bench.evaluation.evaluate import PLAIN
 from sgoif.bench.evaluation.overhead import SHARED_GPU
-from sgoif.bench.tables import render
-from sgoif.bench.tables.names import APART, OTHERS, REFERENCE, TITLES
+from sgoif.bench.methods.registry import PLAIN
+from sgoif.bench.tables import names, render
+from sgoif.bench.tables.names import REFERENCE
 from sgoif.bench.tables.render import BEST, CLOSE, Block, Column, Entry, Row, Table
 
 OVERHEAD = (
@@ -69,12 +69,10 @@ class Source:
             self.notes.append(reason)
         return self.notes.index(reason) + 1
 
-    def methods(self, groups: Mapping[str, Sequence[str]]) -> list[tuple[str, str]]:
-        """(group, method) of the rows: the known ones in their order, then new ones, then plain training."""
+    def methods(self) -> list[tuple[str, str]]:
+        """Return (group, method) of the rows, in the order that the methods declare, then plain training."""
         there = list(dict.fromkeys(m for p in self.panels for m in p["methods"]))
-        rows = [(group, m) for group, names in groups.items() for m in names if m in there]
-        known = {m for _, m in rows}
-        rows += [(OTHERS, m) for m in there if m not in known and m != PLAIN]
+        rows = names.grouped(self.layout["task"], [m for m in there if m != PLAIN])
         return rows + [(REFERENCE, PLAIN)] * (PLAIN in there)
 
     def table(self, blocks: list[Block], caption: Iterable[str]) -> Table:
@@ -107,30 +105,33 @@ class Field:
     extra: dict[str, Entry] = field(default_factory=dict)  # rows that are not methods, such as the base rate
 
 
-def make_block(title: str, fields: Sequence[Field], rows: Sequence[tuple[str, str]], **words) -> Block:
+def make_block(
+    title: str, fields: Sequence[Field], rows: Sequence[tuple[str, str]], task: str = "noisy", **words
+) -> Block:
     """Rows x fields; marks the best; leaves out rows that have nothing to say."""
     columns = [{m: f.entry(m) for _, m in rows} for f in fields]
     for f, entries in zip(fields, columns, strict=True):
         if f.ranked and f.column.better:
-            mark_best(entries, f.column)
+            mark_best(entries, f.column, task)
     out = []
     for group, method in rows:
         entries = [c[method] for c in columns]
         measured = any(e.mean is not None for e in entries)
         if measured or (method != PLAIN and any(e.status != "ok" for e in entries)):
-            out.append(Row(group, method, TITLES.get(method, method), entries))
+            out.append(Row(group, method, names.title(task, method), entries))
     for name in dict.fromkeys(n for f in fields for n in f.extra):
         out.append(Row(REFERENCE, "", name, [f.extra.get(name, Entry()) for f in fields]))
     return Block(title, [f.column for f in fields], out, **words)
 
 
-def mark_best(entries: Mapping[str, Entry], column: Column) -> None:
+def mark_best(entries: Mapping[str, Entry], column: Column, task: str = "noisy") -> None:
     """Marks the best (and what looks the same as printed), and what is not significantly worse than it.
 
-    Methods in `APART` do not compete, nor does one that lacks seeds: its mean may be good because the hard seed failed.
+    Methods that are declared unranked do not compete, nor does one that lacks seeds: its mean may be good because the
+    hard seed failed.
     Where that leaves one of several, or such a mean is the best, nothing is marked.
     """
-    shown = {m: e for m, e in entries.items() if e.mean is not None and m not in APART}
+    shown = {m: e for m, e in entries.items() if e.mean is not None and names.is_ranked(task, m)}
     measured = {m: e for m, e in shown.items() if e.status == "ok"}
     if len(measured) < 2 <= sum(e.mean is not None for e in entries.values()):
         return

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from typing import Any
 
 from sgoif.bench.evaluation import significance
+from sgoif.bench.methods.registry import split_variant
 from sgoif.bench.tables.render import Block, Column, Entry, Row
 from sgoif.bench.tables.source import Source, pooled
 
@@ -30,7 +31,7 @@ def row_title(source: Source, method: str) -> str:
         return "SG-OIF (full)"
     if row["name"]:
         return row["name"]
-    return change_words(row["change"]) or method.partition("@")[2].replace("_", " ")
+    return change_words(row["change"]) or split_variant(method)[1].replace("_", " ")
 
 
 def change_words(change: Mapping[str, Any]) -> str:

@@ -43,7 +43,16 @@ def images() -> ImageSet:
 
 def task_of(images: ImageSet, recipe: Recipe) -> OODTask:
     labels = torch.arange(len(images), device="cuda") % 10
-    return OODTask(images, labels, images, labels, 10, 0, recipe, Session(None, "gpu", 0, "cuda"))
+    return OODTask(
+        train=images,
+        labels=labels,
+        val=images,
+        val_labels=labels,
+        n_classes=10,
+        seed=0,
+        recipe=recipe,
+        session=Session(None, "gpu", 0, "cuda"),
+    )
 
 
 @pytest.fixture(scope="module")

@@ -1,6 +1,6 @@
 use rule method as noisy_aum with:
     input:
-        **reads("noisy", "aum", "plain"),
+        **reads("noisy", "aum"),
     output:
         batch_file("noisy", "aum"),
     log:

@@ -1,6 +1,6 @@
 use rule method as noisy_confident_learning with:
     input:
-        **reads("noisy", "confident_learning", "folds"),
+        **reads("noisy", "confident_learning"),
     output:
         batch_file("noisy", "confident_learning"),
     log:

@@ -1,6 +1,6 @@
 use rule method as noisy_fastif with:
     input:
-        **reads("noisy", "fastif", "plain", "val"),
+        **reads("noisy", "fastif"),
     output:
         batch_file("noisy", "fastif"),
     log:

@@ -1,6 +1,6 @@
 use rule method as noisy_loss with:
     input:
-        **reads("noisy", "loss", "plain"),
+        **reads("noisy", "loss"),
     output:
         batch_file("noisy", "loss"),
     log:

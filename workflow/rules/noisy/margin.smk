@@ -1,6 +1,6 @@
 use rule method as noisy_margin with:
     input:
-        **reads("noisy", "margin", "plain"),
+        **reads("noisy", "margin"),
     output:
         batch_file("noisy", "margin"),
     log:

@@ -1,6 +1,6 @@
 use rule method as noisy_mentornet with:
     input:
-        **reads("noisy", "mentornet", "val"),
+        **reads("noisy", "mentornet"),
     output:
         batch_file("noisy", "mentornet"),
     log:

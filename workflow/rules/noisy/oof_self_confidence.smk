@@ -1,6 +1,6 @@
 use rule method as noisy_oof_self_confidence with:
     input:
-        **reads("noisy", "oof_self_confidence", "folds"),
+        **reads("noisy", "oof_self_confidence"),
     output:
         batch_file("noisy", "oof_self_confidence"),
     log:

@@ -1,6 +1,6 @@
 use rule method as noisy_sgoif_trusted with:
     input:
-        **reads("noisy", "sgoif_trusted", "val"),
+        **reads("noisy", "sgoif_trusted"),
     output:
         batch_file("noisy", "sgoif_trusted"),
     log:

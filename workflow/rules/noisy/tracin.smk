@@ -1,6 +1,6 @@
 use rule method as noisy_tracin with:
     input:
-        **reads("noisy", "tracin", "plain", "val"),
+        **reads("noisy", "tracin"),
     output:
         batch_file("noisy", "tracin"),
     log:

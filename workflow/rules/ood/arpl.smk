@@ -1,6 +1,6 @@
 use rule method as ood_arpl with:
     input:
-        **reads("ood", "arpl", "val"),
+        **reads("ood", "arpl"),
     output:
         batch_file("ood", "arpl"),
     log:

@@ -1,6 +1,6 @@
 use rule method as ood_csi with:
     input:
-        **reads("ood", "csi", "val"),
+        **reads("ood", "csi"),
     output:
         batch_file("ood", "csi"),
     log:

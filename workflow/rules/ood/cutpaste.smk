@@ -1,6 +1,6 @@
 use rule method as ood_cutpaste with:
     input:
-        **reads("ood", "cutpaste", "val", "plain"),
+        **reads("ood", "cutpaste"),
     output:
         batch_file("ood", "cutpaste"),
     log:

@@ -1,6 +1,6 @@
 use rule method as ood_dice with:
     input:
-        **reads("ood", "dice", "val", "plain"),
+        **reads("ood", "dice"),
     output:
         batch_file("ood", "dice"),
     log:

@@ -1,6 +1,6 @@
 use rule method as ood_draem with:
     input:
-        **reads("ood", "draem", "val", "plain"),
+        **reads("ood", "draem"),
     output:
         batch_file("ood", "draem"),
     log:

@@ -1,6 +1,6 @@
 use rule method as ood_ebo with:
     input:
-        **reads("ood", "ebo", "val", "plain"),
+        **reads("ood", "ebo"),
     output:
         batch_file("ood", "ebo"),
     log:

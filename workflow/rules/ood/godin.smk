@@ -1,6 +1,6 @@
 use rule method as ood_godin with:
     input:
-        **reads("ood", "godin", "val"),
+        **reads("ood", "godin"),
     output:
         batch_file("ood", "godin"),
     log:

@@ -1,6 +1,6 @@
 use rule method as ood_gradnorm with:
     input:
-        **reads("ood", "gradnorm", "val", "plain"),
+        **reads("ood", "gradnorm"),
     output:
         batch_file("ood", "gradnorm"),
     log:

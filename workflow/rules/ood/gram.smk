@@ -1,6 +1,6 @@
 use rule method as ood_gram with:
     input:
-        **reads("ood", "gram", "val", "plain"),
+        **reads("ood", "gram"),
     output:
         batch_file("ood", "gram"),
     log:

@@ -1,6 +1,6 @@
 use rule method as ood_klm with:
     input:
-        **reads("ood", "klm", "val", "plain"),
+        **reads("ood", "klm"),
     output:
         batch_file("ood", "klm"),
     log:

@@ -1,6 +1,6 @@
 use rule method as ood_knn with:
     input:
-        **reads("ood", "knn", "val", "plain"),
+        **reads("ood", "knn"),
     output:
         batch_file("ood", "knn"),
     log:

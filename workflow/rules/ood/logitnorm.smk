@@ -1,6 +1,6 @@
 use rule method as ood_logitnorm with:
     input:
-        **reads("ood", "logitnorm", "val"),
+        **reads("ood", "logitnorm"),
     output:
         batch_file("ood", "logitnorm"),
     log:

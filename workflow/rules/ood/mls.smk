@@ -1,6 +1,6 @@
 use rule method as ood_mls with:
     input:
-        **reads("ood", "mls", "val", "plain"),
+        **reads("ood", "mls"),
     output:
         batch_file("ood", "mls"),
     log:

@@ -1,6 +1,6 @@
 use rule method as ood_mos with:
     input:
-        **reads("ood", "mos", "val", "plain"),
+        **reads("ood", "mos"),
     output:
         batch_file("ood", "mos"),
     log:

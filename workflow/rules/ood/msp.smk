@@ -1,6 +1,6 @@
 use rule method as ood_msp with:
     input:
-        **reads("ood", "msp", "val", "plain"),
+        **reads("ood", "msp"),
     output:
         batch_file("ood", "msp"),
     log:

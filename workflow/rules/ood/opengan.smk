@@ -1,6 +1,6 @@
 use rule method as ood_opengan with:
     input:
-        **reads("ood", "opengan", "val", "plain"),
+        **reads("ood", "opengan"),
     output:
         batch_file("ood", "opengan"),
     log:

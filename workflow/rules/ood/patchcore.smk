@@ -1,6 +1,6 @@
 use rule method as ood_patchcore with:
     input:
-        **reads("ood", "patchcore", "val", "plain"),
+        **reads("ood", "patchcore"),
     output:
         batch_file("ood", "patchcore"),
     log:

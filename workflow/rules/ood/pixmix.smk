@@ -1,6 +1,6 @@
 use rule method as ood_pixmix with:
     input:
-        **reads("ood", "pixmix", "val"),
+        **reads("ood", "pixmix"),
     output:
         batch_file("ood", "pixmix"),
     log:

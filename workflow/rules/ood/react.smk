@@ -1,6 +1,6 @@
 use rule method as ood_react with:
     input:
-        **reads("ood", "react", "val", "plain"),
+        **reads("ood", "react"),
     output:
         batch_file("ood", "react"),
     log:

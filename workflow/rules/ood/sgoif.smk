@@ -1,6 +1,6 @@
 use rule method as ood_sgoif with:
     input:
-        **reads("ood", "sgoif", "val", "plain"),
+        **reads("ood", "sgoif"),
     output:
         batch_file("ood", "sgoif"),
     log:

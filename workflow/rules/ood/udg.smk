@@ -1,6 +1,6 @@
 use rule method as ood_udg with:
     input:
-        **reads("ood", "udg", "val"),
+        **reads("ood", "udg"),
     output:
         batch_file("ood", "udg"),
     log:

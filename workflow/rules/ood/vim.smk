@@ -1,6 +1,6 @@
 use rule method as ood_vim with:
     input:
-        **reads("ood", "vim", "val", "plain"),
+        **reads("ood", "vim"),
     output:
         batch_file("ood", "vim"),
     log:

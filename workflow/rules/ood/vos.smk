@@ -1,6 +1,6 @@
 use rule method as ood_vos with:
     input:
-        **reads("ood", "vos", "val"),
+        **reads("ood", "vos"),
     output:
         batch_file("ood", "vos"),
     log:
