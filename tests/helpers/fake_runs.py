@@ -92,7 +92,7 @@ class Run:
         name = self.root / "batches" / task / dataset / method / f"{batch}.json"
         cells = read_json(name)["cells"] if name.is_file() else []
         cells = [c for c in cells if c["path"] != path]
-        entry = {"path": path, "key": key, "status": status, "arrays_sha256": sha}
+        entry = {"cell": cell, "path": path, "key": key, "status": status, "reason": reason, "arrays_sha256": sha}
         atomic_write_json(name, {"cells": [*cells, entry]})
         return folder
 

@@ -209,12 +209,12 @@ def test_the_data_root_is_one_folder(bad):
 
 
 def test_a_batch_file_cannot_point_outside_the_run(tmp_path):
-    from sgoif.bench.execution.validate import entries
+    from sgoif.bench.execution.records import read_batch
 
     for path in ("../../etc", "/etc", "cells/../../x", "cells/\0"):
         (tmp_path / "0.json").write_text(json.dumps({"cells": [{"path": path}]}))
         with pytest.raises(UserError, match="does not list the cells"):
-            entries(tmp_path / "0.json")
+            read_batch(tmp_path / "0.json")
 
 
 # ------------------------------------------------------------------------------------------------ network

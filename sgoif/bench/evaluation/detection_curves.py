@@ -15,7 +15,8 @@ import numpy as np
 from sgoif.bench.data import load
 from sgoif.bench.data.noisy_labels import read_labels, setting_files
 from sgoif.bench.data.readers.jpeg_archives import decode
-from sgoif.bench.evaluation.evaluate import Cell, check_identity, read_cells
+from sgoif.bench.evaluation.cell_result import CellResult, read_cells
+from sgoif.bench.evaluation.evaluate import check_identity
 from sgoif.bench.methods.registry import OURS, is_variant
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, load_npz, save_npz
@@ -34,7 +35,7 @@ def write_curves(run_dir: Path | str, data_root: Path | str, dataset: str, confi
     shown = example_setting(spec["settings"])
     detectors, traces, top = defaultdict(list), [], {}
     for cell in cells:
-        if cell.result["status"] != "ok":
+        if cell.result.status != "ok":
             continue
         setting, seed, method = cell.name
         arrays, truth = cell.arrays(), truths[setting]
@@ -85,15 +86,15 @@ def ranking_curves(scores: np.ndarray, wrong: np.ndarray) -> dict[str, np.ndarra
     return {"precision": (hits / looked)[reached], "recall": recall}
 
 
-def _trace(cell: Cell, arrays: Mapping[str, np.ndarray]) -> Iterable[dict[str, Any]]:
+def _trace(cell: CellResult, arrays: Mapping[str, np.ndarray]) -> Iterable[dict[str, Any]]:
     """What a method noted on its way (`trace:<name>`), by epoch; null stands for a value that is not finite."""
     steps = arrays.get("trace:step")
     if steps is None or not len(steps):
         return
     setting, seed, method = cell.name
     kept = np.unique(np.linspace(0, len(steps) - 1, LONGEST).round().astype(int))
-    epochs = cell.result["config"]["recipe"]["epochs"]
-    total = (cell.result.get("extras") or {}).get("steps") or float(steps[-1])
+    epochs = cell.result.config["recipe"]["epochs"]
+    total = cell.result.extras.get("steps") or float(steps[-1])
     found = {name: _short(arrays[f"trace:{name}"][kept]) for name in TRACES if f"trace:{name}" in arrays}
     yield {"setting": setting, "method": method, "seed": seed, "epoch": _short(steps[kept] / total * epochs), **found}
 

@@ -1,14 +1,24 @@
-"""What a cell cost: its seconds by account, memory, and every overhead over the plain run beside it."""
+"""Measures what a cell costs: its seconds by timer, memory, and overheads over the plain run beside it.
+
+    marginal     own / plain                the shared runs that the method reads exist anyway
+    stand-alone  (own + shared) / plain     they do not
+
+`plain` is the training time alone of the plain run of the same dataset, setting and seed; what that run writes down
+for other methods is part of `shared`.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection, Iterator, Mapping
-from typing import TYPE_CHECKING
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
 
+import numpy as np
+
+from sgoif.bench.evaluation.cell_result import CellResult
+from sgoif.bench.evaluation.metric_record import Name
+from sgoif.bench.execution.records import ResultRecord
 from sgoif.bench.methods.registry import PLAIN
-
-if TYPE_CHECKING:
-    from sgoif.bench.evaluation.evaluate import Cell
 
 SHARED_GPU = "several jobs shared the GPU (execution.jobs_per_gpu), so that their seconds cannot be compared"
 # Overhead is what a method costs to give its answer. Retraining on the cleaned labels is a use of a detector's answer,
@@ -17,74 +27,139 @@ SHARED_GPU = "several jobs shared the GPU (execution.jobs_per_gpu), so that thei
 COMPILE = "compile"
 NOT_OVERHEAD = ("retrain", "accuracy", COMPILE)
 NOT_OVERHEAD_OOD = ("score", "accuracy", COMPILE)
+WALL_CLOCK_OVERHEADS = ("overhead_marginal", "overhead_standalone")
 
 
-def cost_records(record: Callable[..., dict], task: str, cell: Cell, cells: Mapping, arrays: Mapping) -> Iterator[dict]:
-    """Seconds, memory and every overhead over the plain run of the same dataset, setting and seed.
+class Cost(NamedTuple):
+    """One number about the cost of a cell, or the reason why there is none."""
 
-    The plain run's seconds are its training alone; what it writes down for others is part of what they share.
-    marginal = own / plain: the shared run is there anyway. stand-alone = (own + shared) / plain: it is not.
-    `record(metric, value, status, reason)` makes a record of the cell.
+    metric: str
+    value: float | None = None
+    status: str = "ok"
+    reason: str = ""
+
+
+@dataclass(frozen=True)
+class Overhead:
+    """What the overheads of a cell are computed from.
+
+    Attributes:
+        own: Result of the cell.
+        plain: Result of the plain run of the same dataset, setting and seed.
+        shared: Results of the shared runs that the cell read.
+        excluded: Timers that do not count as overhead.
     """
-    result = cell.result
-    seconds, extras = result.get("seconds") or {}, result.get("extras") or {}
 
-    for account, value in seconds.items():
-        yield record(f"seconds_{account}", value)
-    yield record("seconds_total", _total(seconds))
-    apart = NOT_OVERHEAD_OOD if task == "ood" else NOT_OVERHEAD
-    own = _total(seconds, apart)
-    yield record("seconds_own", own)
-    yield record("cpu_seconds_total", _total(result.get("cpu_seconds") or {}))
-    if result.get("peak_memory_mb") is not None:
-        yield record("peak_memory_mb", result["peak_memory_mb"])
-    for extra, value in extras.items():
-        yield record(f"extra:{extra}", value)
+    own: ResultRecord
+    plain: ResultRecord
+    shared: Sequence[ResultRecord]
+    excluded: Collection[str]
+
+    @property
+    def is_plain(self) -> bool:
+        """Whether the cell is the plain run itself."""
+        return self.own is self.plain
+
+    @property
+    def shared_gpu(self) -> bool:
+        """Whether the seconds of one of the runs were measured beside other jobs on its GPU."""
+        return any(result.shared_gpu for result in (self.own, self.plain, *self.shared))
+
+    def wall_clock(self) -> Iterator[Cost]:
+        """Yields the overheads in wall-clock seconds."""
+        if self.shared_gpu:
+            for metric in WALL_CLOCK_OVERHEADS:
+                yield Cost(metric, status="undefined", reason=SHARED_GPU)
+            return
+        plain = self.plain.seconds.get("train") or total(self.plain.seconds)
+        own = plain if self.is_plain else total(self.own.seconds, self.excluded)
+        shared = sum(total(result.seconds, (COMPILE,)) for result in self.shared)
+        yield Cost("overhead_marginal", own / plain)
+        yield Cost("overhead_standalone", (own + shared) / plain)
+        if retraining := self.own.seconds.get("retrain"):
+            yield Cost("overhead_cleaned", (own + shared + retraining) / plain)
+
+    def cpu(self) -> Iterator[Cost]:
+        """Yields the overhead in CPU seconds, which do not grow when other jobs share the cores, as wall-clock does."""
+        plain = self.plain.cpu_seconds.get("train")
+        if plain and not self.shared_gpu:
+            own = plain if self.is_plain else total(self.own.cpu_seconds, self.excluded)
+            shared = sum(total(result.cpu_seconds) for result in self.shared)
+            yield Cost("overhead_cpu", (own + shared) / plain)
+
+    def memory(self) -> Iterator[Cost]:
+        """Yields the overhead in peak memory."""
+        if self.own.peak_memory_mb and self.plain.peak_memory_mb:
+            yield Cost("overhead_memory", self.own.peak_memory_mb / self.plain.peak_memory_mb)
+
+    def passes(self) -> Iterator[Cost]:
+        """Yields the overhead in images passed through a network, which no machine changes."""
+        plain = self.plain.network_passes.get("train")
+        if plain:
+            own = plain if self.is_plain else total(self.own.network_passes, self.excluded)
+            shared = sum(total(result.network_passes) for result in self.shared)
+            yield Cost("overhead_passes", (own + shared) / plain)
+
+
+def costs(
+    task: str, cell: CellResult, cells: Mapping[Name, CellResult], arrays: Mapping[str, np.ndarray]
+) -> Iterator[Cost]:
+    """Yields all costs of a successful cell.
+
+    Args:
+        task: "noisy", "tuning" or "ood".
+        cell: The cell.
+        cells: All cells of the same task and dataset by name, plain and other shared runs included.
+        arrays: The cell's arrays.
+
+    Raises:
+        UserError: If a shared run that the cell read is not among `cells`.
+    """
+    excluded = NOT_OVERHEAD_OOD if task == "ood" else NOT_OVERHEAD
+    yield from _absolute_costs(cell.result, excluded)
     if task == "ood" and "id_test" in arrays:
-        images = sum(a.size for k, a in arrays.items() if k == "id_test" or k.startswith("ood:"))
-        per_image = extras.get("seconds_per_image", seconds.get("score", 0.0) / images)
-        yield record("seconds_per_image", per_image)
-
+        yield Cost("seconds_per_image", _seconds_per_image(cell.result, arrays))
     plain = cells.get((*cell.name[:2], PLAIN))
-    if plain is None or plain.result["status"] != "ok":
-        reason = f"no plain run to compare with: {plain.result['reason']}" if plain else "no plain run to compare with"
-        status = "failed" if plain else "not run"
-        for metric in ("overhead_marginal", "overhead_standalone"):
-            yield record(metric, status=status, reason=reason)
-        return
-    base = plain.result["seconds"].get("train") or _total(plain.result["seconds"])
-    shared_runs = [_shared(cell, run, cells).result for run in result.get("shared") or []]
-    shared = sum(_total(run["seconds"], (COMPILE,)) for run in shared_runs)
-    own = base if cell is plain else own
-    crowded = any(run.get("shared_gpu") for run in (result, plain.result, *shared_runs))
-    if crowded:
-        for metric in ("overhead_marginal", "overhead_standalone"):
-            yield record(metric, status="undefined", reason=SHARED_GPU)
+    if plain is None:
+        for metric in WALL_CLOCK_OVERHEADS:
+            yield Cost(metric, status="not run", reason="no plain run to compare with")
+    elif plain.result.status != "ok":
+        for metric in WALL_CLOCK_OVERHEADS:
+            reason = f"no plain run to compare with: {plain.result.reason}"
+            yield Cost(metric, status="failed", reason=reason)
     else:
-        yield record("overhead_marginal", own / base)
-        yield record("overhead_standalone", (own + shared) / base)
-        if seconds.get("retrain"):
-            yield record("overhead_cleaned", (own + shared + seconds["retrain"]) / base)
-    cpu, plain_cpu = result.get("cpu_seconds") or {}, plain.result.get("cpu_seconds") or {}
-    if plain_cpu.get("train") and not crowded:  # does not grow when other jobs share the cores, as wall-clock does
-        own_cpu = plain_cpu["train"] if cell is plain else _total(cpu, apart)
-        shared_cpu = sum(_total(run.get("cpu_seconds") or {}) for run in shared_runs)
-        yield record("overhead_cpu", (own_cpu + shared_cpu) / plain_cpu["train"])
-    if result.get("peak_memory_mb") and plain.result.get("peak_memory_mb"):
-        yield record("overhead_memory", result["peak_memory_mb"] / plain.result["peak_memory_mb"])
-    passes, plain_passes = result.get("network_passes") or {}, plain.result.get("network_passes") or {}
-    if plain_passes.get("train"):
-        own_passes = plain_passes["train"] if cell is plain else _total(passes, apart)
-        shared_passes = sum(_total(run.get("network_passes") or {}) for run in shared_runs)
-        yield record("overhead_passes", (own_passes + shared_passes) / plain_passes["train"])
+        shared = [_shared_run(cell, run, cells).result for run in cell.result.shared]
+        overhead = Overhead(cell.result, plain.result, shared, excluded)
+        for part in (overhead.wall_clock, overhead.cpu, overhead.memory, overhead.passes):
+            yield from part()
 
 
-def _shared(cell: Cell, run: str, cells: Mapping[tuple, Cell]) -> Cell:
-    """A run that `cell` read: of this method (plain, folds), same setting and seed."""
-    if (*cell.name[:2], run) not in cells:
+def _absolute_costs(result: ResultRecord, excluded: Collection[str]) -> Iterator[Cost]:
+    """Yields seconds, memory and what the method itself reported."""
+    for timer, value in result.seconds.items():
+        yield Cost(f"seconds_{timer}", value)
+    yield Cost("seconds_total", total(result.seconds))
+    yield Cost("seconds_own", total(result.seconds, excluded))
+    yield Cost("cpu_seconds_total", total(result.cpu_seconds))
+    if result.peak_memory_mb is not None:
+        yield Cost("peak_memory_mb", result.peak_memory_mb)
+    for name, value in result.extras.items():
+        yield Cost(f"extra:{name}", value)
+
+
+def _seconds_per_image(result: ResultRecord, arrays: Mapping[str, np.ndarray]) -> float:
+    images = sum(a.size for name, a in arrays.items() if name == "id_test" or name.startswith("ood:"))
+    return result.extras.get("seconds_per_image", result.seconds.get("score", 0.0) / images)
+
+
+def _shared_run(cell: CellResult, run: str, cells: Mapping[Name, CellResult]) -> CellResult:
+    """Returns the shared run (plain or folds) of the same setting and seed that a cell read."""
+    name = (*cell.name[:2], run)
+    if name not in cells:
         raise cell.damaged(f"it was computed from the {run} run, which no batch of this run holds")
-    return cells[*cell.name[:2], run]
+    return cells[name]
 
 
-def _total(seconds: Mapping[str, float], without: Collection[str] = ()) -> float:
-    return float(sum(v for account, v in seconds.items() if account not in without))
+def total(by_timer: Mapping[str, float], excluded: Collection[str] = ()) -> float:
+    """Sums the values of all timers but the excluded ones."""
+    return float(sum(value for timer, value in by_timer.items() if timer not in excluded))

@@ -14,8 +14,9 @@ from sgoif.bench.data import catalogue, load
 from sgoif.bench.data.holdout import held_out_file
 from sgoif.bench.data.noisy_labels import read_labels, setting_files
 from sgoif.bench.execution.plan import Cell, Plan
-from sgoif.bench.execution.results import problem
-from sgoif.bench.execution.validate import damaged_cell, entries
+from sgoif.bench.execution.records import BatchEntry, read_batch
+from sgoif.bench.execution.results import files_problem
+from sgoif.bench.execution.validate import damaged_cell
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.base import NoisyTask, OODTask
 from sgoif.bench.methods.declaration import MethodDeclaration
@@ -106,21 +107,27 @@ class Inputs:
 
     # --- shared runs ------------------------------------------------------------------------------------------------
 
-    def _shared_entry(self, cell: Cell, which: str) -> dict | None:
-        """The batch file's entry of the shared run of the same setting and seed, if there is one."""
-        folder = self.run_dir / "batches" / cell.task / cell.dataset / which
-        for path in sorted(folder.glob("*.json")):
-            for entry in entries(path):
-                if (entry["cell"]["setting"], entry["cell"]["seed"]) == (cell.setting, cell.seed):
-                    return {**entry, "batch": path}
+    def _shared_entry(self, cell: Cell, run: str) -> tuple[BatchEntry, Path] | None:
+        """Returns the entry and the batch file of the shared run of the same setting and seed, if there is one."""
+        folder = self.run_dir / "batches" / cell.task / cell.dataset / run
+        for batch in sorted(folder.glob("*.json")):
+            for entry in read_batch(batch):
+                if (entry.cell.setting, entry.cell.seed) == (cell.setting, cell.seed):
+                    return entry, batch
         return None
 
-    def _shared_folder(self, cell: Cell, which: str) -> Path:
-        """The folder of the shared run a cell reads, after making sure that every file in it is whole."""
-        entry = self._shared_entry(cell, which)
-        folder = self.run_dir / entry["path"]
-        if wrong := problem(folder, entry["arrays_sha256"]):
-            raise damaged_cell(folder, entry["batch"], wrong)
+    def _require_shared_entry(self, cell: Cell, run: str) -> tuple[BatchEntry, Path]:
+        found = self._shared_entry(cell, run)
+        if found is None:
+            raise UserError(f"{cell} reads the {run} run, which does not exist; run it through Snakemake")
+        return found
+
+    def _shared_folder(self, cell: Cell, run: str) -> Path:
+        """Returns the folder of a shared run that a cell reads, after checking that every file in it is intact."""
+        entry, batch = self._require_shared_entry(cell, run)
+        folder = self.run_dir / entry.path
+        if wrong := files_problem(folder, entry.arrays_sha256):
+            raise damaged_cell(folder, batch, wrong)
         return folder
 
     def _declaration(self, cell: Cell) -> MethodDeclaration | None:
@@ -132,21 +139,23 @@ class Inputs:
         declared = self._declaration(cell)
         return declared is not None and declared.uses_trusted
 
-    def _reads(self, cell: Cell) -> list[str]:
+    def shared_runs(self, cell: Cell) -> list[str]:
+        """Returns the names of the shared runs that a cell reads."""
         declared = self._declaration(cell)
         return declared.shared_runs if declared else []
 
-    def shared_with(self, cell: Cell) -> dict:
-        """Names of the shared runs a cell reads, and what is wrong with them if anything."""
-        names = self._reads(cell)
+    def shared_failure(self, cell: Cell) -> str:
+        """Says which shared run that a cell reads has failed and why; empty if none has.
+
+        Raises:
+            UserError: If such a run does not exist.
+        """
         failed = ""
-        for name in names:
-            entry = self._shared_entry(cell, name)
-            if entry is None:
-                raise UserError(f"{cell} reads the {name} run, which is not there; run it through Snakemake")
-            if entry["status"] != "ok":
-                failed = f"its {name} run failed: {entry['reason']}"
-        return {"names": names, "failed": failed}
+        for run in self.shared_runs(cell):
+            entry, _ = self._require_shared_entry(cell, run)
+            if entry.status != "ok":
+                failed = f"its {run} run failed: {entry.reason}"
+        return failed
 
     def key(self, cell: Cell, code: str) -> str:
         """Hash of all that the cell depends on."""
@@ -155,23 +164,23 @@ class Inputs:
         parts.append(sha256_file(labels / f"{cell.setting}.npz"))
         if cell.task == "ood" or self._uses_trusted(cell):
             parts.append(sha256_file(held_out_file(self.run_dir, self.dataset)))
-        for name in self._reads(cell):
-            entry = self._shared_entry(cell, name)
-            parts.append(entry and entry["key"])
+        for run in self.shared_runs(cell):
+            found = self._shared_entry(cell, run)
+            parts.append(found[0].key if found else None)
         if cell.task == "ood" and cell.method not in SHARED:
             others = [*self.spec["near"], *self.spec["far"], self.spec.get("auxiliary")]
             parts += [load.meta(self.root, name)["content_hash"] for name in others if name]
         return digest(parts)
 
     def _plain(self, cell: Cell) -> PlainRun | None:
-        if PLAIN not in self._reads(cell):
+        if PLAIN not in self.shared_runs(cell):
             return None
         folder = self._shared_folder(cell, PLAIN)
         size, channels = self.facts.image_size, self.facts.channels
         return PlainRun(folder, self.recipe, len(self.facts.classes), channels, size, self.device)
 
     def _folds(self, cell: Cell) -> np.ndarray | None:
-        if FOLDS not in self._reads(cell):
+        if FOLDS not in self.shared_runs(cell):
             return None
         return load_npz(self._shared_folder(cell, FOLDS) / "arrays.npz")["probabilities"]
 

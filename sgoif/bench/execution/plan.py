@@ -31,7 +31,7 @@ def restriction(spec: dict[str, Any], method: str) -> dict[str, Any]:
     return spec.get("restrict", {}).get(method, {})
 
 
-def allowed(share: dict[str, Any], setting: str, seed: int) -> bool:
+def allowed(share: dict[str, Any], setting: str, seed: int | None) -> bool:
     """Whether a share, {settings, seeds, besides}, has a setting and seed."""
     if setting in share.get("settings", [setting]) and seed in share.get("seeds", [seed]):
         return True
@@ -122,6 +122,12 @@ class Plan:
     def cells(self, task: str, dataset: str, method: str) -> list[Cell]:
         settings, seeds = self.settings(task, dataset), self.seeds(task, dataset)
         return [Cell(task, dataset, setting, seed, method) for seed in seeds for setting in settings]
+
+    def expected_cells(self, task: str, dataset: str) -> list[Cell]:
+        """Returns the cells of all methods by setting, then method, then seed: the order of a metrics file."""
+        cells = [cell for method in self.methods(task, dataset) for cell in self.cells(task, dataset, method)]
+        settings = list(self.settings(task, dataset))
+        return sorted(cells, key=lambda cell: settings.index(cell.setting))
 
     def n_batches(self, task: str, dataset: str) -> int:
         per_job = self.config["execution"]["cells_per_job"]

@@ -19,6 +19,7 @@ from sgoif.backend.collectives import active
 from sgoif.bench.execution import results
 from sgoif.bench.execution.inputs import Inputs
 from sgoif.bench.execution.plan import Cell, Plan, shared_module
+from sgoif.bench.execution.records import BatchEntry, ResultRecord
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.base import NoisyTask, OODTask, train_plainly
 from sgoif.bench.methods.plain_run import plain_run
@@ -45,7 +46,7 @@ def run_batch(plan: Plan, run_dir: Path, task: str, dataset: str, method: str, n
             key = inputs.key(cell, code)
             result = results.finished(run_dir, cell, key) or compute(plan, run_dir, cell, key, inputs)
             if distributed.first():
-                entries.append(results.batch_entry(cell, result))
+                entries.append(BatchEntry.of(result).to_json())
     if not distributed.first():
         return path
     atomic_write_json(path, {"cells": entries}, seal=True)
@@ -53,19 +54,19 @@ def run_batch(plan: Plan, run_dir: Path, task: str, dataset: str, method: str, n
     return path
 
 
-def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> dict[str, Any] | None:
+def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> ResultRecord | None:
     """Computes one cell and writes its result, whatever the outcome. (Of several processes the first writes.)"""
     limit = 60 * plan.config["execution"]["time_limit_minutes"]
     work = run_dir / cell.folder / "work"
     save_every = plan.config["execution"]["save_every_seconds"]
     session = Session(work, key, cell.seed, inputs.device, limit, save_every, label=str(cell))
-    shared = inputs.shared_with(cell)
+    shared_failure = inputs.shared_failure(cell)
     arrays, facts, status, reason = {}, {}, "ok", ""
     WORK.reset()
     with PeakMemory(inputs.device) as memory:
         try:
-            if shared["failed"]:
-                raise SharedRunFailed(shared["failed"])
+            if shared_failure:
+                raise SharedRunFailed(shared_failure)
             arrays, facts = _work(cell, session, inputs, plan, run_dir)
         except (KeyboardInterrupt, UserError):
             raise
@@ -96,7 +97,7 @@ def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> 
         shared_gpu=inputs.device.type == "cuda" and plan.config["execution"]["jobs_per_gpu"] > 1,
         peak_memory_mb=memory.mb,
         seed=cell.seed,
-        shared=shared["names"],
+        shared=inputs.shared_runs(cell),
         config=plan.cell_config(cell),
         **{"extras": {}, "curves": {}, **facts},
     )

@@ -13,15 +13,15 @@ import multiprocessing
 import os
 from collections.abc import Iterator
 from concurrent.futures import ProcessPoolExecutor
-from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
 from sgoif.bench.config.values import digest
 from sgoif.bench.data.holdout import held_out_file, hold_out
-from sgoif.bench.evaluation.evaluate import Cell, Judge, read_cell
+from sgoif.bench.evaluation.cell_result import CellResult, read_cell
+from sgoif.bench.evaluation.evaluate import CellEvaluator
 from sgoif.bench.execution.plan import TASKS, Plan
-from sgoif.bench.execution.validate import entries
+from sgoif.bench.execution.records import read_batch
 from sgoif.bench.methods.registry import SHARED
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_bytes
@@ -39,7 +39,9 @@ def carry(plan: Plan, run_dir: Path, out: Path, commit: str = "", note: str = ""
     left_out: list[str] = []
     root = Path(plan.config["data"]["root"])
     judges = [
-        Judge(run_dir, root, task, dataset, plan.spec(task, dataset), finished(plan, run_dir, task, dataset, left_out))
+        CellEvaluator(
+            run_dir, root, task, dataset, plan.spec(task, dataset), finished(plan, run_dir, task, dataset, left_out)
+        )
         for task in TASKS
         for dataset in plan.datasets(task)
     ]
@@ -54,8 +56,8 @@ def carry(plan: Plan, run_dir: Path, out: Path, commit: str = "", note: str = ""
         records += found
         if name in judge.cells:
             result = judge.cells[name].result
-            kept = {k: v for k, v in result.items() if k not in LEFT_BEHIND}
-            facts.append({**kept, "commit": result.get("commit") or commit})
+            kept = {k: v for k, v in result.to_json().items() if k not in LEFT_BEHIND}
+            facts.append({**kept, "commit": result.commit or commit})
     told = {(f["cell"]["task"], f["cell"]["dataset"], f["cell"]["setting"]) for f in facts}
     records = [r for r in records if (r["task"], r["dataset"], r["setting"]) in told]  # labels of nothing are not told
     if not facts:
@@ -73,7 +75,7 @@ def carry(plan: Plan, run_dir: Path, out: Path, commit: str = "", note: str = ""
     return piece, left_out
 
 
-def finished(plan: Plan, run_dir: Path, task: str, dataset: str, left_out: list[str]) -> Iterator[Cell]:
+def finished(plan: Plan, run_dir: Path, task: str, dataset: str, left_out: list[str]) -> Iterator[CellResult]:
     """The plan's cells that have a trustworthy result, those of batches that were cut off too.
 
     A batch file vouches for the cells it lists. A cell that none speaks of has to have the key that this code, data
@@ -88,7 +90,7 @@ def finished(plan: Plan, run_dir: Path, task: str, dataset: str, left_out: list[
         for number in range(plan.n_batches(task, dataset)):
             batch = run_dir / "batches" / task / dataset / method / f"{number}.json"
             try:
-                listed = {e["path"]: e for e in entries(batch)} if batch.is_file() else {}
+                listed = {entry.path: entry for entry in read_batch(batch)} if batch.is_file() else {}
             except UserError:  # a damaged batch file vouches for nothing
                 listed = {}
             for planned in plan.batch(task, dataset, method, number):
@@ -97,9 +99,9 @@ def finished(plan: Plan, run_dir: Path, task: str, dataset: str, left_out: list[
                     continue  # not computed yet
                 try:
                     cell = read_cell(run_dir / planned.folder, batch)
-                    if cell.result["cell"] != asdict(planned):
+                    if cell.result.cell != planned:
                         raise cell.damaged("result.json is that of another cell")
-                    if entry is None or not cell.fits(entry):
+                    if entry is None or not cell.matches(entry):
                         _check_key(cell, inputs.key(planned, plan.code(task, method)))
                 except (UserError, FileNotFoundError) as e:
                     left_out.append(str(e))
@@ -107,18 +109,18 @@ def finished(plan: Plan, run_dir: Path, task: str, dataset: str, left_out: list[
                     yield cell
 
 
-def _check_key(cell: Cell, key: str) -> None:
-    if cell.result.get("key") != key:
+def _check_key(cell: CellResult, key: str) -> None:
+    if cell.result.key != key:
         why = "no batch file speaks of it, and its key is not that of the present code, data and configuration"
         raise UserError(f"{cell.directory}: {why}. Run again: it is computed anew")
 
 
 # ------------------------------------------------------------------------------------------- in several processes
 
-_JUDGES: list[Judge] = []  # of a worker: handed over once, not with every cell
+_JUDGES: list[CellEvaluator] = []  # of a worker: handed over once, not with every cell
 
 
-def _judged(judges: list[Judge]) -> Iterator[tuple[Judge, tuple, list[dict] | str]]:
+def _judged(judges: list[CellEvaluator]) -> Iterator[tuple[CellEvaluator, tuple, list[dict] | str]]:
     """Every name of every judge with its records, or with what is wrong with it."""
     todo = [(number, name) for number, judge in enumerate(judges) for name in judge.names()]
     if not todo:
@@ -129,7 +131,7 @@ def _judged(judges: list[Judge]) -> Iterator[tuple[Judge, tuple, list[dict] | st
             yield judges[number], name, found
 
 
-def _start(judges: list[Judge]) -> None:
+def _start(judges: list[CellEvaluator]) -> None:
     _JUDGES.extend(judges)
 
 

@@ -15,17 +15,16 @@ from typing import Any
 
 from sgoif.bench import figures
 from sgoif.bench.config import load_config, walk
-from sgoif.bench.evaluation.evaluate import arranged
+from sgoif.bench.evaluation.evaluate import arrange_records
+from sgoif.bench.evaluation.metric_record import is_metric_record, metrics_file
 from sgoif.bench.execution.plan import TASKS, Cell, Plan
 from sgoif.bench.execution.provenance import PIECES
-from sgoif.bench.execution.validate import misshapen
+from sgoif.bench.execution.records import MalformedRecord, ResultRecord
 from sgoif.bench.methods.registry import SHARED
 from sgoif.bench.sharing.export import FORMAT
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json
 
-CELL = {"task", "dataset", "setting", "seed", "method"}
-RECORD = CELL | {"variant", "metric", "value", "status", "reason", "epoch"}
 FACTS = {"commit": str, "created": str, "hardware": dict, "versions": dict, "config": dict}
 Owner = tuple[str, str, str, int | None, str]  # task, dataset, setting, seed, method; of labels: seed None, method ""
 
@@ -52,8 +51,8 @@ def adopt(files: Sequence[Path], config_file: Path, results: Path) -> Path:
         for dataset in plan.datasets(task):
             mine = {owner[2:]: records for owner, records in found.items() if owner[:2] == (task, dataset)}
             if mine or task != "tuning":
-                records = arranged(task, dataset, plan.spec(task, dataset), mine)
-                atomic_write_json(run_dir / "metrics" / task / f"{dataset}.json", records, seal=True)
+                records = arrange_records(plan, task, dataset, mine)
+                atomic_write_json(metrics_file(run_dir, task, dataset), records, seal=True)
     kept = [[c for c in piece["cells"] if holder[_owner(c["cell"])] == n] for n, piece in enumerate(pieces)]
     told = [
         {
@@ -93,14 +92,16 @@ def _odd(piece: Mapping[str, Any]) -> str:
     if not isinstance(piece.get("note", ""), str):
         return "its `note` is not a text"
     for cell in cells:
-        if wrong := misshapen(cell) or ("" if set(cell["cell"]) == CELL else "its `cell` is not one"):
-            return f"a cell is not one: {wrong}"
+        try:
+            ResultRecord.from_json(cell)
+        except MalformedRecord as e:
+            return f"a cell is not one: {e}"
         if not all(isinstance(cell.get(k), kind) for k, kind in FACTS.items()):
             return f"{_owner(cell['cell'])} does not say where it was measured: {', '.join(FACTS)}"
     owners = {_owner(cell["cell"]) for cell in cells}
     owners |= {(*owner[:3], None, "") for owner in owners}
     for record in records:
-        if not isinstance(record, dict) or set(record) != RECORD:
+        if not is_metric_record(record):
             return "a record is not one of a metrics file"
         if _owner(record) not in owners:
             return f"it has records of {_owner(record)}, which is not among its cells"

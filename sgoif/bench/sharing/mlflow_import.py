@@ -25,7 +25,7 @@ from typing import Any
 from urllib.parse import unquote, urlparse
 
 from sgoif.bench.config.values import digest as config_digest
-from sgoif.bench.evaluation.evaluate import read_cells
+from sgoif.bench.evaluation.cell_result import read_cells
 from sgoif.errors import UserError
 from sgoif.utils.files import alone, atomic_write_json, read_json, replacing, sha256_file
 
@@ -222,7 +222,7 @@ def _items(run_dir: Path) -> dict[str, list[_Item]]:
             measured[record["setting"], record["seed"], record["method"]].append(record)
         cells = read_cells(run_dir, task, dataset)
         name = f"{run_dir.name}/{task}/{dataset}"
-        wanted[name] = [_cell_item(c.directory, c.result, measured[c.name]) for c in cells]
+        wanted[name] = [_cell_item(c.directory, c.result.to_json(), measured[c.name]) for c in cells]
     wanted[f"{run_dir.name}/tables"] = [_tables_item(run_dir, config_hash)]
     return wanted
 

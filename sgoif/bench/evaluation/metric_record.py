@@ -1,0 +1,79 @@
+"""The metric record: one line of results/<run>/metrics/<task>/<dataset>.json, one number about one cell."""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TypedDict
+
+from sgoif.utils.files import read_json
+
+Name = tuple[str, int | None, str]  # setting, seed, method of a cell; seed None and method "" of a setting's labels
+
+
+class MetricRecord(TypedDict):
+    """One number about a cell or about the labels of a setting, as it stands in the file.
+
+    A record of a cell without numbers has the metric "status" and no value.
+    """
+
+    task: str
+    dataset: str
+    setting: str
+    seed: int | None  # None: about the labels of the setting, not about a cell
+    method: str  # "": about the labels of the setting
+    variant: str  # of the method's score; "" is the main one
+    metric: str
+    value: float | None
+    status: str  # "ok", "failed", "skipped", "undefined" or "not run"
+    reason: str
+    epoch: int | None  # of values by epoch
+
+
+@dataclass(frozen=True)
+class Subject:
+    """What records are about: a cell, or with seed None and method "" the labels of a setting."""
+
+    task: str
+    dataset: str
+    setting: str
+    seed: int | None
+    method: str
+
+    def record(
+        self,
+        metric: str,
+        value: float | None = None,
+        *,
+        status: str = "ok",
+        reason: str = "",
+        variant: str = "",
+        epoch: int | None = None,
+    ) -> MetricRecord:
+        """Makes a record. A value that is not finite becomes None with the status "undefined"."""
+        if value is not None and not math.isfinite(value):
+            value = None
+            status = "undefined"
+            reason = reason or f"{metric} is not defined for these scores"
+        return {
+            "task": self.task, "dataset": self.dataset, "setting": self.setting, "seed": self.seed,
+            "method": self.method, "variant": variant, "metric": metric, "value": value, "status": status,
+            "reason": reason, "epoch": epoch,
+        }  # fmt: skip
+
+
+def is_metric_record(value: Any) -> bool:
+    """Returns whether a JSON value has the keys of a metric record."""
+    return isinstance(value, dict) and set(value) == set(MetricRecord.__annotations__)
+
+
+def metrics_file(run_dir: Path | str, task: str, dataset: str) -> Path:
+    """Returns the path of the metrics of one task and dataset."""
+    return Path(run_dir) / "metrics" / task / f"{dataset}.json"
+
+
+def read_metrics(path: Path) -> list[MetricRecord]:
+    """Reads a metrics file, in its order."""
+    records: list[MetricRecord] = read_json(path)
+    return records
