@@ -9,14 +9,31 @@ import argparse
 import errno
 import os
 import sys
+from importlib.util import find_spec
 from pathlib import Path
 
 from sgoif.errors import UserError
 from sgoif.utils.interrupt import heeded
 
+SCAN_PACKAGES = {  # module -> package of the extra `scan`
+    "PIL": "pillow",
+    "safetensors": "safetensors",
+    "sklearn": "scikit-learn",
+    "timm": "timm",
+    "torchvision": "torchvision",
+}
+
 
 def main(argv: list[str] | None = None) -> int:
-    """A user's mistake is one line and status 2; Ctrl-C is one line and status 130."""
+    """Runs one command.
+
+    Args:
+        argv: The words of the command line; None: those of this process.
+
+    Returns:
+        The exit status: 0, 2 after a user's mistake (reported in one line), 130 after Ctrl-C, 141 if the reader of the
+        output has gone.
+    """
     argv = sys.argv[1:] if argv is None else argv
     if argv[:1] == ["bench"]:
         from sgoif.bench.cli import main as bench
@@ -29,22 +46,28 @@ def main(argv: list[str] | None = None) -> int:
             sys.stdout.flush()
         return 0
     except UserError as e:
-        told = str(e)
-    except BrokenPipeError:  # the reader of our output has gone, as in `sgoif explain … | head`
+        message = str(e)
+    except BrokenPipeError:  # as in `sgoif explain … | head`
         os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
         return 141
     except OSError as e:
-        full = e.errno in (errno.ENOSPC, errno.EDQUOT)
-        where = e.filename or "while writing"
-        told = f"the disk is full ({where}); free some room and run again" if full else f"{e.strerror or e}: {where}"
+        message = _describe_os_error(e)
     except KeyboardInterrupt:
         print("\ninterrupted; the same command goes on from here", file=sys.stderr)
         return 130
-    print(f"error: {told}", file=sys.stderr)
+    print(f"error: {message}", file=sys.stderr)
     return 2
 
 
+def _describe_os_error(error: OSError) -> str:
+    where = error.filename or "while writing"
+    if error.errno in (errno.ENOSPC, errno.EDQUOT):
+        return f"the disk is full ({where}); free some room and run again"
+    return f"{error.strerror or error}: {where}"
+
+
 def parser() -> argparse.ArgumentParser:
+    """Returns the parser of the command line."""
     top = argparse.ArgumentParser(prog="sgoif", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _scan_arguments(commands.add_parser("scan", help="rank the labels of a folder, a CSV or a data set by suspicion"))
@@ -116,40 +139,53 @@ def _count(text: str) -> int:
     return int(text)
 
 
-def _scan(args) -> None:
+def _require_scan_packages() -> None:
+    """Raises UserError if a package of the extra `scan` is not installed."""
+    missing = [package for module, package in SCAN_PACKAGES.items() if find_spec(module) is None]
+    if missing:
+        raise UserError(f'{", ".join(missing)} not installed; install what is missing with: pip install "sgoif[scan]"')
+
+
+def _scan(args: argparse.Namespace) -> None:
+    _require_scan_packages()
     if args.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if not args.download:
         os.environ["HF_HUB_OFFLINE"] = "1"  # pretrained weights come from the cache alone
     from sgoif.scan.pipeline import scan
+    from sgoif.scan.sources.read import ReadOptions
 
-    reading = {
-        "columns": (args.path_column, args.label_column),
-        "encoding": args.encoding,
-        "root": args.data_root,
-        "split": args.split,
-        "download": args.download,
-    }
-    scan(args.source, args.out, vars(args), gallery=args.gallery, skip_tiny=args.skip_tiny, reading=reading)
+    reading = ReadOptions(
+        columns=(args.path_column, args.label_column),
+        encoding=args.encoding,
+        root=args.data_root,
+        split=args.split,
+        download=args.download,
+    )
+    scan(args.source, args.out, vars(args), gallery_size=args.gallery, skip_tiny=args.skip_tiny, reading=reading)
 
 
-def _apply(args) -> None:
+def _apply(args: argparse.Namespace) -> None:
     from sgoif.scan.apply import apply
 
     tree = args.copy or args.link
-    done = apply(args.scan, args.decisions, args.out, tree, link=args.link is not None)
-    told = f"{done['remove']} removed, {done['relabel']} relabelled, {done['keep']} kept as they are"
-    print(f"{done['after']} of {done['before']} examples: {told}")
-    print(f"List   {args.out or args.scan / 'cleaned.csv'}" + (f"\nFiles  {tree}" if tree else ""))
+    counts = apply(args.scan, args.decisions, args.out, tree, link=args.link is not None)
+    changes = f"{counts['remove']} removed, {counts['relabel']} relabelled, {counts['keep']} kept as they are"
+    print(f"{counts['after']} of {counts['before']} examples: {changes}")
+    print(f"List   {args.out or args.scan / 'cleaned.csv'}")
+    if tree:
+        print(f"Files  {tree}")
 
 
-def _explain(args) -> None:
+def _explain(args: argparse.Namespace) -> None:
+    _require_scan_packages()
     from sgoif.scan.explain import explain, open_image
-    from sgoif.scan.explain_page import lines, write_page
-    from sgoif.scan.output_folder import opener
+    from sgoif.scan.explain_page import explanation_text, write_page
+    from sgoif.scan.output_folder import image_opener
 
     found = explain(args.image, args.scan, args.label)
-    page, open_named = args.out or args.scan / "explain.html", opener(args.scan)
+    page = args.out or args.scan / "explain.html"
+    open_named = image_opener(args.scan)
     write_page(
         page,
         f"Why {found.classes[found.label]}? {args.image}",
@@ -158,5 +194,5 @@ def _explain(args) -> None:
         lambda i: open_named(found.names[i]),
         args.top,
     )
-    print(lines(found, args.top))
+    print(explanation_text(found, args.top))
     print(f"Page   {page}")

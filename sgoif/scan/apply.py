@@ -4,93 +4,166 @@ from __future__ import annotations
 
 import os
 import shutil
+from dataclasses import dataclass
 from pathlib import Path
+from typing import Any
 
 from sgoif.errors import UserError
-from sgoif.scan.output_folder import finished
+from sgoif.scan.output_folder import read_finished
 from sgoif.scan.report import write_csv
 from sgoif.scan.sources.csv_file import read_rows
 from sgoif.utils.files import read_json
 
-DECISIONS = ("keep", "relabel", "remove")
+ACTIONS = ("keep", "relabel", "remove")
+MAX_NAMED_CLASSES = 12  # in an error message
+MAX_FOLDER_NAME = 200  # characters
+
+
+@dataclass(frozen=True)
+class Decision:
+    """What to do with one example.
+
+    Attributes:
+        action: "keep", "relabel" or "remove".
+        label: Label of the example afterwards.
+    """
+
+    action: str
+    label: str
 
 
 def apply(folder: Path, decisions: Path | None, out: Path | None, tree: Path | None, link: bool) -> dict[str, int]:
-    """Write the cleaned list to `out` (default: cleaned.csv in the scan's folder) and the files to `tree`, if given.
+    """Writes the cleaned list of a finished scan.
 
-    `decisions` is the gallery's export; None removes what the scan flagged. Returns how many of each there were.
+    Args:
+        folder: Folder of the scan.
+        decisions: The gallery's export, CSV or JSON; None removes what the scan flagged.
+        out: The list to write; None: cleaned.csv in the scan's folder.
+        tree: Folder for the files of the cleaned data set, TREE/<label>/<file>; None: write the list alone.
+        link: Link the files of the tree instead of copying them.
+
+    Returns:
+        Number of examples "before" and "after", and of decisions to "keep", "relabel" and "remove".
+
+    Raises:
+        UserError: If the scan is not finished, a decision does not fit it, or a file would be overwritten.
     """
-    about = finished(folder)
-    rows = read_rows(folder / "ranking.csv", ("path", "given_label", "flagged"), strip=False)
-    given = {path: label for _, path, label, _ in rows}
+    scan = read_finished(folder)
+    base = None if scan["base"] is None else Path(scan["base"])
+    labels, flagged = _read_ranking(folder)
     if decisions is None:
-        made = {path: ("remove", label) for _, path, label, flagged in rows if flagged == "true"}
+        made = {path: Decision("remove", labels[path]) for path in flagged}
     else:
-        made = read_decisions(decisions, given, about["classes"])
-    base = None if about["base"] is None else Path(about["base"])
-    if tree is not None and base is None:
-        raise UserError(f"{about['source']} has no files of its own to copy or link; leave --copy and --link out")
-    if tree is not None and about["kind"] == "folder" and tree.resolve().is_relative_to(base):
-        raise UserError(f"{tree} lies inside {base}, where it would be taken for a class; choose another place")
-    kept = [(path, made[path][1] if path in made else given[path]) for path in sorted(given)]
-    kept = [(path, label) for path, label in kept if made.get(path, ("keep",))[0] != "remove"]
-    full = [str(path if base is None else base / path) for path, _ in kept]
+        made = read_decisions(decisions, labels, scan["classes"])
+    _check_tree(tree, scan, base)
+    kept = _kept_examples(labels, made)
+    files = [str(path if base is None else base / path) for path, _ in kept]
     out = out or folder / "cleaned.csv"
-    originals = {Path(p) for p in full} | ({base / Path(about["source"]).name} if about["kind"] == "csv" else set())
+    _check_out(out, files, scan, base)
+    if tree is not None and base is not None:
+        build_tree(tree, base, kept, link)
+    write_csv(out, {"path": files, "label": [label for _, label in kept]})
+    counts = {action: sum(d.action == action for d in made.values()) for action in ACTIONS}
+    return {"before": len(labels), "after": len(kept), **counts}
+
+
+def _read_ranking(folder: Path) -> tuple[dict[str, str], list[str]]:
+    """Returns the label of each path of the ranking, and the flagged paths."""
+    rows = read_rows(folder / "ranking.csv", ("path", "given_label", "flagged"), strip=False)
+    labels = {row.cells[0]: row.cells[1] for row in rows}
+    return labels, [row.cells[0] for row in rows if row.cells[2] == "true"]
+
+
+def _check_tree(tree: Path | None, scan: dict[str, Any], base: Path | None) -> None:
+    if tree is None:
+        return
+    if base is None:
+        raise UserError(f"{scan['source']} has no files of its own to copy or link; leave --copy and --link out")
+    if scan["kind"] == "folder" and tree.resolve().is_relative_to(base):
+        raise UserError(f"{tree} lies inside {base}, where it would be taken for a class; choose another place")
+
+
+def _kept_examples(labels: dict[str, str], made: dict[str, Decision]) -> list[tuple[str, str]]:
+    """Returns (path, label) of the examples that are not removed, sorted by path."""
+    kept = []
+    for path in sorted(labels):
+        decision = made.get(path, Decision("keep", labels[path]))
+        if decision.action != "remove":
+            kept.append((path, decision.label))
+    return kept
+
+
+def _check_out(out: Path, files: list[str], scan: dict[str, Any], base: Path | None) -> None:
+    originals = {Path(file) for file in files}
+    if scan["kind"] == "csv" and base is not None:
+        originals.add(base / Path(scan["source"]).name)
     if out.resolve() in originals:
         raise UserError(f"--out {out} is one of the originals; choose another name")
-    if tree is not None:
-        build_tree(tree, base, kept, link)
-    write_csv(out, {"path": full, "label": [label for _, label in kept]})
-    counts = {word: sum(d == word for d, _ in made.values()) for word in DECISIONS}
-    return {"before": len(given), "after": len(kept), **counts}
 
 
-def read_decisions(path: Path, given: dict[str, str], classes: list[str]) -> dict[str, tuple[str, str]]:
-    """path -> (decision, label) of the gallery's CSV or JSON export, every entry checked."""
-    if not path.is_file():
-        raise UserError(f"no file {path}: export the decisions from gallery.html first")
-    if path.suffix.lower() == ".json":
-        try:
-            entries = [(e["path"], e["decision"], e["label"]) for e in read_json(path)["decisions"]]
-        except (KeyError, TypeError):
-            raise UserError(
-                f"{path} is not an export of gallery.html: it lacks decisions with path and label"
-            ) from None
-        rows = [(f"entry {n}", *entry) for n, entry in enumerate(entries, 1)]
-    else:
-        rows = [(f"line {line}", *rest) for line, *rest in read_rows(path, ("path", "decision", "label"), strip=False)]
-    made: dict[str, tuple[str, str]] = {}
-    for where, name, decision, label in rows:
-        if name not in given:
+def read_decisions(path: Path, labels: dict[str, str], classes: list[str]) -> dict[str, Decision]:
+    """Reads the gallery's export and checks every entry.
+
+    Args:
+        path: The export, CSV or JSON.
+        labels: Label of each example of the scan by its path.
+        classes: Names of the classes.
+
+    Returns:
+        The decisions by path.
+
+    Raises:
+        UserError: If the file is no export, or an entry does not fit the scan.
+    """
+    made: dict[str, Decision] = {}
+    for where, name, action, label in _read_entries(path):
+        if name not in labels:
             raise UserError(f"{path}, {where}: {name} is not in this scan; are the decisions of another one?")
         if name in made:
             raise UserError(f"{path}, {where}: a second decision about {name}")
-        if decision not in DECISIONS:
-            raise UserError(f"{path}, {where}: {decision!r} is no decision; use {', '.join(DECISIONS)}")
-        if decision == "relabel" and label not in classes:
-            raise UserError(f"{path}, {where}: no class {label!r}; there are: {', '.join(classes[:12])}")
-        made[name] = (decision, label if decision == "relabel" else given[name])
+        if action not in ACTIONS:
+            raise UserError(f"{path}, {where}: {action!r} is no decision; use {', '.join(ACTIONS)}")
+        if action == "relabel" and label not in classes:
+            there = ", ".join(classes[:MAX_NAMED_CLASSES])
+            raise UserError(f"{path}, {where}: no class {label!r}; there are: {there}")
+        made[name] = Decision(action, label if action == "relabel" else labels[name])
     return made
 
 
+def _read_entries(path: Path) -> list[tuple[str, str, str, str]]:
+    """Returns (place in the file, path, action, label) of each entry of an export."""
+    if not path.is_file():
+        raise UserError(f"no file {path}: export the decisions from gallery.html first")
+    if path.suffix.lower() != ".json":
+        rows = read_rows(path, ("path", "decision", "label"), strip=False)
+        return [(f"line {row.line}", row.cells[0], row.cells[1], row.cells[2]) for row in rows]
+    try:
+        entries = [(e["path"], e["decision"], e["label"]) for e in read_json(path)["decisions"]]
+    except (KeyError, TypeError):
+        raise UserError(f"{path} is not an export of gallery.html: it lacks decisions with path and label") from None
+    return [(f"entry {n}", *entry) for n, entry in enumerate(entries, 1)]
+
+
 def build_tree(tree: Path, base: Path, kept: list[tuple[str, str]], link: bool) -> None:
-    """TREE/<label>/<file>: copies, or symbolic links to the originals. Only into a new or empty folder."""
+    """Writes TREE/<label>/<file> for every example: a copy, or a symbolic link to the original.
+
+    Args:
+        tree: A new or empty folder.
+        base: Folder that the paths are relative to.
+        kept: (path, label) of the examples.
+        link: Link instead of copying.
+
+    Raises:
+        UserError: If the folder is not empty, a label cannot name a folder, or an original is gone.
+    """
     if tree.exists() and (not tree.is_dir() or any(tree.iterdir())):
         raise UserError(f"{tree} is not an empty folder; choose a new one")
-    odd = sorted({label for _, label in kept if not plain(label)})
+    odd = sorted({label for _, label in kept if not _can_name_a_folder(label)})
     if odd:
         raise UserError(f"the label {odd[0]!r} cannot be the name of a folder; use the list instead of a tree")
     taken: set[Path] = set()
     for path, label in kept:
-        inner = Path(path)
-        inner = Path(*inner.parts[1:]) if len(inner.parts) > 1 and not inner.is_absolute() else Path(inner.name)
-        if ".." in inner.parts:
-            inner = Path(inner.name)
-        target, n = tree / label / inner, 1
-        while target in taken:
-            n += 1
-            target = tree / label / inner.with_name(f"{inner.stem}-{n}{inner.suffix}")
+        target = _free_name(tree / label / _path_below_class(path), taken)
         taken.add(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         original = base / path
@@ -102,6 +175,25 @@ def build_tree(tree: Path, base: Path, kept: list[tuple[str, str]], link: bool) 
             shutil.copy2(original, target)
 
 
-def plain(label: str) -> bool:
-    """Whether a label can be the name of one folder."""
-    return label not in ("", ".", "..") and not any(c in label for c in ("/", os.sep, "\0")) and len(label) < 200
+def _path_below_class(path: str) -> Path:
+    """Returns the path without its first folder, or the file name alone where the path leads elsewhere."""
+    original = Path(path)
+    if original.is_absolute() or len(original.parts) == 1 or ".." in original.parts[1:]:
+        return Path(original.name)
+    return Path(*original.parts[1:])
+
+
+def _free_name(target: Path, taken: set[Path]) -> Path:
+    """Returns `target`, with -2, -3, … behind its stem if that is taken."""
+    free = target
+    n = 1
+    while free in taken:
+        n += 1
+        free = target.with_name(f"{target.stem}-{n}{target.suffix}")
+    return free
+
+
+def _can_name_a_folder(label: str) -> bool:
+    if label in ("", ".", "..") or len(label) >= MAX_FOLDER_NAME:
+        return False
+    return not any(character in label for character in ("/", os.sep, "\0"))

@@ -10,28 +10,46 @@ the prediction; positive: it harms it.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
+from typing import TYPE_CHECKING
 
 import numpy as np
 
 from sgoif.errors import UserError
-from sgoif.scan.output_folder import finished, opener
+from sgoif.scan.decode import Unreadable, decode_square
+from sgoif.scan.output_folder import image_opener, read_finished
 from sgoif.scan.settings import Settings
-from sgoif.scan.sources.image_list import Listing
+from sgoif.scan.sources.listing import Listing
 from sgoif.utils.files import atomic_write_bytes, load_npz, save_npz
 
+if TYPE_CHECKING:
+    from PIL.Image import Image
+    from torch import Tensor
 
-def save_state(out: Path, listing: Listing, watched, images) -> None:
-    """Weights as safetensors, the rest as npz: nothing that is unpickled."""
+    from sgoif.scan.train import TrainedScan
+    from sgoif.training.images import ImageSet
+
+MAX_NAMED_CLASSES = 12  # in an error message
+
+
+def save_state(out: Path, listing: Listing, trained: TrainedScan, images: ImageSet) -> None:
+    """Writes what `explain` needs: the weights as safetensors, the rest as npz, nothing that is unpickled.
+
+    Args:
+        out: Folder of the scan.
+        listing: The examples.
+        trained: State of the training.
+        images: The images with their normalisation.
+    """
     from safetensors.torch import save
 
-    influence = watched.influence
+    influence = trained.influence
     curvature = {f"curvature:{k}": v.cpu().numpy() for k, v in influence.parts.curvature.state_dict().items()}
     save_npz(
         out / "explain.npz",
-        features=watched.features.half().cpu().numpy(),
-        logits=watched.logits.float().cpu().numpy(),
+        features=trained.features.half().cpu().numpy(),
+        logits=trained.logits.float().cpu().numpy(),
         labels=np.array(listing.labels),
         names=np.array(listing.names),
         classes=np.array(listing.classes),
@@ -39,98 +57,141 @@ def save_state(out: Path, listing: Listing, watched, images) -> None:
         temperature=np.array(float(influence.temperature())),
         **curvature,
     )
-    weights = {name: value.detach().cpu().contiguous() for name, value in watched.network.state_dict().items()}
+    weights = {name: value.detach().cpu().contiguous() for name, value in trained.network.state_dict().items()}
     atomic_write_bytes(out / "network.safetensors", save(weights))
 
 
 @dataclass
 class Explanation:
-    """Influence of every training example on one prediction; negative helps, positive harms."""
+    """Influence of every training example on one prediction; negative helps, positive harms.
 
-    label: int  # the prediction that is explained
-    probabilities: np.ndarray  # [C] of the network
-    influence: np.ndarray  # [N]
+    Attributes:
+        label: The class whose prediction is explained.
+        probabilities: Class probabilities of the network, shape [C].
+        influence: Influence of each training example, shape [N].
+        names: Names of the training examples.
+        labels: Their labels, shape [N].
+        classes: Names of the classes.
+    """
+
+    label: int
+    probabilities: np.ndarray
+    influence: np.ndarray
     names: list[str]
-    labels: np.ndarray  # [N] given labels
+    labels: np.ndarray
     classes: list[str]
 
     def helpful(self, n: int) -> np.ndarray:
+        """Returns the positions of the `n` most helpful examples, the most helpful first."""
         return np.argsort(self.influence, kind="stable")[:n]
 
     def harmful(self, n: int) -> np.ndarray:
+        """Returns the positions of the `n` most harmful examples, the most harmful first."""
         return np.argsort(-self.influence, kind="stable")[:n]
 
 
 def explain(image: str, out: Path, label: str | None = None) -> Explanation:
-    """Explain what the scan's network says about `image`, a file or the name of an example of the scan; with `label`,
-    what speaks for and against that label."""
+    """Computes the influence of every training example on what the network says about an image.
+
+    Args:
+        image: An image file, or the name of an example of the scan.
+        out: Folder of a finished scan.
+        label: The class to explain; None: the predicted one.
+
+    Raises:
+        UserError: If there is no such image, class or finished scan.
+    """
     import torch
-    from safetensors.torch import load_file
 
-    from sgoif import InfluenceConfig
-    from sgoif.curvature import Curvature
-    from sgoif.gradients.parameter_space import Space
-    from sgoif.scan.decode import Unreadable, square
-    from sgoif.scan.network import build
-    from sgoif.training.images import ImageSet
-    from sgoif.training.learner import predict
-
-    about, state = finished(out), load_npz(out / "explain.npz")
-    settings = Settings(**about["settings"])
-    classes = state["classes"].tolist()
+    settings = Settings(**read_finished(out)["settings"])
+    state = load_npz(out / "explain.npz")
+    classes: list[str] = state["classes"].tolist()
+    names: list[str] = state["names"].tolist()
     if label is not None and label not in classes:
-        raise UserError(f"--label {label}: no such class; there are: {', '.join(classes[:12])}")
-    names = state["names"].tolist()
+        raise UserError(f"--label {label}: no such class; there are: {', '.join(classes[:MAX_NAMED_CLASSES])}")
     if image not in names and not Path(image).is_file():
         raise UserError(f"{image} is neither a file nor an example of the scan in {out}")
     try:
-        pixels = square(lambda _: open_image(image, out), 0, settings.size, settings.channels)
+        pixels = decode_square(lambda _: open_image(image, out), 0, settings.size, settings.channels)
     except Unreadable as e:
         raise UserError(f"{image} is not a readable image ({e})") from None
-    network = build(settings.model, len(classes), settings.channels, settings.size, settings.width, False)
-    network.load_state_dict(load_file(out / "network.safetensors"))
-    network.to(memory_format=torch.channels_last)
-    logits, features = predict(network, ImageSet(pixels[None], *state["normalisation"].tolist()), features=True)
-
-    space = Space([(len(classes), features.shape[1] + 1)])
-    config = InfluenceConfig(temperature=float(state["temperature"]))
-    curvature = Curvature.registry[config.curvature](space, config, True, torch.float32)
-    curvature.load_state_dict(
-        {k.removeprefix("curvature:"): torch.from_numpy(v) for k, v in state.items() if k.startswith("curvature:")}
-    )
+    logits, features = _predict(out, settings, len(classes), pixels, state["normalisation"])
     chosen = int(logits[0].argmax()) if label is None else classes.index(label)
-    target = gradient(logits, torch.tensor([chosen]), config.temperature)  # [1, C]
-    row = (target.T @ ones(features)).reshape(1, -1)  # [1, C (d + 1)]
-    phi = curvature.solve(row).reshape(len(classes), -1)  # [C, d + 1]
-    given = torch.from_numpy(state["labels"])
-    errors = gradient(torch.from_numpy(state["logits"]), given, config.temperature)  # [N, C]
-    influence = -(errors * (ones(torch.from_numpy(state["features"]).float()) @ phi.T)).sum(1)
+    target = _logit_gradient(logits, torch.tensor([chosen]), float(state["temperature"]))
     return Explanation(
         label=chosen,
         probabilities=logits[0].softmax(0).numpy(),
-        influence=influence.numpy(),
+        influence=_influence_on(target, features, state).numpy(),
         names=names,
         labels=state["labels"],
         classes=classes,
     )
 
 
-def open_image(image: str, out: Path):
-    """A file, or else an example of the scan by its name."""
+def open_image(image: str, out: Path) -> Image:
+    """Opens a file, or else an example of the scan in `out` by its name."""
     from PIL import Image
 
-    return Image.open(image) if Path(image).is_file() else opener(out)(image)
+    return Image.open(image) if Path(image).is_file() else image_opener(out)(image)
 
 
-def gradient(logits, labels, temperature: float):
-    """softmax(f / T) - onehot(y), `[n, C]`."""
+def _predict(
+    out: Path, settings: Settings, n_classes: int, pixels: np.ndarray, normalisation: np.ndarray
+) -> tuple[Tensor, Tensor]:
+    """Returns logits [1, C] and features [1, d] of the scan's network for one image."""
+    import torch
+    from safetensors.torch import load_file
+
+    from sgoif.scan.network import build_network
+    from sgoif.training.images import ImageSet
+    from sgoif.training.learner import predict
+
+    network = build_network(replace(settings, pretrained=False), n_classes)
+    network.load_state_dict(load_file(out / "network.safetensors"))
+    network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
+    mean, std = normalisation.tolist()
+    logits, features = predict(network, ImageSet(pixels[None], mean, std), features=True)
+    assert features is not None
+    return logits, features
+
+
+def _influence_on(target: Tensor, features: Tensor, state: dict[str, np.ndarray]) -> Tensor:
+    """Returns -<H^-1 g_t, g_i> for every training example, shape [N].
+
+    Args:
+        target: Gradient of the explained prediction with respect to the logits, shape [1, C].
+        features: Features of its image, shape [1, d].
+        state: Arrays of explain.npz.
+    """
+    import torch
+
+    from sgoif import InfluenceConfig
+    from sgoif.curvature import Curvature
+    from sgoif.gradients.parameter_space import Space
+
+    n_classes = target.shape[1]
+    space = Space([(n_classes, features.shape[1] + 1)])
+    config = InfluenceConfig(temperature=float(state["temperature"]))
+    curvature = Curvature.registry[config.curvature](space, config, True, torch.float32)
+    curvature.load_state_dict(
+        {k.removeprefix("curvature:"): torch.from_numpy(v) for k, v in state.items() if k.startswith("curvature:")}
+    )
+    row = (target.T @ _append_ones(features)).reshape(1, -1)  # [1, C (d + 1)]
+    phi = curvature.solve(row).reshape(n_classes, -1)  # [C, d + 1]
+    labels = torch.from_numpy(state["labels"])
+    errors = _logit_gradient(torch.from_numpy(state["logits"]), labels, config.temperature)  # [N, C]
+    return -(errors * (_append_ones(torch.from_numpy(state["features"]).float()) @ phi.T)).sum(1)
+
+
+def _logit_gradient(logits: Tensor, labels: Tensor, temperature: float) -> Tensor:
+    """Returns softmax(f / T) - onehot(y), shape [n, C]."""
     import torch.nn.functional as F
 
     return (logits / temperature).softmax(1) - F.one_hot(labels, logits.shape[1])
 
 
-def ones(features):
-    """[z, 1]."""
+def _append_ones(features: Tensor) -> Tensor:
+    """Returns [z, 1], shape [n, d + 1]."""
     import torch
 
     return torch.cat([features, features.new_ones(len(features), 1)], dim=1)

@@ -1,15 +1,20 @@
-"""What `sgoif explain` shows: a table on the terminal and a page with the pictures."""
+"""What `sgoif explain` shows: a table on the terminal and a page with the images."""
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from html import escape
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sgoif.scan.decode import Unreadable, thumbnail
+from sgoif.scan.decode import Unreadable, make_thumbnail
 from sgoif.scan.explain import Explanation
-from sgoif.scan.gallery import SIDE, data_uri
+from sgoif.scan.gallery import THUMBNAIL_PIXELS, data_uri, is_tiny
 from sgoif.utils.files import atomic_write_text
+
+if TYPE_CHECKING:
+    import numpy as np
+    from PIL.Image import Image
 
 PAGE = """<!doctype html>
 <html lang="en"><head><meta charset="utf-8"><meta name="viewport" content="width=device-width, initial-scale=1">
@@ -26,16 +31,16 @@ img[data-tiny] {{ image-rendering: pixelated; }}
 small {{ opacity: .75; }}
 </style></head><body>
 <h1>{title}</h1>
-<p>{image} {said}</p>
+<p>{image} {sentence}</p>
 <h2>Most helpful</h2><p><small>learning these lowered the loss of this prediction</small></p><ul>{helpful}</ul>
 <h2>Most harmful</h2><p><small>learning these raised it; wrong labels are often among them</small></p><ul>{harmful}</ul>
 </body></html>
 """
 
 
-def lines(found: Explanation, n: int) -> str:
-    """The explanation in words."""
-    out = [said(found)]
+def explanation_text(found: Explanation, n: int) -> str:
+    """Returns the explanation as lines of text with the `n` most helpful and most harmful examples."""
+    out = [_prediction_sentence(found)]
     for title, rows in (("Most helpful", found.helpful(n)), ("Most harmful", found.harmful(n))):
         out.append(f"{title}:")
         for i in rows:
@@ -43,30 +48,55 @@ def lines(found: Explanation, n: int) -> str:
     return "\n".join(out)
 
 
-def said(found: Explanation) -> str:
+def _prediction_sentence(found: Explanation) -> str:
     share = found.probabilities[found.label]
     best = int(found.probabilities.argmax())
     instead = "" if best == found.label else f" (it prefers {found.classes[best]}, {found.probabilities[best]:.0%})"
     return f"The network gives {found.classes[found.label]} {share:.0%}{instead}."
 
 
-def write_page(path: Path, title: str, found: Explanation, image: Callable, train: Callable, n: int) -> None:
-    """`image()` and `train(i)` open pictures (PIL)."""
+def write_page(
+    path: Path,
+    title: str,
+    found: Explanation,
+    open_target: Callable[[], Image],
+    open_example: Callable[[int], Image],
+    n: int,
+) -> None:
+    """Writes the explanation as one HTML page with the images inside.
 
-    def figure(i: int) -> str:
-        label = escape(found.classes[found.labels[i]])
-        about = f"<b>{label}</b> {found.influence[i]:+.3g}<br><small>{escape(found.names[i])}</small>"
-        return f"<li>{tag(lambda _: train(int(i)))}<br>{about}</li>"
+    Args:
+        path: File to write.
+        title: Title of the page.
+        found: The explanation.
+        open_target: Opens the image whose prediction is explained.
+        open_example: Opens the training image at a position.
+        n: Number of helpful and of harmful examples.
+    """
 
-    parts = {"helpful": found.helpful(n), "harmful": found.harmful(n)}
-    lists = {name: "".join(figure(i) for i in rows) for name, rows in parts.items()}
-    page = PAGE.format(title=escape(title), image=tag(lambda _: image()), said=escape(said(found)), **lists)
+    def list_items(rows: np.ndarray) -> str:
+        return "".join(_list_item(found, int(i), open_example) for i in rows)
+
+    page = PAGE.format(
+        title=escape(title),
+        image=_image_tag(lambda _: open_target()),
+        sentence=escape(_prediction_sentence(found)),
+        helpful=list_items(found.helpful(n)),
+        harmful=list_items(found.harmful(n)),
+    )
     atomic_write_text(path, page)
 
 
-def tag(open: Callable) -> str:
+def _list_item(found: Explanation, i: int, open_example: Callable[[int], Image]) -> str:
+    label = escape(found.classes[found.labels[i]])
+    about = f"<b>{label}</b> {found.influence[i]:+.3g}<br><small>{escape(found.names[i])}</small>"
+    return f"<li>{_image_tag(lambda _: open_example(i))}<br>{about}</li>"
+
+
+def _image_tag(open: Callable[[int], Image]) -> str:
+    """Returns the HTML of one image, or of the reason why it cannot be shown."""
     try:
-        small = thumbnail(open, 0, SIDE)
+        small = make_thumbnail(open, 0, THUMBNAIL_PIXELS)
     except Unreadable as e:
         return f"<small>{escape(str(e))}</small>"
-    return f'<img alt="" src="{data_uri(small)}"{" data-tiny" if max(small.size) <= 64 else ""}>'
+    return f'<img alt="" src="{data_uri(small)}"{" data-tiny" if is_tiny(small) else ""}>'

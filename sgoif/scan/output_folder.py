@@ -15,17 +15,28 @@ import fcntl
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
+from typing import TYPE_CHECKING, Any
 
 from sgoif.errors import UserError
-from sgoif.scan.sources.image_list import Listing
+from sgoif.scan.sources.listing import Listing
+from sgoif.scan.sources.torchvision_sets import list_dataset
 from sgoif.utils.files import atomic_write_json, read_json
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+MAX_NAMED_CHANGES = 4  # in an error message
 
 
 @contextmanager
-def locked(out: Path) -> Iterator[None]:
-    """The folder is there, can be written, and no other scan is writing it."""
+def lock_folder(out: Path) -> Iterator[None]:
+    """Creates the folder if needed, and keeps other scans from writing it meanwhile.
+
+    Raises:
+        UserError: If it holds other files, cannot be written, or another scan is writing it.
+    """
     try:
-        if out.is_dir() and any(out.iterdir()) and not (out / "scan.json").is_file() and not (out / ".lock").is_file():
+        if _holds_other_files(out):
             raise UserError(f"--out {out} holds other files; choose an empty or new folder")
         out.mkdir(parents=True, exist_ok=True)
         handle = open(out / ".lock", "w")
@@ -39,25 +50,35 @@ def locked(out: Path) -> Iterator[None]:
         try:
             yield
         finally:
-            if not (out / "scan.json").is_file():  # nothing came of it: leave no trace
+            if not (out / "scan.json").is_file():  # the scan was refused: leave no trace
                 (out / ".lock").unlink(missing_ok=True)
                 with suppress(OSError):
                     out.rmdir()
 
 
-def claim(out: Path, listing: Listing, identity: dict, reading: dict) -> bool:
-    """Make `out` the folder of this scan. True if it is already finished there; another scan's folder is refused."""
+def _holds_other_files(out: Path) -> bool:
+    ours = (out / "scan.json").is_file() or (out / ".lock").is_file()
+    return out.is_dir() and any(out.iterdir()) and not ours
+
+
+def claim_folder(out: Path, listing: Listing, identity: dict[str, Any], reading: dict[str, str]) -> bool:
+    """Makes `out` the folder of this scan by writing scan.json.
+
+    Args:
+        out: The folder, locked.
+        listing: The examples.
+        identity: Data and settings; a scan continues only under the same ones.
+        reading: What is needed to open a named data set again.
+
+    Returns:
+        True if this scan is already finished there.
+
+    Raises:
+        UserError: If the folder belongs to a scan of other data or settings.
+    """
     path = out / "scan.json"
     if path.is_file():
-        before = read_json(path)["identity"]
-        changed = [name for name in identity if before.get(name) != identity[name]]
-        if "data" in changed:
-            raise UserError(f"the images or labels have changed since the scan in {out} began; use another --out")
-        if changed:
-            told = ", ".join(f"{name} {before.get(name)} -> {identity[name]}" for name in changed[:4])
-            raise UserError(
-                f"{out} holds a scan with other settings ({told}); use another --out, or delete that folder"
-            )
+        _check_identity(out, read_json(path)["identity"], identity)
         if (out / "report.json").is_file():
             print("This scan is finished; nothing to do")
             return True
@@ -68,25 +89,36 @@ def claim(out: Path, listing: Listing, identity: dict, reading: dict) -> bool:
     return False
 
 
-def finished(out: Path) -> dict:
-    """`scan.json` and `report.json` of a finished scan as one dictionary."""
+def _check_identity(out: Path, before: dict[str, Any], identity: dict[str, Any]) -> None:
+    changed = [name for name in identity if before.get(name) != identity[name]]
+    if "data" in changed:
+        raise UserError(f"the images or labels have changed since the scan in {out} began; use another --out")
+    if changed:
+        named = ", ".join(f"{name} {before.get(name)} -> {identity[name]}" for name in changed[:MAX_NAMED_CHANGES])
+        raise UserError(f"{out} holds a scan with other settings ({named}); use another --out, or delete that folder")
+
+
+def read_finished(out: Path) -> dict[str, Any]:
+    """Returns scan.json and report.json of a finished scan as one dictionary.
+
+    Raises:
+        UserError: If there is no finished scan in `out`.
+    """
     if not (out / "scan.json").is_file():
         raise UserError(f"{out} is not the folder of a scan: run `sgoif scan` first")
     if not (out / "report.json").is_file():
         raise UserError(f"the scan in {out} is not finished: run the same `sgoif scan` again")
-    return read_json(out / "scan.json") | read_json(out / "report.json")
+    return {**read_json(out / "scan.json"), **read_json(out / "report.json")}
 
 
-def opener(out: Path) -> Callable[[str], object]:
-    """A function that opens an example of the scan by its name (PIL)."""
+def image_opener(out: Path) -> Callable[[str], Image]:
+    """Returns a function that opens an example of a finished scan by its name."""
     from PIL import Image
 
-    about = finished(out)
+    about = read_finished(out)
     if about["base"] is None:
-        from sgoif.scan.sources.torchvision_sets import from_name
-
-        kept = about["reading"]
-        listing = from_name(about["source"], kept["root"], kept["split"], download=False)
+        reading = about["reading"]
+        listing = list_dataset(about["source"], reading["root"], reading["split"], download=False)
         position = {name: i for i, name in enumerate(listing.names)}
         return lambda name: listing.open(position[name])
     base = Path(about["base"])

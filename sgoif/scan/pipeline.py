@@ -1,72 +1,117 @@
-"""`sgoif scan`: list, decode, train and watch, rank, show. Every stage can be interrupted and continued."""
+"""`sgoif scan`: list, decode, train and score, rank, show. Every stage can be interrupted and continued."""
 
 from __future__ import annotations
 
 import time
+from collections.abc import Mapping, Sequence
 from pathlib import Path
+from typing import Any
 
 import numpy as np
 
 from sgoif.errors import UserError
-from sgoif.scan.output_folder import claim, locked
-from sgoif.scan.settings import Settings, choose
-from sgoif.scan.sources.image_list import Listing, read
-from sgoif.utils import interrupt
+from sgoif.scan.output_folder import claim_folder, lock_folder
+from sgoif.scan.progress import image_progress
+from sgoif.scan.settings import Settings, choose_settings
+from sgoif.scan.sources.listing import Listing
+from sgoif.scan.sources.read import ReadOptions, read_source
+
+MAX_NAMED_FILES = 10  # printed of those left out; all of them are in left_out.csv
 
 
-def scan(source: str, out: Path | None, said: dict, *, gallery: int | None, skip_tiny: bool, reading: dict) -> Path:
-    """Scan `source` into the folder `out`, which is returned. `said`: settings given on the command line."""
-    listing = read(source, **reading)
+def scan(
+    source: str,
+    out: Path | None,
+    options: Mapping[str, Any],
+    *,
+    gallery_size: int | None,
+    skip_tiny: bool,
+    reading: ReadOptions,
+) -> Path:
+    """Scans the labels of a source.
+
+    Args:
+        source: A folder, a CSV file, or the name of a data set.
+        out: Folder to write; None: <name of the source>-scan in the current folder.
+        options: Settings of the training by name, and `device` and `threads`; None means the default.
+        gallery_size: Number of examples in the gallery; None: the flagged ones, within limits.
+        skip_tiny: Leave classes with too few images out.
+        reading: How the source is read.
+
+    Returns:
+        The folder that was written.
+
+    Raises:
+        UserError: If the source, the settings or the folder cannot be used.
+    """
+    listing = read_source(source, reading)
     out = Path(out) if out else Path(f"{Path(source).resolve().stem}-scan")
-    if listing.kind == "folder" and out.resolve().is_relative_to(listing.base):
+    if listing.kind == "folder" and listing.base is not None and out.resolve().is_relative_to(listing.base):
         raise UserError(f"--out {out} lies inside {source}, where it would be taken for a class; choose another place")
-    with locked(out):
-        _scan(listing, out, said, gallery, skip_tiny, reading)
+    with lock_folder(out):
+        _scan_into(out, listing, options, gallery_size, skip_tiny, reading)
     return out
 
 
-def _scan(listing: Listing, out: Path, said: dict, gallery: int | None, skip_tiny: bool, reading: dict) -> None:
+def _scan_into(
+    out: Path,
+    listing: Listing,
+    options: Mapping[str, Any],
+    gallery_size: int | None,
+    skip_tiny: bool,
+    reading: ReadOptions,
+) -> None:
     import torch
 
-    from sgoif.scan.network import try_out
-    from sgoif.scan.pixel_cache import MappedImages, decode, moments, survey
-    from sgoif.scan.report import write_all
-    from sgoif.scan.train import watch
+    from sgoif.scan.network import check_network
+    from sgoif.scan.pixel_cache import MappedImages, channel_moments, decode_all, survey_headers
+    from sgoif.scan.report import write_scan
+    from sgoif.scan.train import train_and_score
     from sgoif.training.session import Session
 
-    device, digest = pick_device(said.get("device") or "auto"), listing.digest()
-    if said.get("threads"):
-        torch.set_num_threads(said["threads"])
-    voice = Session(None, "", 0, label="scan")
-    rows, side, grey = survey(listing, teller(voice, "looking at images"))
+    device = pick_device(options.get("device") or "auto")
+    digest = listing.digest()
+    if options.get("threads"):
+        torch.set_num_threads(options["threads"])
+    console = Session(None, "", 0, label="scan")
+    rows, side, grey = survey_headers(listing, image_progress(console, "looking at images"))
     if not rows:
         raise UserError(f"{listing.source}: none of its {len(listing)} files is a readable image")
-    listing = listing.only(rows)
-    listing = listing.only(listing.judgeable(skip_tiny))
-    settings = choose(len(listing), side, grey, device, said)
+    listing = listing.subset(rows)
+    listing = listing.subset(listing.rows_of_large_classes(skip_tiny))
+    settings = choose_settings(len(listing), side, grey, device, options)
     print(f"{len(listing)} images of {len(listing.classes)} classes from {listing.source}, into {out}")
     print(f"Training {settings.describe()}", flush=True)
-    try_out(settings, len(listing.classes))
-    identity = {"data": digest, "skip_tiny": skip_tiny, "gallery": gallery, **settings.to_dict()}
-    if claim(out, listing, identity, {name: reading[name] for name in ("root", "split")}):
+    check_network(settings, len(listing.classes))
+    identity = {"data": digest, "skip_tiny": skip_tiny, "gallery": gallery_size, **settings.to_dict()}
+    if claim_folder(out, listing, identity, {"root": reading.root, "split": reading.split}):
         return
-    session = Session(out / "state", repr(identity), settings.seed, device, save_every=10, label="scan")
-    begun = time.perf_counter()
-    pixels, decoded = decode(listing, out / "state", settings.size, settings.channels, teller(voice, "decoding"))
-    seconds = {"decode": time.perf_counter() - begun}
-    listing = listing.only(decoded)
-    rows = listing.judgeable(skip_tiny)
-    listing, kept = listing.only(rows), np.array(decoded)[rows]
-    tell_left_out(listing)
-    mean, std = normalisation(settings) or moments(pixels, kept)
+
+    state = out / "state"
+    session = Session(state, repr(identity), settings.seed, device, save_every=10, label="scan")
+    started = time.perf_counter()
+    progress = image_progress(console, "decoding")
+    pixels, decoded = decode_all(listing, state, settings.size, settings.channels, progress)
+    seconds = {"decode": time.perf_counter() - started}
+    listing = listing.subset(decoded)
+    rows = listing.rows_of_large_classes(skip_tiny)
+    listing = listing.subset(rows)
+    kept = np.array(decoded)[rows]
+    _print_left_out(listing)
+
+    mean, std = _pretrained_normalisation(settings) or channel_moments(pixels, kept)
     images = MappedImages(pixels, kept, mean, std, torch.device(device))
-    watched = watch(images, np.array(listing.labels), len(listing.classes), settings, session)
-    write_all(out, listing, settings, watched, images, gallery, seconds | session.seconds)
+    trained = train_and_score(images, np.array(listing.labels), len(listing.classes), settings, session)
+    write_scan(out, listing, settings, trained, images, gallery_size, seconds | session.seconds)
     session.clear()
 
 
 def pick_device(wanted: str) -> str:
-    """cpu or cuda; `auto` is the GPU where there is one."""
+    """Returns "cpu" or "cuda"; "auto" takes the GPU where there is one.
+
+    Raises:
+        UserError: If "cuda" is wanted and there is no GPU.
+    """
     import torch
 
     if wanted == "auto":
@@ -76,32 +121,20 @@ def pick_device(wanted: str) -> str:
     return wanted
 
 
-def teller(voice, what: str):
-    """Progress with the time left, for a loop over pictures."""
-    from sgoif.scan.train import Clock
-
-    clock = Clock()
-
-    def tell(done: int, of: int) -> None:
-        interrupt.check()
-        if done % 16 == 0 or done == of:
-            voice.say(f"{what}: {done}/{of}{clock.left(done / of)}", done=done == of, share=done / of)
-
-    return tell
-
-
-def tell_left_out(listing: Listing, most: int = 10) -> None:
-    for name, reason in listing.left_out[:most]:
+def _print_left_out(listing: Listing) -> None:
+    for name, reason in listing.left_out[:MAX_NAMED_FILES]:
         print(f"  left out: {name} ({reason})")
-    if len(listing.left_out) > most:
-        print(f"  … and {len(listing.left_out) - most} more, see left_out.csv")
+    if len(listing.left_out) > MAX_NAMED_FILES:
+        print(f"  … and {len(listing.left_out) - MAX_NAMED_FILES} more, see left_out.csv")
 
 
-def normalisation(settings: Settings) -> tuple | None:
-    """Mean and deviation that pretrained weights expect; None: take the data's own."""
+def _pretrained_normalisation(settings: Settings) -> tuple[Sequence[float], Sequence[float]] | None:
+    """Returns mean and deviation that pretrained weights expect, or None where the data's own are used."""
     if not settings.pretrained:
         return None
     import timm
 
     about = timm.get_pretrained_cfg(settings.model)
+    if about is None:
+        return None
     return about.mean[: settings.channels], about.std[: settings.channels]

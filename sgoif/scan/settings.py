@@ -1,34 +1,59 @@
-"""How a scan trains: everything follows from the data's size and the device unless it is said on the command line."""
+"""The settings of a scan's training: they follow from the data and the device unless the command line gives them."""
 
 from __future__ import annotations
 
+from collections.abc import Mapping
 from dataclasses import asdict, dataclass, fields
+from typing import Any
 
 from sgoif.errors import UserError
 
 COMPACT = "compact"  # the network of a scan where no timm model is named
-LARGEST = {"cpu": 64, "cuda": 128}  # pixels a side, where the pictures are larger
-WIDTH = {"cpu": 16, "cuda": 64}  # of the compact network
-VISITS = 45_000  # examples seen in a training of few examples; 10 to 30 epochs
+MAX_PIXELS = {"cpu": 64, "cuda": 128}  # side of the network's input where the images are larger
+COMPACT_WIDTH = {"cpu": 16, "cuda": 64}  # channels of the compact network's first layer
+TARGET_VISITS = 45_000  # examples seen in a training, within MIN_EPOCHS and MAX_EPOCHS
+MIN_EPOCHS = 10
+MAX_EPOCHS = 30
+DEFAULT_INPUT_PIXELS = 224  # of a timm model that does not name its input size
 
 
 @dataclass(frozen=True)
 class Settings:
-    """One frozen record; a scan can only be continued under the same one."""
+    """How a scan trains; an interrupted scan continues only under equal settings.
 
-    device: str  # cpu or cuda
-    model: str  # compact, or a timm model
+    Attributes:
+        device: "cpu" or "cuda".
+        model: "compact", or the name of a timm model.
+        pretrained: Whether training starts from timm's weights.
+        width: Channels of the compact network's first layer.
+        size: Side of the network's input in pixels.
+        channels: 1 for grey, 3 for colour.
+        epochs: Passes over the data.
+        batch_size: Examples per step.
+        optimizer: "sgd" or "adam".
+        lr: Peak learning rate.
+        weight_decay: Weight decay.
+        shift: Largest random translation in pixels (augmentation).
+        flip: Whether images are mirrored at random (augmentation).
+        seed: Seed of weights, order and augmentation.
+
+    Raises:
+        UserError: If a value is out of range.
+    """
+
+    device: str
+    model: str
     pretrained: bool
-    width: int  # channels of the compact network's first layer
-    size: int  # pixels a side that the network sees
+    width: int
+    size: int
     channels: int
     epochs: int
     batch_size: int
     optimizer: str
     lr: float
     weight_decay: float
-    shift: int  # augmentation: largest random translation in pixels
-    flip: bool  # augmentation: random mirror image
+    shift: int
+    flip: bool
     seed: int
 
     def __post_init__(self) -> None:
@@ -39,13 +64,14 @@ class Settings:
         if not 0 < self.lr < float("inf"):
             raise UserError(f"--lr {self.lr}: must be above 0")
         if self.shift >= self.size:
-            raise UserError(f"--shift {self.shift}: must be less than the picture's {self.size} pixels")
+            raise UserError(f"--shift {self.shift}: must be less than the image's {self.size} pixels")
 
-    def to_dict(self) -> dict:
+    def to_dict(self) -> dict[str, Any]:
+        """Returns the settings by name."""
         return asdict(self)
 
     def describe(self) -> str:
-        """The one paragraph that is printed before training."""
+        """Returns the sentence that is printed before training."""
         network = f"{self.model} (width {self.width})" if self.model == COMPACT else self.model
         weights = "pretrained" if self.pretrained else "from scratch"
         flips = "with" if self.flip else "without"
@@ -56,39 +82,56 @@ class Settings:
         )
 
 
-def choose(n: int, side: int, grey: bool, device: str, said: dict) -> Settings:
-    """Defaults for `n` pictures of median shorter side `side`; entries of `said` that are not None replace them."""
-    model = said.get("model") or COMPACT
-    pretrained = bool(said.get("pretrained"))
+def choose_settings(n: int, side: int, grey: bool, device: str, options: Mapping[str, Any]) -> Settings:
+    """Chooses the settings of a scan.
+
+    Args:
+        n: Number of images.
+        side: Their median shorter side in pixels.
+        grey: Whether all of them are grey.
+        device: "cpu" or "cuda".
+        options: Settings by name from the command line; those that are not None replace the defaults. Other names are
+            ignored.
+
+    Raises:
+        UserError: If an option is out of range or does not fit the others.
+    """
+    model = options.get("model") or COMPACT
+    pretrained = bool(options.get("pretrained"))
     if pretrained and model == COMPACT:
         raise UserError("--pretrained needs --model: name a timm model that has weights, e.g. resnet18")
-    size = min(max(side, 8), LARGEST[device])
-    if model != COMPACT:
-        size = _native_size(model) if pretrained else max(size, 32)
-    batch_size = min(128 if n >= 10_000 else 64, max(n // 20, 8))
-    values = {
+    values: dict[str, Any] = {
         "device": device,
         "model": model,
         "pretrained": pretrained,
-        "width": WIDTH[device],
-        "size": size,
+        "width": COMPACT_WIDTH[device],
+        "size": _input_size(model, pretrained, min(max(side, 8), MAX_PIXELS[device])),
         "channels": 1 if grey else 3,
-        "epochs": min(max(round(VISITS / n), 10), 30),
-        "batch_size": batch_size,
-        "optimizer": "sgd" if model == COMPACT else "adam",
-        "lr": 0.2 if model == COMPACT else 3e-4 if pretrained else 1e-3,
-        "weight_decay": 5e-4 if model == COMPACT else 0.0,
+        "epochs": min(max(round(TARGET_VISITS / n), MIN_EPOCHS), MAX_EPOCHS),
+        "batch_size": min(128 if n >= 10_000 else 64, max(n // 20, 8)),
+        **_optimizer_defaults(model, pretrained),
         "flip": not grey,
         "seed": 0,
     }
-    known = {f.name for f in fields(Settings)}
-    values |= {name: value for name, value in said.items() if name in known - {"device"} and value is not None}
+    names = {f.name for f in fields(Settings)} - {"device"}
+    values |= {name: value for name, value in options.items() if name in names and value is not None}
     values.setdefault("shift", max(values["size"] // 16, 1))
     return Settings(**values)
 
 
-def _native_size(model: str) -> int:
+def _optimizer_defaults(model: str, pretrained: bool) -> dict[str, Any]:
+    if model == COMPACT:
+        return {"optimizer": "sgd", "lr": 0.2, "weight_decay": 5e-4}
+    return {"optimizer": "adam", "lr": 3e-4 if pretrained else 1e-3, "weight_decay": 0.0}
+
+
+def _input_size(model: str, pretrained: bool, size: int) -> int:
+    """Returns the side of the network's input for images of `size` pixels."""
+    if model == COMPACT:
+        return size
+    if not pretrained:
+        return max(size, 32)
     import timm
 
     about = timm.get_pretrained_cfg(model) if timm.is_model(model) else None
-    return about.input_size[-1] if about and about.input_size else 224
+    return int(about.input_size[-1]) if about and about.input_size else DEFAULT_INPUT_PIXELS

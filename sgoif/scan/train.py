@@ -1,8 +1,8 @@
-"""The training that is watched, and what it leaves: scores, the evidence behind them, and the state `explain` needs."""
+"""The training of a scan: it gives scores, the part each anchor has in them, and the state that `explain` needs."""
 
 from __future__ import annotations
 
-import time
+import os
 from dataclasses import dataclass
 from typing import Any
 
@@ -13,7 +13,8 @@ from torch import Tensor
 
 from sgoif import InfluenceResult, OnlineInfluence
 from sgoif.errors import UserError
-from sgoif.scan.network import build
+from sgoif.scan.network import build_network
+from sgoif.scan.progress import RemainingTime
 from sgoif.scan.settings import Settings
 from sgoif.training.images import Batch, Batches, ImageSet
 from sgoif.training.learner import Diverged, Learner, predict, seeded_weights
@@ -59,51 +60,58 @@ class Evidence:
 
 
 @dataclass
-class Watched:
-    """What a finished training leaves."""
+class TrainedScan:
+    """What a finished training gives.
+
+    Attributes:
+        result: Scores of the N examples.
+        anchors: Part of each anchor in the scores, shape [N, K].
+        network: The trained network.
+        influence: The scorer, with its curvature and temperature at the end of training.
+        features: Inputs of the classification layer at the end of training, shape [N, d].
+        logits: Logits at the end of training, shape [N, C].
+    """
 
     result: InfluenceResult
-    anchors: np.ndarray  # [N, K]
+    anchors: np.ndarray
     network: Network
     influence: OnlineInfluence
-    features: Tensor  # [N, d] at the end of training
-    logits: Tensor  # [N, C]
+    features: Tensor
+    logits: Tensor
 
 
-def recipe_of(settings: Settings) -> Recipe:
-    said = {name: getattr(settings, name) for name in ("epochs", "batch_size", "optimizer", "lr", "weight_decay")}
-    return Recipe(model="small_cnn", shift=settings.shift, flip=settings.flip, graph=False, **said)
+def train_and_score(
+    images: ImageSet, labels: np.ndarray, n_classes: int, settings: Settings, session: Session
+) -> TrainedScan:
+    """Trains a network on the labels and scores them meanwhile; resumes where `session` has saved an epoch.
 
+    Args:
+        images: The N images.
+        labels: Their labels, shape [N].
+        n_classes: Number of classes.
+        settings: How to train.
+        session: Saves and restores the state of the training.
 
-def watch(images: ImageSet, given: np.ndarray, n_classes: int, settings: Settings, session: Session) -> Watched:
-    """Train on the given labels and score them. Resumes where `session` has saved an epoch."""
+    Raises:
+        UserError: If the memory does not suffice, or the training diverges.
+    """
     require_memory(len(images), n_classes)
-    recipe = recipe_of(settings)
-    labels = torch.from_numpy(given)
-    batches = Batches(images, labels, settings.batch_size, settings.seed, shift=settings.shift, flip=settings.flip)
+    recipe = make_recipe(settings)
+    batches = Batches(
+        images,
+        torch.from_numpy(labels),
+        settings.batch_size,
+        settings.seed,
+        shift=settings.shift,
+        flip=settings.flip,
+    )
     with seeded_weights(settings.seed):
-        network = build(
-            settings.model, n_classes, settings.channels, settings.size, settings.width, settings.pretrained
-        )
+        network = build_network(settings, n_classes)
     learner = Learner.for_batches(recipe, n_classes, batches, settings.seed, network=network)
     influence = OnlineInfluence(learner.net, len(images), n_classes, total_steps=learner.total_steps)
     evidence = Evidence(influence)
-
-    def forward(batch: Batch):
-        logits, features = learner.forward(batch.x)
-        return F.cross_entropy(logits, batch.labels), logits, features
-
-    step, clock = learner.stepper(forward), Clock()
     try:
-        for epoch in session.epochs(recipe.epochs, learner, influence, evidence):
-            for batch in batches.epoch(epoch):
-                _, logits, features = step(batch)
-                influence.observe(batch.index, batch.labels, features, logits)
-                evidence.add(batch, features, logits)
-                influence.step(learner.optimizer)
-                done = learner.steps_done / learner.total_steps
-                session.say(f"training: epoch {epoch + 1}/{recipe.epochs}{clock.left(done)}", share=done)
-            influence.end_epoch()
+        _train(learner, batches, influence, evidence, recipe.epochs, session)
     except Diverged:
         raise UserError(f"the training diverged at --lr {settings.lr:g}; try a tenth of it, in another --out") from None
     except torch.OutOfMemoryError:
@@ -111,41 +119,57 @@ def watch(images: ImageSet, given: np.ndarray, n_classes: int, settings: Setting
             f"out of GPU memory with batches of {settings.batch_size}; halve --batch-size or --size"
         ) from None
     logits, features = predict(learner.net, images, batch_size=256, features=True)
-    return Watched(influence.scores(), evidence.read(), learner.net, influence, features, logits)
+    assert features is not None
+    return TrainedScan(influence.scores(), evidence.read(), learner.net, influence, features, logits)
+
+
+def _train(
+    learner: Learner, batches: Batches, influence: OnlineInfluence, evidence: Evidence, epochs: int, session: Session
+) -> None:
+    def forward(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        logits, features = learner.forward(batch.x)
+        return F.cross_entropy(logits, batch.labels), logits, features
+
+    step = learner.stepper(forward)
+    remaining = RemainingTime()
+    for epoch in session.epochs(epochs, learner, influence, evidence):
+        for batch in batches.epoch(epoch):
+            _, logits, features = step(batch)
+            influence.observe(batch.index, batch.labels, features, logits)
+            evidence.add(batch, features, logits)
+            influence.step(learner.optimizer)
+            share = learner.steps_done / learner.total_steps
+            session.say(f"training: epoch {epoch + 1}/{epochs}{remaining.left(share)}", share=share)
+        influence.end_epoch()
+
+
+def make_recipe(settings: Settings) -> Recipe:
+    """Returns the training recipe of the settings; the model is built apart, so its name here is not used."""
+    return Recipe(
+        model="small_cnn",
+        epochs=settings.epochs,
+        batch_size=settings.batch_size,
+        optimizer=settings.optimizer,
+        lr=settings.lr,
+        weight_decay=settings.weight_decay,
+        shift=settings.shift,
+        flip=settings.flip,
+        graph=False,
+    )
 
 
 def require_memory(n: int, n_classes: int) -> None:
-    """Evidence is kept per example and class; told before the training if it cannot fit."""
-    import os
+    """Checks before the training that the per-class arrays of all examples fit into memory.
 
-    need = 3 * 2 * 4 * n * n_classes  # anchors and beliefs in float32, and copies of both while a state is saved
-    have = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
-    if need > have:
+    Raises:
+        UserError: If less memory is free than needed.
+    """
+    arrays = 2  # anchors and class probabilities
+    copies = 3  # each of them once, and twice while a state is saved
+    need = arrays * copies * 4 * n * n_classes  # float32
+    free = os.sysconf("SC_PAGE_SIZE") * os.sysconf("SC_AVPHYS_PAGES")
+    if need > free:
         raise UserError(
             f"{n} images of {n_classes} classes need about {need / 2**30:.1f} GiB of memory for their evidence, "
-            f"{have / 2**30:.1f} GiB are free; scan a part of the classes at a time"
+            f"{free / 2**30:.1f} GiB are free; scan a part of the classes at a time"
         )
-
-
-class Clock:
-    """Time left, from the share done since this process began."""
-
-    def __init__(self) -> None:
-        self.started, self.from_share = time.perf_counter(), None
-
-    def left(self, share: float) -> str:
-        if self.from_share is None:
-            self.from_share = share
-            return ""
-        passed, gone = time.perf_counter() - self.started, share - self.from_share
-        if passed < 2 or gone <= 0 or share >= 1:
-            return ""
-        return f", about {duration(passed * (1 - share) / gone)} left"
-
-
-def duration(seconds: float) -> str:
-    """12 s, 3 min, 1 h 20 min."""
-    if seconds < 90:
-        return f"{max(round(seconds), 1)} s"
-    minutes = round(seconds / 60)
-    return f"{minutes} min" if minutes < 90 else f"{minutes // 60} h {minutes % 60} min"

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sgoif.scan.decode import Unreadable, look, square, thumbnail, upright
-from sgoif.scan.pixel_cache import MappedImages, moments
+from sgoif.scan.decode import Unreadable, decode_square, inspect_header, make_thumbnail, to_upright
+from sgoif.scan.pixel_cache import MappedImages, channel_moments
 from sgoif.training.images import ImageSet
 from sgoif.utils.image_ops import fit_square
 
@@ -23,7 +23,7 @@ def test_colour_spaces_give_the_same_red(tmp_path):
     red.save(tmp_path / "a.bmp")
     red.save(tmp_path / "a.tif")
     for file in sorted(tmp_path.iterdir()):
-        pixels = square(opened(file), 0, 8, 3)
+        pixels = decode_square(opened(file), 0, 8, 3)
         assert pixels.shape == (8, 8, 3) and pixels.dtype == np.uint8
         assert np.abs(pixels.astype(int) - (200, 30, 30)).max() <= 8, file.name
 
@@ -32,22 +32,22 @@ def test_transparency_lies_over_white(tmp_path):
     hidden = Image.new("RGBA", (8, 8), (0, 0, 0, 0))
     hidden.save(tmp_path / "a.png")
     Image.new("LA", (8, 8), (0, 0)).save(tmp_path / "b.png")
-    assert (square(opened(tmp_path / "a.png"), 0, 8, 3) == 255).all()
-    assert (square(opened(tmp_path / "b.png"), 0, 8, 1) == 255).all()
+    assert (decode_square(opened(tmp_path / "a.png"), 0, 8, 3) == 255).all()
+    assert (decode_square(opened(tmp_path / "b.png"), 0, 8, 1) == 255).all()
 
 
 def test_sixteen_bits_keep_their_contrast(tmp_path):
     ramp = np.linspace(0, 65535, 64).round().astype(np.uint16).reshape(8, 8)
     Image.fromarray(ramp).save(tmp_path / "a.png")
-    pixels = square(opened(tmp_path / "a.png"), 0, 8, 1)[..., 0]
+    pixels = decode_square(opened(tmp_path / "a.png"), 0, 8, 1)[..., 0]
     assert np.abs(pixels - ramp / 257).max() <= 0.5
-    assert look(opened(tmp_path / "a.png"), 0) == (8, True)
+    assert inspect_header(opened(tmp_path / "a.png"), 0) == (8, True)
 
 
 def test_the_first_frame_of_an_animation(tmp_path):
     frames = [Image.new("RGB", (10, 10), c) for c in ("blue", "red", "green")]
     frames[0].save(tmp_path / "a.gif", save_all=True, append_images=frames[1:])
-    assert np.abs(square(opened(tmp_path / "a.gif"), 0, 8, 3).astype(int) - (0, 0, 255)).max() <= 3
+    assert np.abs(decode_square(opened(tmp_path / "a.gif"), 0, 8, 3).astype(int) - (0, 0, 255)).max() <= 3
 
 
 def test_exif_orientation(tmp_path):
@@ -56,15 +56,15 @@ def test_exif_orientation(tmp_path):
     exif = Image.Exif()
     exif[0x0112] = 6  # shown after a quarter turn to the right: black is on the right
     picture.save(tmp_path / "a.jpg", exif=exif, quality=95)
-    pixels = square(opened(tmp_path / "a.jpg"), 0, 16, 1)[..., 0]
+    pixels = decode_square(opened(tmp_path / "a.jpg"), 0, 16, 1)[..., 0]
     assert pixels[:, :6].min() > 200 and pixels[:, 10:].max() < 50
 
 
 @pytest.mark.parametrize("shape", [(100, 10), (10, 100), (1, 50), (3, 3)])
 def test_any_shape_becomes_a_square(tmp_path, shape):
     Image.new("L", shape, 77).save(tmp_path / "a.png")
-    assert (square(opened(tmp_path / "a.png"), 0, 8, 1) == 77).all()
-    small = thumbnail(opened(tmp_path / "a.png"), 0, 20)
+    assert (decode_square(opened(tmp_path / "a.png"), 0, 8, 1) == 77).all()
+    small = make_thumbnail(opened(tmp_path / "a.png"), 0, 20)
     assert max(small.size) <= 20 or max(shape) <= 20
 
 
@@ -73,15 +73,15 @@ def test_large_jpegs_are_decoded_at_a_fraction(tmp_path):
     Image.fromarray(noise).resize((1600, 1200)).save(tmp_path / "a.jpg", quality=95)
     whole = fit_square(Image.open(tmp_path / "a.jpg").convert("RGB"), 32).astype(float)
     with Image.open(tmp_path / "a.jpg") as picture:
-        assert upright(picture, 3, 32).size == (200, 150)
-    assert np.abs(square(opened(tmp_path / "a.jpg"), 0, 32, 3) - whole).max() < 8
+        assert to_upright(picture, 3, 32).size == (200, 150)
+    assert np.abs(decode_square(opened(tmp_path / "a.jpg"), 0, 32, 3) - whole).max() < 8
 
 
 @pytest.mark.parametrize("body", [b"", b"GIF89a", b"\x89PNG\r\n\x1a\n", b"\xff\xd8\xff\xe0 text", b"BM" + bytes(50)])
 def test_broken_files_say_why(tmp_path, body):
     (tmp_path / "a.png").write_bytes(body)
     with pytest.raises(Unreadable, match=r"\w"):
-        square(opened(tmp_path / "a.png"), 0, 8, 3)
+        decode_square(opened(tmp_path / "a.png"), 0, 8, 3)
 
 
 def test_mapped_images_are_an_image_set():
@@ -91,7 +91,7 @@ def test_mapped_images_are_an_image_set():
     rng = np.random.default_rng(0)
     pixels = rng.integers(0, 256, (12, 9, 9, 3)).astype(np.uint8)
     rows = np.array([1, 3, 4, 7, 11])
-    mean, std = moments(pixels, rows)
+    mean, std = channel_moments(pixels, rows)
     flat = pixels[rows].reshape(-1, 3) / 255
     assert np.allclose(mean, flat.mean(0)) and np.allclose(std, flat.std(0))
     mapped, plain = MappedImages(pixels, rows, mean, std, torch.device("cpu")), ImageSet(pixels[rows], mean, std)

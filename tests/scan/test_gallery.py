@@ -10,8 +10,8 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sgoif.scan.gallery import embedded, reasons, write_gallery
-from sgoif.scan.sources.image_list import Listing
+from sgoif.scan.gallery import json_for_script, main_contributions, write_gallery
+from sgoif.scan.sources.listing import Listing
 from tests.helpers.browser import Browser, chromium
 from tests.helpers.scan_folders import blobs, rows, run
 
@@ -207,9 +207,9 @@ def test_from_scan_to_cleaned_list_through_the_browser(tmp_path):
 
 
 def test_reasons_are_the_greatest_parts_most_harmed_first():
-    assert reasons(np.array([0.1, -3.0, 2.0, 0.0, 0.5])) == [[2, 2.0], [4, 0.5], [0, 0.1], [1, -3.0]]
+    assert main_contributions(np.array([0.1, -3.0, 2.0, 0.0, 0.5])) == [[2, 2.0], [4, 0.5], [0, 0.1], [1, -3.0]]
 
 
 def test_embedded_json_cannot_end_its_element():
-    text = embedded({"a": "</script><!--&", "b": [1.5, None]})
+    text = json_for_script({"a": "</script><!--&", "b": [1.5, None]})
     assert not set(text) & set("<>&") and json.loads(text) == {"a": "</script><!--&", "b": [1.5, None]}

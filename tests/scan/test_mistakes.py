@@ -138,9 +138,7 @@ def test_settings(told, tmp_path):
     assert "--epochs 1: must be at least 2" in told("x", "--epochs", 1)
     assert "--size 2: must be at least 4" in told("x", "--size", 2)
     assert "--lr nan: must be above 0" in told("x", "--lr", "nan")
-    assert "--model inception_v3 cannot take pictures of 16 pixels" in told(
-        "x", "--model", "inception_v3", "--size", 16
-    )
+    assert "--model inception_v3 cannot take images of 16 pixels" in told("x", "--model", "inception_v3", "--size", 16)
 
 
 def test_output_folders(told, tmp_path):

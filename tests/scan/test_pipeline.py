@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from sgoif.scan import pixel_cache
-from sgoif.scan.report import COLUMNS
+from sgoif.scan.ranking import COLUMNS
 from sgoif.scan.train import Evidence
 from tests.helpers import lost_interrupts as lost
 from tests.helpers.scan_folders import blobs, digit_folder, rows, run
@@ -93,7 +93,7 @@ def test_an_interrupted_scan_ends_with_the_same_bytes(tmp_path, monkeypatch, cap
     words = ("scan", folder, "--epochs", 8, "--gallery", 9)
     assert run(*words, "--out", tmp_path / "whole") == 0
 
-    square, add, count = pixel_cache.square, Evidence.add, {"n": 0}
+    square, add, count = pixel_cache.decode_square, Evidence.add, {"n": 0}
 
     def interrupted(function, at):
         def wrapped(*args):
@@ -106,7 +106,7 @@ def test_an_interrupted_scan_ends_with_the_same_bytes(tmp_path, monkeypatch, cap
 
     again = (*words, "--out", tmp_path / "parts")
     for target, name, function, at in (
-        (pixel_cache, "square", square, 50),
+        (pixel_cache, "decode_square", square, 50),
         *((Evidence, "add", add, n) for n in (30, 50)),
     ):
         count["n"] = 0
@@ -125,11 +125,11 @@ def test_an_interrupted_scan_ends_with_the_same_bytes(tmp_path, monkeypatch, cap
 @pytest.mark.parametrize(
     ("stage", "lose", "decoded", "steps"),
     [
-        ("pipeline.choose", lost.unraisable, False, 0),
+        ("pipeline.choose_settings", lost.unraisable, False, 0),
         ("pixel_cache.save_npz", lost.dropped, True, 0),
-        ("train.build", lost.dropped, True, 0),
-        ("train.build", lost.unraisable, True, 0),
-        ("train.build", lost.another_error, True, 0),
+        ("train.build_network", lost.dropped, True, 0),
+        ("train.build_network", lost.unraisable, True, 0),
+        ("train.build_network", lost.another_error, True, 0),
         ("report.write_parquet", lost.dropped, True, 4),
     ],
 )
@@ -162,19 +162,19 @@ def ticking():
 
 def test_the_reasons_add_up_to_the_score(tmp_path):
     """Evidence: sum over anchors of their parts = the score, for every example."""
-    from sgoif.scan.settings import choose
-    from sgoif.scan.train import watch
+    from sgoif.scan.settings import choose_settings
+    from sgoif.scan.train import train_and_score
     from sgoif.training.images import ImageSet
     from sgoif.training.session import Session
     from tests.helpers.tasks import digits
 
     x, y = digits()
-    settings = choose(300, 8, True, "cpu", {"epochs": 6, "width": 4})
-    watched = watch(ImageSet(x[:300], (0.3,), (0.37,)), y[:300], 10, settings, Session(None, "", 0))
-    score = watched.result.score.numpy()
+    settings = choose_settings(300, 8, True, "cpu", {"epochs": 6, "width": 4})
+    trained = train_and_score(ImageSet(x[:300], (0.3,), (0.37,)), y[:300], 10, settings, Session(None, "", 0))
+    score = trained.result.score.numpy()
     assert np.abs(score).max() > 0
-    assert np.allclose(watched.anchors.sum(1), score, rtol=1e-3, atol=1e-4 * np.abs(score).max())
-    assert np.allclose(watched.result.beliefs.numpy().sum(1), 1, atol=1e-4)
+    assert np.allclose(trained.anchors.sum(1), score, rtol=1e-3, atol=1e-4 * np.abs(score).max())
+    assert np.allclose(trained.result.beliefs.numpy().sum(1), 1, atol=1e-4)
 
 
 @pytest.mark.parametrize("model", ["resnet18", "vit_tiny_patch16_224"])

@@ -16,7 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sgoif.scan.sources.image_list import read
+from sgoif.scan.sources.read import ReadOptions, read_source
 from sgoif.utils.paths import ROOT
 from tests.helpers.scan_folders import blobs, rows, run
 
@@ -54,7 +54,7 @@ def test_names_that_are_not_utf8_are_left_out(tmp_path):
         Image.new("RGB", (8, 8)).save(open(bytes(folder / "a") + b"/caf\xe9.png", "wb"), "PNG")
     except OSError:
         pytest.skip("this file system only takes UTF-8 names")
-    listing = read(str(folder))
+    listing = read_source(str(folder))
     assert len(listing) == 10 and listing.left_out == [("a/caf\ufffd.png", "its name is not UTF-8")]
 
 
@@ -73,7 +73,9 @@ def test_a_torchvision_data_set_that_is_here(tmp_path):
     out = tmp_path / "out"
     assert run("scan", "mnist", "--data-root", tmp_path, "--out", out, "--epochs", 2, "--size", 8, "--gallery", 3) == 0
     table = rows(out / "ranking.csv")
-    assert len(table) == 60 and {r["given_label"] for r in table} == set(read("mnist", root=str(tmp_path)).classes)
+    assert len(table) == 60 and {r["given_label"] for r in table} == set(
+        read_source("mnist", ReadOptions(root=str(tmp_path))).classes
+    )
     assert table[0]["path"].startswith("MNIST/train/")
     assert run("explain", table[0]["path"], "--scan", out, "--top", 2) == 0
 

@@ -3,59 +3,97 @@
 from __future__ import annotations
 
 import inspect
+from collections.abc import Callable
 from difflib import get_close_matches
+from typing import TYPE_CHECKING, Any
 
 from sgoif.errors import UserError
-from sgoif.scan.sources.image_list import Listing
+from sgoif.scan.sources.listing import Listing
+
+if TYPE_CHECKING:
+    from PIL.Image import Image
+
+NOT_BY_NAME = ("FakeData", "ImageFolder", "DatasetFolder")  # torchvision classes that are not one data set
+LABEL_ATTRIBUTES = ("targets", "labels", "_labels")
 
 
-def from_name(name: str, root: str, split: str, download: bool) -> Listing:
-    """`digits`, or the training part (`split`) of a torchvision classification data set found under `root`."""
+def list_dataset(name: str, root: str, split: str, download: bool) -> Listing:
+    """Lists `digits`, or one part of a torchvision classification data set.
+
+    Args:
+        name: Name of the data set in any case.
+        root: Folder of torchvision's data sets.
+        split: Part of the data set, e.g. "train".
+        download: Whether torchvision may download it.
+
+    Raises:
+        UserError: If there is no such data set, it is not on this machine, or it has not one label per image.
+    """
     if name.lower() == "digits":
-        return digits()
-    from torchvision import datasets
-
-    known = {c.lower(): c for c in datasets.__all__ if c not in ("FakeData", "ImageFolder", "DatasetFolder")}
-    if name.lower() not in known:
-        near = get_close_matches(name.lower(), ["digits", *known], n=3)
-        hint = f"did you mean {' or '.join(near)}?" if near else "e.g. CIFAR10, or digits"
-        raise UserError(f"{name} is neither a folder, a file nor a data set of torchvision; {hint}")
-    title = known[name.lower()]
-    kind = getattr(datasets, title)
-    takes = inspect.signature(kind).parameters
-    part = {"train": split == "train"} if "train" in takes else {"split": split} if "split" in takes else {}
-    try:
-        data = kind(root, **part, **({"download": download} if "download" in takes else {}))
-    except (RuntimeError, OSError, ValueError, TypeError, ImportError) as e:
-        told = " ".join(str(e).split())
-        hint = "" if download or "download" not in takes else "; --download fetches it"
-        raise UserError(f"{title} under {root}: {told[:200]}{hint}") from None
-    targets = next((getattr(data, a) for a in ("targets", "labels", "_labels") if hasattr(data, a)), None)
+        return _list_digits()
+    title = _torchvision_name(name)
+    data = _load(title, root, split, download)
+    targets = next((getattr(data, a) for a in LABEL_ATTRIBUTES if hasattr(data, a)), None)
     if targets is None or len(targets) != len(data):
         raise UserError(f"{title} is not a classification data set with one label per image")
     labels = [int(t) for t in targets]
     classes = [str(c) for c in getattr(data, "classes", None) or sorted(set(labels))]
-    return _named(title, f"{title}/{split}", labels, classes, lambda i: _picture(data[i][0]))
+    return _numbered(title, f"{title}/{split}", labels, classes, lambda i: _require_image(data[i][0]))
 
 
-def digits() -> Listing:
-    """scikit-learn's 1,797 handwritten digits of 8 x 8 pixels."""
+def _torchvision_name(name: str) -> str:
+    """Returns the name in torchvision's spelling."""
+    from torchvision import datasets
+
+    known = {title.lower(): title for title in datasets.__all__ if title not in NOT_BY_NAME}
+    if name.lower() not in known:
+        near = get_close_matches(name.lower(), ["digits", *known], n=3)
+        hint = f"did you mean {' or '.join(near)}?" if near else "e.g. CIFAR10, or digits"
+        raise UserError(f"{name} is neither a folder, a file nor a data set of torchvision; {hint}")
+    return str(known[name.lower()])
+
+
+def _load(title: str, root: str, split: str, download: bool) -> Any:
+    """Returns the torchvision data set; its classes choose a part by `train` or by `split`."""
+    from torchvision import datasets
+
+    kind = getattr(datasets, title)
+    accepted = inspect.signature(kind).parameters
+    arguments: dict[str, object] = {}
+    if "train" in accepted:
+        arguments["train"] = split == "train"
+    elif "split" in accepted:
+        arguments["split"] = split
+    if "download" in accepted:
+        arguments["download"] = download
+    try:
+        return kind(root, **arguments)
+    except (RuntimeError, OSError, ValueError, TypeError, ImportError) as e:
+        reason = " ".join(str(e).split())[:200]
+        hint = "; --download fetches it" if "download" in accepted and not download else ""
+        raise UserError(f"{title} under {root}: {reason}{hint}") from None
+
+
+def _list_digits() -> Listing:
+    """Lists scikit-learn's 1,797 handwritten digits of 8 x 8 pixels."""
     from PIL import Image
 
     from sgoif.utils.digits import load_digit_images
 
     images, labels = load_digit_images()
     classes = [str(c) for c in range(10)]
-    return _named("digits", "digits", labels.tolist(), classes, lambda i: Image.fromarray(images[i]))
+    return _numbered("digits", "digits", labels.tolist(), classes, lambda i: Image.fromarray(images[i]))
 
 
-def _named(source: str, prefix: str, labels: list[int], classes: list[str], open) -> Listing:
+def _numbered(source: str, prefix: str, labels: list[int], classes: list[str], open: Callable[[int], Image]) -> Listing:
+    """Returns a listing whose names are numbers of equal width behind a prefix."""
     width = len(str(len(labels) - 1))
     names = [f"{prefix}/{i:0{width}d}" for i in range(len(labels))]
     return Listing("dataset", source, names, labels, classes, open)
 
 
-def _picture(x):
+def _require_image(x: Any) -> Image:
     if not hasattr(x, "convert"):
         raise UserError(f"this data set gives {type(x).__name__} where an image was expected")
-    return x
+    image: Image = x
+    return image

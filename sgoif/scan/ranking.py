@@ -1,0 +1,130 @@
+"""The ranking of a scan: every example with its scores, most suspicious first."""
+
+from __future__ import annotations
+
+from collections import Counter
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgoif.scan.sources.listing import Listing
+
+if TYPE_CHECKING:
+    from sgoif import InfluenceResult
+
+COLUMNS = (
+    "rank",
+    "path",
+    "given_label",
+    "suggested_label",
+    "suggested_probability",
+    "suspicion",
+    "score",
+    "interval_low",
+    "interval_high",
+    "confidence",
+    "visits",
+    "flagged",
+)
+
+
+@dataclass
+class Ranking:
+    """Scores of N examples in the order of the listing, and the order that sorts them.
+
+    Attributes:
+        order: Positions of the examples, most suspicious first, shape [N].
+        suspicion: What is sorted by, shape [N].
+        score: Influence score, shape [N].
+        half_width: Half width of its interval, shape [N].
+        confidence: Confidence of the score, shape [N].
+        visits: Number of visits that were scored, shape [N].
+        flagged: Whether the label is estimated to be wrong, shape [N].
+        suggested: Class with the greatest mean probability over the visits, shape [N]; may be the label itself.
+        probability: Mean probability of that class, shape [N].
+        estimated: Estimated number of wrong labels.
+    """
+
+    order: np.ndarray
+    suspicion: np.ndarray
+    score: np.ndarray
+    half_width: np.ndarray
+    confidence: np.ndarray
+    visits: np.ndarray
+    flagged: np.ndarray
+    suggested: np.ndarray
+    probability: np.ndarray
+    estimated: int
+
+    @classmethod
+    def from_result(cls, result: InfluenceResult, labels: np.ndarray) -> Ranking:
+        """Ranks the examples of a finished training.
+
+        Args:
+            result: Scores of the N examples.
+            labels: Their labels, shape [N].
+        """
+        import torch
+
+        from sgoif import estimate_wrong
+
+        values, suspicion = result.numpy(), result.suspicion
+        estimated, flagged = estimate_wrong(suspicion, torch.from_numpy(labels), result.trusted_odds)
+        return cls(
+            order=np.argsort(-suspicion.numpy(), kind="stable"),
+            suspicion=suspicion.numpy(),
+            score=values["score"],
+            half_width=values["half_width"],
+            confidence=values["confidence"],
+            visits=values["visits"],
+            flagged=flagged.numpy(),
+            suggested=values["beliefs"].argmax(1),
+            probability=values["beliefs"].max(1),
+            estimated=estimated,
+        )
+
+    def columns(self, listing: Listing) -> dict[str, list[Any]]:
+        """Returns the columns of ranking.csv, most suspicious example first."""
+        order = self.order
+        classes = np.array(listing.classes, dtype=object)
+        columns = (
+            np.arange(1, len(order) + 1),
+            np.array(listing.names, dtype=object)[order],
+            classes[np.array(listing.labels)[order]],
+            classes[self.suggested[order]],
+            self.probability[order],
+            self.suspicion[order],
+            self.score[order],
+            (self.score - self.half_width)[order],
+            (self.score + self.half_width)[order],
+            self.confidence[order],
+            self.visits[order],
+            self.flagged[order],
+        )
+        return {name: column.tolist() for name, column in zip(COLUMNS, columns, strict=True)}
+
+
+def count_other_suggestions(listing: Listing, ranking: Ranking) -> int:
+    """Counts the flagged examples whose suggested label differs from their label."""
+    return int((ranking.flagged & (ranking.suggested != np.array(listing.labels))).sum())
+
+
+def count_by_class(listing: Listing, ranking: Ranking) -> dict[str, dict[str, int]]:
+    """Counts the examples and the flagged examples of each class."""
+    labels = np.array(listing.labels)
+    return {
+        name: {"examples": int((labels == c).sum()), "flagged": int(ranking.flagged[labels == c].sum())}
+        for c, name in enumerate(listing.classes)
+    }
+
+
+def most_common_confusions(listing: Listing, ranking: Ranking, limit: int = 20) -> list[dict[str, Any]]:
+    """Returns the most common pairs of label and other suggested label among the flagged examples."""
+    pairs = Counter(
+        (listing.labels[i], int(ranking.suggested[i]))
+        for i in np.flatnonzero(ranking.flagged)
+        if listing.labels[i] != ranking.suggested[i]
+    )
+    common = sorted(pairs.items(), key=lambda item: (-item[1], item[0]))[:limit]
+    return [{"given": listing.classes[a], "suggested": listing.classes[b], "flagged": n} for (a, b), n in common]
