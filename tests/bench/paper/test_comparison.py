@@ -7,7 +7,8 @@ import pytest
 from sgoif import InfluenceConfig
 from sgoif.bench.config import load_config
 from sgoif.bench.evaluation.evaluate import evaluate
-from sgoif.bench.evaluation.summary import _layout, summarise
+from sgoif.bench.evaluation.resolve_layout import resolve_layout
+from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.paper import comparison as ledgers
 from sgoif.bench.paper.comparison import DIFFERS, NOT_DEFINED, NOT_RUN, REPRODUCED, VERDICTS, build_ledger, write_ledger
 from sgoif.bench.paper.comparison_page import page
@@ -183,7 +184,7 @@ def test_other_noise_is_another_quantity():
 def test_the_shipped_configurations_have_a_place_for_the_numbers_they_can_measure(name, own):
     """cifar.yaml measures the paper's own datasets; in embedded.yaml the digits stand for CIFAR-10."""
     shipped = load_config(CONFIGS / f"{name}.yaml")
-    layouts = [_layout(table, spec, shipped) for table, spec in shipped["tables"].items()]
+    layouts = [resolve_layout(table, spec, shipped).to_json() for table, spec in shipped["tables"].items()]
     measured = MeasuredValues([{"metric": "layout", "variant": "", "layout": layout} for layout in layouts], shipped)
     for table in ("Table 1", "Table 2", "Table 3", "Table 4"):
         for c in (c for c in PAPER[table] if c.column.metric):
