@@ -10,7 +10,8 @@ from unittest import mock
 import pytest
 
 from sgoif.bench.evaluation.evaluate import evaluate
-from sgoif.bench.sharing import mlflow_import
+from sgoif.bench.sharing import mlflow_import, mlflow_store
+from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json
 from sgoif.utils.paths import ROOT
 from tests.chaos.project import TABLES, Project
@@ -72,7 +73,7 @@ def test_several_nodes_import_into_one_postgresql(tmp_path):
             ]
             said = [p.communicate(timeout=200) for p in both]
             assert [out.strip() for out, _ in said] == [expected] * 2, said
-        known = mlflow_import._experiments(mlflow_import._client(uri))
+        known = mlflow_store.experiments(mlflow_store.open_client(uri))
         assert {"one/noisy/digits", "two/noisy/digits", "one/tables", "two/tables"} <= set(known)
-    with pytest.raises(mlflow_import.UserError, match="check that its server runs"):
+    with pytest.raises(UserError, match="check that its server runs"):
         mlflow_import.import_run(runs[0].root, uri)

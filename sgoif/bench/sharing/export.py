@@ -1,17 +1,15 @@
-"""A piece of a run that fits in one small file: the records of every finished cell and where they come from.
+"""Exports the records of every finished cell of a run into one small file, a partial run.
 
-For a machine that is lent for minutes and lets only small files go: scores, checkpoints and the truth stay there.
-`adopt` makes a run of several pieces. A piece is a gzipped JSON file
-    {format, run, config_hash, note, cells: [result.json without arrays and curves], records: [as in metrics/*.json]}
+Use it on a machine that is available for minutes and lets only small files out: scores, checkpoints and the truth stay
+there. The cells are evaluated here, outside Snakemake, so this step reads the truth. `merge` makes a run of several
+partial runs.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
 import multiprocessing
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -20,66 +18,65 @@ from sgoif.bench.config.values import digest
 from sgoif.bench.data.holdout import held_out_file, hold_out
 from sgoif.bench.evaluation.cell_result import CellResult, read_cell
 from sgoif.bench.evaluation.evaluate import CellEvaluator
-from sgoif.bench.execution.plan import TASKS, Plan
-from sgoif.bench.execution.records import read_batch
+from sgoif.bench.evaluation.metric_record import MetricRecord, Name
+from sgoif.bench.execution.plan import TASKS, Cell, Plan
+from sgoif.bench.execution.records import BatchEntry, read_batch
 from sgoif.bench.methods.registry import SHARED
+from sgoif.bench.sharing.partial_run import FORMAT, PartialRun, write_partial_run
 from sgoif.errors import UserError
-from sgoif.utils.files import atomic_write_bytes
 
-FORMAT = "sgoif.bench piece 1"
-LEFT_BEHIND = ("arrays", "curves")  # of a result.json: they describe or draw what is not carried
+NOT_EXPORTED = ("arrays", "curves")  # keys of a result.json that describe files which are not exported
 
 
-def carry(plan: Plan, run_dir: Path, out: Path, commit: str = "", note: str = "") -> tuple[dict[str, Any], list[str]]:
-    """Writes the piece; returns it, and what was left out because it is damaged or of other code, one line each.
+def export_records(
+    plan: Plan, run_dir: Path, out: Path, commit: str = "", note: str = ""
+) -> tuple[PartialRun, list[str]]:
+    """Evaluate all finished cells and write their records to one file.
 
-    `commit` is said of cells that do not know theirs: a machine that got the project without git cannot tell. `note`:
-    what a reader of the provenance should know about how the piece was measured.
+    Args:
+        plan: The run's plan.
+        run_dir: Folder of the run.
+        out: File to write.
+        commit: Commit of cells that do not know theirs, because they were computed without git.
+        note: How the cells were measured, for readers of the provenance.
+
+    Returns:
+        The content of the file; and one line for every cell that was left out because it is damaged or was computed by
+        other code.
+
+    Raises:
+        UserError: If there is no finished cell.
     """
     left_out: list[str] = []
-    root = Path(plan.config["data"]["root"])
-    judges = [
-        CellEvaluator(
-            run_dir, root, task, dataset, plan.spec(task, dataset), finished(plan, run_dir, task, dataset, left_out)
-        )
-        for task in TASKS
-        for dataset in plan.datasets(task)
-    ]
-    for dataset in dict.fromkeys(judge.dataset for judge in judges if judge.cells):
-        if not held_out_file(run_dir, dataset).exists():  # no cell has needed it; accuracy leaves these images out
-            hold_out(root, run_dir, dataset, plan.held_out(dataset))
-    facts, records = [], []
-    for judge, name, found in _judged(judges):
-        if isinstance(found, str):
-            left_out.append(found)
-            continue
-        records += found
-        if name in judge.cells:
-            result = judge.cells[name].result
-            kept = {k: v for k, v in result.to_json().items() if k not in LEFT_BEHIND}
-            facts.append({**kept, "commit": result.commit or commit})
-    told = {(f["cell"]["task"], f["cell"]["dataset"], f["cell"]["setting"]) for f in facts}
-    records = [r for r in records if (r["task"], r["dataset"], r["setting"]) in told]  # labels of nothing are not told
-    if not facts:
-        raise UserError(f"{run_dir} has no finished cell to carry" + "".join(f"; {line}" for line in left_out[:1]))
-    piece = {
+    evaluators = _evaluators(plan, run_dir, left_out)
+    _hold_out_missing(plan, run_dir, evaluators)
+    cells, records = _collect(evaluators, commit, left_out)
+    if not cells:
+        raise UserError(f"{run_dir} has no finished cell to export" + "".join(f"; {line}" for line in left_out[:1]))
+    content: PartialRun = {
         "format": FORMAT,
         "run": plan.config["run"],
         "config_hash": digest(plan.config),
         "note": note,
-        "cells": facts,
+        "cells": cells,
         "records": records,
     }
-    text = json.dumps(piece, sort_keys=True, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    atomic_write_bytes(out, gzip.compress(text.encode(), mtime=0))
-    return piece, left_out
+    write_partial_run(out, content)
+    return content, left_out
 
 
-def finished(plan: Plan, run_dir: Path, task: str, dataset: str, left_out: list[str]) -> Iterator[CellResult]:
-    """The plan's cells that have a trustworthy result, those of batches that were cut off too.
+def finished_cells(plan: Plan, run_dir: Path, task: str, dataset: str, left_out: list[str]) -> Iterator[CellResult]:
+    """Yield the planned cells that have a trustworthy result, also those of interrupted batches.
 
-    A batch file vouches for the cells it lists. A cell that none speaks of has to have the key that this code, data
-    and configuration give, as when its batch goes on. What is not to be trusted is told in `left_out`.
+    A cell that a batch file lists is trusted. Any other cell must have the key of the present code, data and
+    configuration, as when its batch is resumed.
+
+    Args:
+        plan: The run's plan.
+        run_dir: Folder of the run.
+        task: "noisy", "tuning" or "ood".
+        dataset: Name of the dataset.
+        left_out: Gets one line for every cell that is not trusted.
     """
     import torch
 
@@ -89,18 +86,13 @@ def finished(plan: Plan, run_dir: Path, task: str, dataset: str, left_out: list[
     for method in [*SHARED, *plan.methods(task, dataset)]:
         for number in range(plan.n_batches(task, dataset)):
             batch = run_dir / "batches" / task / dataset / method / f"{number}.json"
-            try:
-                listed = {entry.path: entry for entry in read_batch(batch)} if batch.is_file() else {}
-            except UserError:  # a damaged batch file vouches for nothing
-                listed = {}
+            listed = _listed(batch)
             for planned in plan.batch(task, dataset, method, number):
                 entry = listed.get(planned.folder.as_posix())
                 if entry is None and not (run_dir / planned.folder / "result.json").is_file():
                     continue  # not computed yet
                 try:
-                    cell = read_cell(run_dir / planned.folder, batch)
-                    if cell.result.cell != planned:
-                        raise cell.damaged("result.json is that of another cell")
+                    cell = _read_planned(run_dir, planned, batch)
                     if entry is None or not cell.matches(entry):
                         _check_key(cell, inputs.key(planned, plan.code(task, method)))
                 except (UserError, FileNotFoundError) as e:
@@ -109,35 +101,89 @@ def finished(plan: Plan, run_dir: Path, task: str, dataset: str, left_out: list[
                     yield cell
 
 
+def _listed(batch: Path) -> dict[str, BatchEntry]:
+    """Folder -> entry of a batch file; empty if the file is missing or damaged."""
+    try:
+        return {entry.path: entry for entry in read_batch(batch)} if batch.is_file() else {}
+    except UserError:
+        return {}
+
+
+def _read_planned(run_dir: Path, planned: Cell, batch: Path) -> CellResult:
+    cell = read_cell(run_dir / planned.folder, batch)
+    if cell.result.cell != planned:
+        raise cell.damaged("result.json is that of another cell")
+    return cell
+
+
 def _check_key(cell: CellResult, key: str) -> None:
     if cell.result.key != key:
-        why = "no batch file speaks of it, and its key is not that of the present code, data and configuration"
+        why = "no batch file lists it, and its key is not that of the present code, data and configuration"
         raise UserError(f"{cell.directory}: {why}. Run again: it is computed anew")
+
+
+def _evaluators(plan: Plan, run_dir: Path, left_out: list[str]) -> list[CellEvaluator]:
+    root = Path(plan.config["data"]["root"])
+    return [
+        CellEvaluator(
+            run_dir, root, task, dataset, plan.spec(task, dataset),
+            finished_cells(plan, run_dir, task, dataset, left_out),
+        )
+        for task in TASKS
+        for dataset in plan.datasets(task)
+    ]  # fmt: skip
+
+
+def _hold_out_missing(plan: Plan, run_dir: Path, evaluators: Sequence[CellEvaluator]) -> None:
+    """Set test images aside where no cell has needed it yet; accuracy leaves these images out."""
+    for dataset in dict.fromkeys(evaluator.dataset for evaluator in evaluators if evaluator.cells):
+        if not held_out_file(run_dir, dataset).exists():
+            hold_out(Path(plan.config["data"]["root"]), run_dir, dataset, plan.held_out(dataset))
+
+
+def _collect(
+    evaluators: Sequence[CellEvaluator], commit: str, left_out: list[str]
+) -> tuple[list[dict[str, Any]], list[MetricRecord]]:
+    """Cells and metric records of all evaluators; labels of settings without a cell are dropped."""
+    cells: list[dict[str, Any]] = []
+    records: list[MetricRecord] = []
+    for evaluator, name, found in _evaluated(evaluators):
+        if isinstance(found, str):
+            left_out.append(found)
+            continue
+        records += found
+        if name in evaluator.cells:
+            result = evaluator.cells[name].result
+            kept = {k: v for k, v in result.to_json().items() if k not in NOT_EXPORTED}
+            cells.append({**kept, "commit": result.commit or commit})
+    settings = {(c["cell"]["task"], c["cell"]["dataset"], c["cell"]["setting"]) for c in cells}
+    return cells, [r for r in records if (r["task"], r["dataset"], r["setting"]) in settings]
 
 
 # ------------------------------------------------------------------------------------------- in several processes
 
-_JUDGES: list[CellEvaluator] = []  # of a worker: handed over once, not with every cell
+_WORKER_EVALUATORS: list[CellEvaluator] = []  # of a worker process: sent once, not with every cell
 
 
-def _judged(judges: list[CellEvaluator]) -> Iterator[tuple[CellEvaluator, tuple, list[dict] | str]]:
-    """Every name of every judge with its records, or with what is wrong with it."""
-    todo = [(number, name) for number, judge in enumerate(judges) for name in judge.names()]
+def _evaluated(evaluators: Sequence[CellEvaluator]) -> Iterator[tuple[CellEvaluator, Name, list[MetricRecord] | str]]:
+    """Every name of every evaluator with its records, or with the message of what is wrong with it."""
+    todo = [(number, name) for number, evaluator in enumerate(evaluators) for name in evaluator.names()]
     if not todo:
         return
+    workers = min(len(os.sched_getaffinity(0)), len(todo))
     spawn = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
-    with ProcessPoolExecutor(min(len(os.sched_getaffinity(0)), len(todo)), spawn, _start, (judges,)) as pool:
-        for (number, name), found in zip(todo, pool.map(_judge, todo), strict=True):
-            yield judges[number], name, found
+    with ProcessPoolExecutor(workers, spawn, _start_worker, (evaluators,)) as pool:
+        for (number, name), found in zip(todo, pool.map(_evaluate_one, todo), strict=True):
+            yield evaluators[number], name, found
 
 
-def _start(judges: list[CellEvaluator]) -> None:
-    _JUDGES.extend(judges)
+def _start_worker(evaluators: Sequence[CellEvaluator]) -> None:
+    _WORKER_EVALUATORS.extend(evaluators)
 
 
-def _judge(one: tuple[int, tuple]) -> list[dict[str, Any]] | str:
-    number, name = one
+def _evaluate_one(numbered: tuple[int, Name]) -> list[MetricRecord] | str:
+    number, name = numbered
     try:
-        return _JUDGES[number].records(name)
+        return _WORKER_EVALUATORS[number].records(name)
     except UserError as e:
         return str(e)

@@ -1,38 +1,43 @@
-"""A finished run in MLflow: one experiment per task and dataset, one run per cell, flat, with tags to group by.
+"""Imports a finished run into MLflow: one experiment per task and dataset, one run per cell, with tags to group by.
 
-Jobs never talk to MLflow; they write JSON. One serial import brings the store in line with the files, so importing
-twice changes nothing and a cell that was computed again replaces its old run. The store can be deleted at any time.
-Where several nodes run the benchmark the store is a PostgreSQL database or a server (docs/cluster.md).
+Jobs never use MLflow; they write JSON. One serial import compares the store with the files, creates what is missing and
+deletes what is stale, so importing twice changes nothing and a cell that was computed again replaces its old run. The
+store can be deleted at any time.
 """
 
 from __future__ import annotations
 
-import contextlib
 import datetime
 import hashlib
 import json
 import math
-import os
-import re
 import shutil
-import sqlite3
 import time
 from collections import defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any
+from typing import TYPE_CHECKING, Any
 from urllib.parse import unquote, urlparse
 
 from sgoif.bench.config.values import digest as config_digest
-from sgoif.bench.evaluation.cell_result import read_cells
-from sgoif.errors import UserError
-from sgoif.utils.files import alone, atomic_write_json, read_json, replacing, sha256_file
+from sgoif.bench.evaluation.cell_result import CellResult, read_cells
+from sgoif.bench.evaluation.metric_record import MetricRecord, Name, metrics_file, read_metrics
+from sgoif.bench.execution.records import ResultRecord
+from sgoif.bench.sharing import mlflow_store
+from sgoif.utils.files import atomic_write_json, sha256_file
 
-# before mlflow is imported: nothing is sent anywhere, nothing is asked of git or the network
-QUIET = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "GIT_PYTHON_REFRESH": "quiet"}
-DIGEST, ITEM = "sgoif.digest", "sgoif.item"
-BATCH = 900  # MLflow takes at most 1000 metrics in one call
+if TYPE_CHECKING:
+    from mlflow import MlflowClient
+
+DIGEST_TAG = "sgoif.digest"
+ITEM_TAG = "sgoif.item"
+METRICS_PER_CALL = 900  # MLflow takes at most 1000
+MAX_PARAMS = 100
+MAX_PARAM_LENGTH = 500
+MAX_TAG_LENGTH = 4000
+MAX_NAME_LENGTH = 250
+Metric = tuple[str, float, int]  # name, value, step
 
 
 @dataclass
@@ -43,167 +48,46 @@ class _Item:
     title: str
     params: dict[str, str] = field(default_factory=dict)
     tags: dict[str, str] = field(default_factory=dict)
-    metrics: list[tuple[str, float, int]] = field(default_factory=list)  # (name, value, step)
+    metrics: list[Metric] = field(default_factory=list)
     artifacts: list[Path] = field(default_factory=list)
     start: int = 0  # ms since 1970
     seconds: float = 0.0
     failed: bool = False
 
     def digest(self) -> str:
-        """Changes when anything in the run would."""
+        """A hash that changes when anything in the run would."""
         files = [(p.name, sha256_file(p)) for p in self.artifacts]
         parts = [self.title, self.params, self.tags, self.metrics, files, self.start, self.seconds, self.failed]
         return hashlib.sha256(json.dumps(parts, sort_keys=True).encode()).hexdigest()[:32]
 
 
-def store_uri(run_dir: Path, config: Mapping) -> str:
-    """The store of a run: SGOIF_TRACKING, else the configuration's, else a SQLite file in the run's folder."""
-    return os.environ.get("SGOIF_TRACKING") or config["tracking"]["uri"] or f"sqlite:///{run_dir}/mlflow/mlflow.db"
-
-
-def init_store(uri: str) -> None:
-    """Creates the store with MLflow's tables if there is none."""
-    with _told(uri), _alone(uri):
-        _make(uri)
-
-
-def _make(uri: str) -> None:
-    path = _file(uri)
-    if path is None:
-        _experiments(_client(uri))
-    elif path.is_file():
-        _check_store(uri)
-    else:  # a store whose making was cut short cannot be mended, so it gets its name when it is whole
-        with replacing(path) as temporary:
-            _experiments(_client(f"sqlite:///{temporary}"))
-
-
-@contextlib.contextmanager
-def _alone(uri: str) -> Iterator[None]:
-    """One process at a time makes or fills a store: MLflow breaks a new one when several create it at once.
-
-    SQLite: a lock beside the file. PostgreSQL: a lock in the database, which holds across nodes and goes with its
-    connection. A server has its own.
-    """
-    if (path := _file(uri)) is not None:
-        with alone(path.with_suffix(".lock")):
-            yield
-    elif uri.startswith("postgresql"):
-        from sqlalchemy import create_engine, text
-        from sqlalchemy.pool import NullPool
-
-        with create_engine(uri, poolclass=NullPool).connect() as connection:
-            connection.execute(text("select pg_advisory_lock(hashtext('sgoif'))"))
-            yield
-    else:
-        yield
-
-
 def import_run(run_dir: Path | str, uri: str) -> dict[str, Any]:
-    """Brings the store in line with the run directory; returns (and writes to mlflow/imported.json) what was done."""
-    started, run_dir = time.perf_counter(), Path(run_dir)
+    """Make the store hold exactly what the run's folder holds, and write mlflow/imported.json.
+
+    Args:
+        run_dir: Folder of the run.
+        uri: Address of the store (`mlflow_store.store_uri`).
+
+    Returns:
+        {created, kept, removed, experiments, uri, seconds}.
+
+    Raises:
+        UserError: If the store is damaged or cannot be reached, or a cell is damaged.
+    """
+    started = time.perf_counter()
+    run_dir = Path(run_dir)
     wanted = _items(run_dir)
-    with _told(uri), _alone(uri):
-        counts = _bring_all_in_line(run_dir, uri, wanted)
-    done = {**counts, "experiments": sorted(wanted), "uri": _shown(uri)}
+    with mlflow_store.readable_errors(uri), mlflow_store.exclusive(uri):
+        counts = _synchronise(run_dir, uri, wanted)
     report = run_dir / "mlflow" / "imported.json"
-    atomic_write_json(report, {"experiments": done["experiments"], "runs": sum(map(len, wanted.values()))})
+    atomic_write_json(report, {"experiments": sorted(wanted), "runs": sum(map(len, wanted.values()))})
     report.touch()
-    return {**done, "seconds": time.perf_counter() - started}
-
-
-def _bring_all_in_line(run_dir: Path, uri: str, wanted: dict[str, list[_Item]]) -> dict[str, int]:
-    counts = {"created": 0, "kept": 0, "removed": 0}
-    _make(uri)
-    client = _client(uri)
-    known = _experiments(client)
-    for experiment, items in wanted.items():
-        if experiment not in known:
-            location = (run_dir / "mlflow" / "artifacts" / experiment.replace("/", "-")).resolve()
-            known[experiment] = client.create_experiment(experiment, artifact_location=location.as_uri())
-        _bring_in_line(client, known[experiment], items, counts)
-    for name, experiment_id in known.items():  # datasets that the run no longer has
-        if name.startswith(f"{run_dir.name}/") and name not in wanted:
-            _bring_in_line(client, experiment_id, [], counts)
-    return counts
-
-
-def _client(uri: str):
-    _check_store(uri)
-    os.environ.update(QUIET)
-    import logging
-
-    logging.getLogger("alembic").setLevel(logging.WARNING)
-    logging.getLogger("mlflow.store.db.utils").setLevel(logging.WARNING)
-    from mlflow import MlflowClient
-    from sqlalchemy import event
-    from sqlalchemy.engine import Engine
-
-    if not event.contains(Engine, "connect", _hurry):
-        event.listen(Engine, "connect", _hurry)
-    return MlflowClient(tracking_uri=uri)
-
-
-def _file(uri: str) -> Path | None:
-    """The file of a SQLite store; None for a server or another database."""
-    return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
-
-
-def _check_store(uri: str) -> None:
-    """Refuses a file that is no whole database; MLflow itself would try again for two minutes."""
-    path = _file(uri)
-    if path is None or not path.is_file():
-        return
-    try:
-        with contextlib.closing(sqlite3.connect(path)) as db:
-            (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
-    except sqlite3.DatabaseError as e:
-        found = str(e)
-    if found != "ok":
-        said = " ".join(found.split())[:200]
-        raise UserError(f"{path} is not a usable MLflow store ({said}); delete the file and run again")
-
-
-@contextlib.contextmanager
-def _told(uri: str) -> Iterator[None]:
-    """What MLflow or its database cannot do is told in one line, with the store and the cure."""
-    os.environ.update(QUIET)
-    from alembic.util.exc import CommandError
-    from mlflow.exceptions import MlflowException
-    from sqlalchemy.exc import SQLAlchemyError
-
-    try:
-        yield
-    except (MlflowException, SQLAlchemyError, CommandError) as e:
-        said = " ".join(str(getattr(e, "orig", None) or e).split())[:200]
-        if "disk is full" in said:
-            raise UserError(f"{uri}: the disk is full; free some room and run again") from None
-        cure = f"delete {_file(uri)} and run again" if _file(uri) else "check that its server runs and can be reached"
-        raise UserError(f"the MLflow store {_shown(uri)} does not work ({said}); {cure}") from None
-    except ModuleNotFoundError as e:
-        raise UserError(f"{_shown(uri)} needs the package {e.name}; `make cluster` installs it") from None
-
-
-def _shown(uri: str) -> str:
-    """Without the password."""
-    return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", uri)
-
-
-def _experiments(client) -> dict[str, str]:
-    """Name -> id of all experiments; one that was put into the bin in the UI comes back."""
-    from mlflow.entities import ViewType
-
-    found = client.search_experiments(ViewType.ALL, max_results=1000)
-    for experiment in found:
-        if experiment.lifecycle_stage == "deleted":
-            client.restore_experiment(experiment.experiment_id)
-    return {e.name: e.experiment_id for e in found}
-
-
-def _hurry(connection, _) -> None:
-    """Do not wait for the disk at each of the ten commits a run takes: a broken store is deleted and imported again."""
-    if type(connection).__module__.startswith("sqlite3"):
-        connection.execute("PRAGMA synchronous = OFF")
+    return {
+        **counts,
+        "experiments": sorted(wanted),
+        "uri": mlflow_store.without_password(uri),
+        "seconds": time.perf_counter() - started,
+    }
 
 
 # ------------------------------------------------------------------------------------------------ what should be there
@@ -216,49 +100,58 @@ def _items(run_dir: Path) -> dict[str, list[_Item]]:
     config_hash = sha256_file(config)[:16] if config.is_file() else ""
     for folder in sorted(p for p in (run_dir / "batches").glob("*/*") if p.is_dir()):
         task, dataset = folder.parent.name, folder.name
-        path = run_dir / "metrics" / task / f"{dataset}.json"
-        measured = defaultdict(list)
-        for record in read_json(path) if path.is_file() else []:
-            measured[record["setting"], record["seed"], record["method"]].append(record)
+        path = metrics_file(run_dir, task, dataset)
+        records: dict[Name, list[MetricRecord]] = defaultdict(list)
+        for record in read_metrics(path) if path.is_file() else []:
+            records[record["setting"], record["seed"], record["method"]].append(record)
         cells = read_cells(run_dir, task, dataset)
-        name = f"{run_dir.name}/{task}/{dataset}"
-        wanted[name] = [_cell_item(c.directory, c.result.to_json(), measured[c.name]) for c in cells]
+        wanted[f"{run_dir.name}/{task}/{dataset}"] = [_cell_item(cell, records[cell.name]) for cell in cells]
     wanted[f"{run_dir.name}/tables"] = [_tables_item(run_dir, config_hash)]
     return wanted
 
 
-def _cell_item(directory: Path, result: Mapping[str, Any], records: list[Mapping]) -> _Item:
-    cell = result["cell"]
-    params = {k: str(cell[k]) for k in ("method", "dataset", "setting", "seed")}
-    params |= {f"config.{k}": v for k, v in _leaves((result.get("config") or {}).get("params") or {})}
-    params |= {f"recipe.{k}": v for k, v in _leaves((result.get("config") or {}).get("recipe") or {})}
-    tags = {
-        "task": cell["task"],
-        "method": cell["method"],
-        "setting": cell["setting"],
-        "cell_key": result["key"],
-        "status": result["status"],
-        "commit": result.get("commit") or "",
-        "config_hash": config_digest(result["config"]) if result.get("config") else "",  # of the cell's part of it
-        "hardware": _words(result.get("hardware")),
-        "versions": _words(result.get("versions")),
-    }
-    if result.get("reason"):
-        tags["reason"] = str(result["reason"])[:4000]
-    metrics = [(_metric_name(r), r["value"], r["epoch"] or 0) for r in records if r["value"] is not None]
-    for curve, values in (result.get("curves") or {}).items():
-        metrics += [(f"curve/{_clean(curve)}", v, step) for step, v in enumerate(values) if math.isfinite(v)]
+def _cell_item(cell: CellResult, records: Sequence[MetricRecord]) -> _Item:
+    setting, seed, method = cell.name
     return _Item(
-        name="/".join([cell["setting"], f"seed{cell['seed']}", cell["method"]]),
-        title=f"{cell['method']} {cell['setting']} seed{cell['seed']}",
-        params=params,
-        tags={k: v for k, v in tags.items() if v},
-        metrics=metrics,
-        artifacts=[directory / "result.json"],
-        start=_milliseconds(result.get("created")),
-        seconds=sum((result.get("seconds") or {}).values()),
-        failed=result["status"] != "ok",
+        name=f"{setting}/seed{seed}/{method}",
+        title=f"{method} {setting} seed{seed}",
+        params=_cell_params(cell.result),
+        tags=_cell_tags(cell.result),
+        metrics=_cell_metrics(cell.result, records),
+        artifacts=[cell.directory / "result.json"],
+        start=_milliseconds(cell.result.created),
+        seconds=sum(cell.result.seconds.values()),
+        failed=cell.result.status != "ok",
     )
+
+
+def _cell_params(result: ResultRecord) -> dict[str, str]:
+    params = {k: str(getattr(result.cell, k)) for k in ("method", "dataset", "setting", "seed")}
+    params |= {f"config.{k}": v for k, v in _leaves(result.config.get("params") or {})}
+    return params | {f"recipe.{k}": v for k, v in _leaves(result.config.get("recipe") or {})}
+
+
+def _cell_tags(result: ResultRecord) -> dict[str, str]:
+    tags = {
+        "task": result.cell.task,
+        "method": result.cell.method,
+        "setting": result.cell.setting,
+        "cell_key": result.key,
+        "status": result.status,
+        "commit": result.commit,
+        "config_hash": config_digest(result.config) if result.config else "",  # of the cell's part of it
+        "hardware": _as_text(result.hardware),
+        "versions": _as_text(result.versions),
+        "reason": result.reason[:MAX_TAG_LENGTH],
+    }
+    return {k: v for k, v in tags.items() if v}
+
+
+def _cell_metrics(result: ResultRecord, records: Sequence[MetricRecord]) -> list[Metric]:
+    metrics = [(_metric_name(r), r["value"], r["epoch"] or 0) for r in records if r["value"] is not None]
+    for curve, values in result.curves.items():
+        metrics += [(f"curve/{_clean(curve)}", v, step) for step, v in enumerate(values) if math.isfinite(v)]
+    return metrics
 
 
 def _tables_item(run_dir: Path, config_hash: str) -> _Item:
@@ -268,55 +161,62 @@ def _tables_item(run_dir: Path, config_hash: str) -> _Item:
     return _Item("tables", "tables and summary", tags=tags, artifacts=files)
 
 
-def _metric_name(record: Mapping) -> str:
-    """`auroc:near` -> `auroc/near`: MLflow draws what stands before the slash together."""
+def _metric_name(record: MetricRecord) -> str:
+    """`auroc:near` -> `auroc/near`: MLflow draws metrics with the same words before the slash together."""
     name = record["metric"] if not record["variant"] else f"variant:{record['variant']}:{record['metric']}"
     return _clean(name.replace(":", "/"))
 
 
 def _clean(name: str) -> str:
-    return "".join(c if c.isalnum() or c in "_-./ " else "_" for c in name)[:250]
+    """The name with characters that MLflow does not allow replaced."""
+    return "".join(c if c.isalnum() or c in "_-./ " else "_" for c in name)[:MAX_NAME_LENGTH]
 
 
-def _leaves(value: Mapping, path: str = "") -> Iterator[tuple[str, str]]:
+def _leaves(value: Mapping[str, Any], path: str = "") -> Iterator[tuple[str, str]]:
+    """(dotted path, text) of every value of nested mappings."""
     for key, inner in value.items():
         name = f"{path}.{key}" if path else str(key)
         if isinstance(inner, Mapping):
             yield from _leaves(inner, name)
         else:
-            yield _clean(name), str(inner)[:500]
+            yield _clean(name), str(inner)[:MAX_PARAM_LENGTH]
 
 
-def _words(value: Any) -> str:
-    if isinstance(value, Mapping):
-        return ", ".join(f"{k} {v}" for k, v in sorted(value.items()))[:4000]
-    return str(value or "")[:4000]
+def _as_text(facts: Mapping[str, Any]) -> str:
+    return ", ".join(f"{k} {v}" for k, v in sorted(facts.items()))[:MAX_TAG_LENGTH]
 
 
-def _milliseconds(created: str | None) -> int:
+def _milliseconds(created: str) -> int:
     return int(datetime.datetime.fromisoformat(created).timestamp() * 1000) if created else 0
 
 
 # ------------------------------------------------------------------------------------------------ what is there
 
 
-def _runs(client, experiment_id: str) -> dict[str, list[tuple[str, str]]]:
-    """item name -> [(run id, digest)]; a run whose import was cut short has no digest."""
-    found, token = defaultdict(list), None
-    while True:
-        page = client.search_runs([experiment_id], max_results=1000, page_token=token)
-        for run in page:
-            found[run.data.tags.get(ITEM, "")].append((run.info.run_id, run.data.tags.get(DIGEST, "")))
-        token = page.token
-        if not token:
-            return found
+def _synchronise(run_dir: Path, uri: str, wanted: Mapping[str, Sequence[_Item]]) -> dict[str, int]:
+    counts = {"created": 0, "kept": 0, "removed": 0}
+    mlflow_store.ensure_store(uri)
+    client = mlflow_store.open_client(uri)
+    known = mlflow_store.experiments(client)
+    for experiment, items in wanted.items():
+        if experiment not in known:
+            location = (run_dir / "mlflow" / "artifacts" / experiment.replace("/", "-")).resolve()
+            known[experiment] = client.create_experiment(experiment, artifact_location=location.as_uri())
+        _synchronise_experiment(client, known[experiment], items, counts)
+    for name, experiment_id in known.items():  # datasets that the run no longer has
+        if name.startswith(f"{run_dir.name}/") and name not in wanted:
+            _synchronise_experiment(client, experiment_id, [], counts)
+    return counts
 
 
-def _bring_in_line(client, experiment_id: str, items: list[_Item], counts: dict[str, int]) -> None:
-    """Creates what is missing; deletes runs that are stale, were cut short, or belong to a cell that is gone."""
+def _synchronise_experiment(
+    client: MlflowClient, experiment_id: str, items: Sequence[_Item], counts: dict[str, int]
+) -> None:
+    """Create what is missing; delete runs that are stale, incomplete, or belong to a cell that is gone."""
     there = _runs(client, experiment_id)
     for item in items:
-        digest, old = item.digest(), there.pop(item.name, [])
+        digest = item.digest()
+        old = there.pop(item.name, [])
         same = [run_id for run_id, known in old if known == digest][:1]
         if not same:
             _create(client, experiment_id, item, digest)
@@ -327,22 +227,36 @@ def _bring_in_line(client, experiment_id: str, items: list[_Item], counts: dict[
         counts["removed"] += 1
 
 
-def _create(client, experiment_id: str, item: _Item, digest: str) -> None:
-    from mlflow.entities import Metric, Param, RunTag
+def _runs(client: MlflowClient, experiment_id: str) -> dict[str, list[tuple[str, str]]]:
+    """Item name -> [(run id, digest)]; a run whose import was interrupted has no digest."""
+    found: dict[str, list[tuple[str, str]]] = defaultdict(list)
+    token = None
+    while True:
+        page = client.search_runs([experiment_id], max_results=1000, page_token=token)
+        for run in page:
+            found[run.data.tags.get(ITEM_TAG, "")].append((run.info.run_id, run.data.tags.get(DIGEST_TAG, "")))
+        token = page.token
+        if not token:
+            return found
+
+
+def _create(client: MlflowClient, experiment_id: str, item: _Item, digest: str) -> None:
+    from mlflow import entities
 
     run = client.create_run(
-        experiment_id, start_time=item.start or None, tags={**item.tags, ITEM: item.name}, run_name=item.title
+        experiment_id, start_time=item.start or None, tags={**item.tags, ITEM_TAG: item.name}, run_name=item.title
     )
     run_id = run.info.run_id
     folder = Path(unquote(urlparse(run.info.artifact_uri).path))
     folder.mkdir(parents=True, exist_ok=True)
-    for path in item.artifacts:  # what log_artifact does for a local store, without asking the store again
+    for path in item.artifacts:  # as log_artifact does for a local store, without another request to the store
         shutil.copyfile(path, folder / path.name)
     end = item.start + int(1000 * item.seconds)
     client.set_terminated(run_id, "FAILED" if item.failed else "FINISHED", end or None)
-    metrics = [Metric(name, float(value), end, step) for name, value, step in item.metrics]
-    while len(metrics) > BATCH:
-        client.log_batch(run_id, metrics[:BATCH])
-        metrics = metrics[BATCH:]
-    params = [Param(k, v) for k, v in item.params.items()][:100]
-    client.log_batch(run_id, metrics, params, [RunTag(DIGEST, digest)])  # with its digest the run counts as imported
+    metrics = [entities.Metric(name, float(value), end, step) for name, value, step in item.metrics]
+    while len(metrics) > METRICS_PER_CALL:
+        client.log_batch(run_id, metrics[:METRICS_PER_CALL])
+        metrics = metrics[METRICS_PER_CALL:]
+    params = [entities.Param(k, v) for k, v in item.params.items()][:MAX_PARAMS]
+    digest_tag = entities.RunTag(DIGEST_TAG, digest)  # with its digest the run counts as imported
+    client.log_batch(run_id, metrics, params, [digest_tag])

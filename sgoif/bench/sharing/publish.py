@@ -1,10 +1,14 @@
-"""Copies what a run measured to results/published/<run>, with its provenance: to be read without running anything.
+"""Copies the output of a run to results/published/<run>, with its provenance, so that it can be read without a run.
 
-Outside the paths the DAG writes, so that a fresh clone reruns nothing because of it. No scores, checkpoints or data.
+The folder lies outside the paths that the DAG writes, so a fresh clone reruns nothing because of it. Scores,
+checkpoints and data are not copied.
 """
+
+from __future__ import annotations
 
 import json
 import shutil
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -12,11 +16,23 @@ from sgoif.bench.execution.provenance import provenance
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, atomic_write_text, read_json
 
-LARGEST_REPORT = 2_000_000  # bytes; a larger one stays with its run
+MAX_REPORT_BYTES = 2_000_000  # a larger report stays with its run
 
 
 def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
-    """Tables, figures and summary of a finished run, beside what they were measured with."""
+    """Copy tables, figures, ledger, report and summary of a finished run, and write its provenance.
+
+    Args:
+        run_dir: Folder of the run.
+        target: Folder to write; what it held before is deleted.
+        config: The run's resolved configuration.
+
+    Returns:
+        `target`.
+
+    Raises:
+        UserError: If the run has no summary yet.
+    """
     summary = run_dir / "summary.json"
     if not summary.is_file():
         raise UserError(f"{summary} is missing: run `make tables` first")
@@ -25,19 +41,23 @@ def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
     atomic_write_text(target / "summary.json", compact(read_json(summary)))
     files = [*sorted((run_dir / "tables").glob("*.md")), *sorted((run_dir / "figures").glob("[!.]*"))]
     files += sorted(run_dir.glob("ledger.*"))
-    files += [p for p in [run_dir / "report.html"] if p.is_file() and p.stat().st_size < LARGEST_REPORT]
+    report = run_dir / "report.html"
+    if report.is_file() and report.stat().st_size < MAX_REPORT_BYTES:
+        files.append(report)
     for path in files:
         shutil.copyfile(path, target / path.name)
     atomic_write_json(target / "provenance.json", provenance(run_dir, config))
     return target
 
 
-def compact(records: list[dict[str, Any]]) -> str:
-    """A summary with one record a line and five significant digits; single seeds, empty and unknown values left out."""
-
-    def short(value: Any) -> Any:
-        return float(f"{value:.5g}") if isinstance(value, float) else value
-
-    unsaid = ("", None, [])
-    kept = [{k: short(v) for k, v in r.items() if k not in ("values", "seeds") and v not in unsaid} for r in records]
+def compact(records: Sequence[Mapping[str, Any]]) -> str:
+    """Shorten a summary: one record per line, five significant digits, without single seeds and empty values."""
+    kept = [
+        {k: _rounded(v) for k, v in r.items() if k not in ("values", "seeds") and v not in ("", None, [])}
+        for r in records
+    ]
     return "[\n" + ",\n".join(json.dumps(r, sort_keys=True, ensure_ascii=False) for r in kept) + "\n]\n"
+
+
+def _rounded(value: Any) -> Any:
+    return float(f"{value:.5g}") if isinstance(value, float) else value

@@ -5,7 +5,7 @@ import sqlite3
 import pytest
 
 from sgoif.bench.evaluation.evaluate import evaluate
-from sgoif.bench.sharing import mlflow_import
+from sgoif.bench.sharing import mlflow_import, mlflow_store
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json
 from tests.helpers.fake_runs import GRID, Run, config
@@ -24,15 +24,15 @@ def imported(tmp_path_factory):
     atomic_write_json(run.root / "config.json", run.config)
     (run.root / "tables").mkdir()
     (run.root / "tables" / "table1.md").write_text("# Table 1\n")
-    run.uri = mlflow_import.store_uri(run.root, {"tracking": {"uri": None}})
-    mlflow_import.init_store(run.uri)
+    run.uri = mlflow_store.store_uri(run.root, {"tracking": {"uri": None}})
+    mlflow_store.init_store(run.uri)
     run.first = mlflow_import.import_run(run.root, run.uri)
     return run
 
 
 def runs(run, experiment="run/noisy/digits"):
     """title -> run"""
-    client = mlflow_import._client(run.uri)
+    client = mlflow_store.open_client(run.uri)
     found = client.get_experiment_by_name(experiment)
     return {r.info.run_name: r for r in client.search_runs([found.experiment_id], max_results=1000)}
 
@@ -56,7 +56,7 @@ def test_every_cell_is_a_run_with_its_numbers(imported):
 
 
 def test_curves_failures_and_artifacts(imported):
-    client = mlflow_import._client(imported.uri)
+    client = mlflow_store.open_client(imported.uri)
     plain = runs(imported)["plain n20s0 seed0"]
     curve = client.get_metric_history(plain.info.run_id, "curve/loss")
     assert [(m.step, m.value) for m in curve] == [(0, 1.0), (1, 0.5), (2, 0.3)]
@@ -79,9 +79,9 @@ def test_a_changed_cell_replaces_its_run_and_an_interrupted_import_is_mended(imp
     old = runs(imported)
     imported.cell("noisy", "digits", "n20s0", 0, "newcomer", status="failed", reason="out of memory", key="k2")
     evaluate(imported.root, imported.data, "noisy", "digits", imported.config)
-    client = mlflow_import._client(imported.uri)
+    client = mlflow_store.open_client(imported.uri)
     cut = old["aum n20s0 seed0"].info
-    client.create_run(cut.experiment_id, tags={mlflow_import.ITEM: "n20s0/seed0/aum"}, run_name="cut short")
+    client.create_run(cut.experiment_id, tags={mlflow_import.ITEM_TAG: "n20s0/seed0/aum"}, run_name="cut short")
     done = mlflow_import.import_run(imported.root, imported.uri)
     assert (done["created"], done["removed"]) == (1, 2)
     new = runs(imported)
@@ -93,19 +93,19 @@ def test_a_changed_cell_replaces_its_run_and_an_interrupted_import_is_mended(imp
 def test_a_broken_store_is_told(tmp_path):
     (tmp_path / "m.db").write_bytes(b"not a database at all" * 100)
     with pytest.raises(UserError, match="delete the file and run again"):
-        mlflow_import.init_store(f"sqlite:///{tmp_path / 'm.db'}")
+        mlflow_store.init_store(f"sqlite:///{tmp_path / 'm.db'}")
 
 
 def test_the_store_is_chosen_by_environment_then_configuration(tmp_path, monkeypatch):
     monkeypatch.delenv("SGOIF_TRACKING", raising=False)
     here, there = {"tracking": {"uri": None}}, {"tracking": {"uri": "postgresql://db/mlflow"}}
-    assert mlflow_import.store_uri(tmp_path, here) == f"sqlite:///{tmp_path}/mlflow/mlflow.db"
-    assert mlflow_import.store_uri(tmp_path, there) == "postgresql://db/mlflow"
+    assert mlflow_store.store_uri(tmp_path, here) == f"sqlite:///{tmp_path}/mlflow/mlflow.db"
+    assert mlflow_store.store_uri(tmp_path, there) == "postgresql://db/mlflow"
     monkeypatch.setenv("SGOIF_TRACKING", "https://mlflow.example")
-    assert mlflow_import.store_uri(tmp_path, there) == "https://mlflow.example"
+    assert mlflow_store.store_uri(tmp_path, there) == "https://mlflow.example"
 
 
 def test_a_server_that_is_not_there_is_told_without_its_password(monkeypatch):
     monkeypatch.setenv("MLFLOW_HTTP_REQUEST_MAX_RETRIES", "0")
     with pytest.raises(UserError, match=r"http://me:\*\*\*@127\.0\.0\.1:9 does not work .*its server runs"):
-        mlflow_import.init_store("http://me:secret@127.0.0.1:9")
+        mlflow_store.init_store("http://me:secret@127.0.0.1:9")

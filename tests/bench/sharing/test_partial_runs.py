@@ -1,4 +1,4 @@
-"""A run carried in pieces and adopted where its cells are not: the same metrics, summary and tables."""
+"""A run exported in parts and merged where its cells are not: the same metrics, summary and tables."""
 
 import gzip
 import json
@@ -22,7 +22,7 @@ from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.execution import run_batch
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.figures._data import Evidence
-from sgoif.bench.sharing.merge import adopt
+from sgoif.bench.sharing.merge import merge_records
 from sgoif.utils.files import atomic_write_json, read_json
 from sgoif.utils.paths import ROOT
 from tests.helpers.project import MINI_CONFIG
@@ -69,8 +69,8 @@ def step(*words: str) -> int:
     return main([str(w) for w in words])
 
 
-def carried(out: str, *more: str) -> dict:
-    assert step("carry", "--config", "results/mini/config.json", "--out", out, *more) == 0
+def exported(out: str, *more: str) -> dict:
+    assert step("export-records", "--config", "results/mini/config.json", "--out", out, *more) == 0
     return read(out)
 
 
@@ -78,26 +78,26 @@ def read(path) -> dict:
     return json.loads(gzip.decompress(Path(path).read_bytes()))
 
 
-def rewrite(path, piece: dict) -> None:
-    Path(path).write_bytes(gzip.compress(json.dumps(piece).encode()))
+def rewrite(path, partial_run: dict) -> None:
+    Path(path).write_bytes(gzip.compress(json.dumps(partial_run).encode()))
 
 
-def names(piece: dict) -> set[str]:
-    return {"/".join(str(c["cell"][k]) for k in ("dataset", "setting", "seed", "method")) for c in piece["cells"]}
+def names(partial_run: dict) -> set[str]:
+    return {"/".join(str(c["cell"][k]) for k in ("dataset", "setting", "seed", "method")) for c in partial_run["cells"]}
 
 
 @pytest.fixture(scope="module")
 def whole(computed) -> bytes:
-    """The piece that holds all of it."""
+    """The partial run that holds all of it."""
     config, out = computed / "results" / "mini" / "config.json", computed / "whole.json.gz"
     said = ("--commit", "c0ffee", "--note", "on a borrowed machine")
-    assert step("carry", "--config", config, "--out", out, *said) == 0
+    assert step("export-records", "--config", config, "--out", out, *said) == 0
     return out.read_bytes()
 
 
 @pytest.fixture
 def elsewhere(computed, whole, tmp_path, monkeypatch) -> Path:
-    """A folder with the configuration and that piece, a.json.gz, alone; the current folder."""
+    """A folder with the configuration and that partial run, a.json.gz, alone; the current folder."""
     folder = tmp_path / "elsewhere"
     folder.mkdir()
     shutil.copy(computed / "mini.yaml", folder)
@@ -106,12 +106,12 @@ def elsewhere(computed, whole, tmp_path, monkeypatch) -> Path:
     return folder
 
 
-def test_what_was_cut_off_before_test_images_were_set_aside_is_carried_too(work, whole):
+def test_what_was_interrupted_before_test_images_were_set_aside_is_exported_too(work, whole):
     shutil.rmtree(work / "results/mini/labels")
-    assert carried("a.json.gz")["records"] == json.loads(gzip.decompress(whole))["records"]
+    assert exported("a.json.gz")["records"] == json.loads(gzip.decompress(whole))["records"]
 
 
-def test_adopted_elsewhere_it_is_the_same_run(work, elsewhere, monkeypatch):
+def test_merged_elsewhere_it_is_the_same_run(work, elsewhere, monkeypatch):
     monkeypatch.chdir(work)
     for task, dataset in (of.split("/") for of in CELLS):
         step("evaluate", "--config", "results/mini/config.json", "--task", task, "--dataset", dataset)
@@ -120,11 +120,11 @@ def test_adopted_elsewhere_it_is_the_same_run(work, elsewhere, monkeypatch):
     monkeypatch.chdir(elsewhere)
 
     def curves(*_):
-        raise AssertionError("nobody carried curves")
+        raise AssertionError("curves are not exported")
 
     monkeypatch.setattr(Evidence, "curves", curves)
     monkeypatch.setattr(Evidence, "gallery", curves)
-    assert step("adopt", "a.json.gz", "--config", "mini.yaml") == 0
+    assert step("merge-records", "a.json.gz", "--config", "mini.yaml") == 0
     here, there = elsewhere / "results" / "mini", work / "results" / "mini"
     same = [
         p.relative_to(there) for p in there.rglob("*") if p.parent.name in ("noisy", "ood", "tables") and p.is_file()
@@ -141,31 +141,31 @@ def test_adopted_elsewhere_it_is_the_same_run(work, elsewhere, monkeypatch):
     origin = read_json(elsewhere / "results/published/mini/provenance.json")
     cells = [read_json(p) for p in there.glob("cells/*/*/*/*/*/result.json")]
     assert origin["cells"] == len(cells) == 15
-    (piece,) = origin["pieces"]
-    assert piece["note"] == "on a borrowed machine"
-    assert (piece["file"], piece["cells"], piece["of"]) == ("a.json.gz", 15, list(CELLS))
-    assert piece["commit"] == origin["commit"] == sorted({c["commit"] or "c0ffee" for c in cells})
-    assert {"hardware", "versions", "date", "config_hash"} <= set(piece)
+    (partial_run,) = origin["pieces"]
+    assert partial_run["note"] == "on a borrowed machine"
+    assert (partial_run["file"], partial_run["cells"], partial_run["of"]) == ("a.json.gz", 15, list(CELLS))
+    assert partial_run["commit"] == origin["commit"] == sorted({c["commit"] or "c0ffee" for c in cells})
+    assert {"hardware", "versions", "date", "config_hash"} <= set(partial_run)
 
 
 def test_what_git_does_not_tell_is_told_and_nothing_is_too_large(work):
     for path in Path("results/mini/cells").rglob("result.json"):
         atomic_write_json(path, {**read_json(path), "commit": "" if "aum" in path.parts else "abc"})
-    piece = carried("a.json.gz", "--commit", "c0ffee")
-    assert {c["commit"] for c in piece["cells"] if c["cell"]["method"] == "aum"} == {"c0ffee"}
-    assert {c["commit"] for c in piece["cells"] if c["cell"]["method"] != "aum"} == {"abc"}
-    assert {"key", "seconds", "shared_gpu", "created"} <= set(piece["cells"][0])
-    assert not {"arrays", "curves"} & set(piece["cells"][0])
-    assert "not run" not in {r["status"] for r in piece["records"] if r["metric"] == "status"}
+    partial_run = exported("a.json.gz", "--commit", "c0ffee")
+    assert {c["commit"] for c in partial_run["cells"] if c["cell"]["method"] == "aum"} == {"c0ffee"}
+    assert {c["commit"] for c in partial_run["cells"] if c["cell"]["method"] != "aum"} == {"abc"}
+    assert {"key", "seconds", "shared_gpu", "created"} <= set(partial_run["cells"][0])
+    assert not {"arrays", "curves"} & set(partial_run["cells"][0])
+    assert "not run" not in {r["status"] for r in partial_run["records"] if r["metric"] == "status"}
 
 
-def test_a_batch_that_was_cut_off_is_carried_as_far_as_it_came(work, capsys):
+def test_an_interrupted_batch_is_exported_as_far_as_it_came(work, capsys):
     run = Path("results/mini")
     (run / "batches/noisy/digits/loss/0.json").unlink()
     shutil.rmtree(run / "cells/noisy/digits/n40_s6/seed1/loss")
     stale = run / "cells/noisy/digits/n40_s6/seed0/loss/result.json"
     atomic_write_json(stale, {**read_json(stale), "key": "of older code"})
-    found = {n for n in names(carried("a.json.gz")) if n.endswith("/loss")}
+    found = {n for n in names(exported("a.json.gz")) if n.endswith("/loss")}
     assert found == {"digits/n20_s0/0/loss", "digits/n20_s0/1/loss"}
     told = capsys.readouterr().err
     assert "warning: left out: " in told and "n40_s6/seed0/loss" in told and "its key is not" in told
@@ -176,7 +176,7 @@ def test_a_damaged_cell_is_named_and_left_out(work, capsys):
     cells = Path("results/mini/cells/noisy/digits/n20_s0")
     (cells / "seed0/loss/arrays.npz").write_bytes(b"no scores")
     (cells / "seed1/random/result.json").write_text("{")
-    found = names(carried("a.json.gz"))
+    found = names(exported("a.json.gz"))
     assert len(found) == 13 and not {"digits/n20_s0/0/loss", "digits/n20_s0/1/random"} & found
     told = sorted(capsys.readouterr().err.splitlines())
     assert len(told) == 2 and all(line.startswith("warning: left out: ") for line in told)
@@ -186,12 +186,12 @@ def test_a_damaged_cell_is_named_and_left_out(work, capsys):
 def test_without_its_plain_run_a_cell_has_no_overhead(work):
     shutil.rmtree("results/mini/batches/ood/digits_id/plain")
     shutil.rmtree("results/mini/cells/ood/digits_id/clean/seed0/plain")
-    piece = carried("a.json.gz")
-    said = {r["reason"] for r in piece["records"] if r["method"] == "msp" and r["metric"].startswith("overhead")}
+    partial_run = exported("a.json.gz")
+    said = {r["reason"] for r in partial_run["records"] if r["method"] == "msp" and r["metric"].startswith("overhead")}
     assert said == {"no plain run to compare with"}
 
 
-def test_of_two_pieces_the_later_one_counts_and_gaps_have_their_reasons(elsewhere):
+def test_of_two_partial_runs_the_later_one_counts_and_gaps_have_their_reasons(elsewhere):
     whole = read("a.json.gz")
     loss = [c for c in whole["cells"] if (c["cell"]["method"], c["cell"]["setting"]) == ("loss", "n20_s0")]
     values = [r for r in whole["records"] if (r["method"], r["setting"]) == ("loss", "n20_s0")]
@@ -203,7 +203,7 @@ def test_of_two_pieces_the_later_one_counts_and_gaps_have_their_reasons(elsewher
     own = [r for r in whole["records"] if tuple(r[k] for k in first[0]["cell"]) in kept or not r["method"]]
     rewrite("a.json.gz", {**whole, "cells": first, "records": own})
     for files, value in ((("a.json.gz", "b.json.gz"), True), (("b.json.gz", "a.json.gz"), False)):
-        assert step("adopt", *files, "--config", "mini.yaml") == 0
+        assert step("merge-records", *files, "--config", "mini.yaml") == 0
         records = read_json("results/mini/metrics/noisy/digits.json")
         found = {
             r["value"] for r in records
@@ -215,14 +215,14 @@ def test_of_two_pieces_the_later_one_counts_and_gaps_have_their_reasons(elsewher
     assert gaps == aum | {("random", "n40_s6", seed): NOT_RUN for seed in (0, 1)}
     ood = read_json("results/mini/metrics/ood/digits_id.json")
     assert [(r["method"], r["status"], r["reason"]) for r in ood] == [("msp", "not run", NOT_RUN)]
-    step("adopt", "a.json.gz", "b.json.gz", "--config", "mini.yaml")
+    step("merge-records", "a.json.gz", "b.json.gz", "--config", "mini.yaml")
     step("publish", "--config", "results/mini/config.json")
     pieces = read_json("results/published/mini/provenance.json")["pieces"]
     assert [(p["file"], p["cells"]) for p in pieces] == [("a.json.gz", len(first) - 2), ("b.json.gz", 2)]
     assert pieces[1]["commit"] == ["later"]
 
 
-def test_a_dataset_that_only_the_pieces_have_is_no_gap(elsewhere, monkeypatch):
+def test_a_dataset_that_only_the_partial_runs_have_is_no_gap(elsewhere, monkeypatch):
     whole = read("a.json.gz")
     own = {k: [c for c in whole[k] if c.get("cell", c)["dataset"] == "digits"] for k in ("cells", "records")}
     rewrite("a.json.gz", {**whole, **own})
@@ -231,10 +231,25 @@ def test_a_dataset_that_only_the_pieces_have_is_no_gap(elsewhere, monkeypatch):
     Path("mini.yaml").write_text(yaml.safe_dump(raw))
     missing = Availability("missing", missing=True)
     monkeypatch.setattr("sgoif.bench.config.resolve.check_availability", lambda *_: missing)
-    assert step("adopt", "a.json.gz", "--config", "mini.yaml") == 0
+    assert step("merge-records", "a.json.gz", "--config", "mini.yaml") == 0
     config = read_json("results/mini/config.json")
     assert (list(config["noisy"]), list(config["ood"])) == (["digits"], [])
     assert [(gap["task"], gap["dataset"]) for gap in config["not_run"]] == [("ood", "digits_id")]
+
+
+def test_the_old_names_of_the_steps_still_work(work, elsewhere, monkeypatch, capsys):
+    monkeypatch.chdir(work)
+    assert step("carry", "--config", "results/mini/config.json", "--out", "old.json.gz") == 0
+    new = exported("new.json.gz")
+    assert read("old.json.gz") == new
+    monkeypatch.chdir(elsewhere)
+    assert step("adopt", work / "old.json.gz", "--config", "mini.yaml") == 0
+    assert (elsewhere / "results" / "mini" / "summary.json").is_file()
+    capsys.readouterr()
+    with pytest.raises(SystemExit):
+        main(["--help"])
+    shown = capsys.readouterr().out
+    assert "export-records" in shown and "merge-records" in shown and not re.search("carry|adopt", shown)
 
 
 def test_figures_say_whether_they_draw_curves():
@@ -253,22 +268,22 @@ def test_figures_say_whether_they_draw_curves():
     ],
 )
 def test_what_the_configuration_does_not_know_is_refused(what, name, told, elsewhere, capsys):
-    piece = read("a.json.gz")
-    for cell in [c["cell"] for c in piece["cells"]] + piece["records"]:
+    partial_run = read("a.json.gz")
+    for cell in [c["cell"] for c in partial_run["cells"]] + partial_run["records"]:
         if cell["method"] == "random":
             cell[what] = name
-    for record in [r for r in piece["records"] if not r["method"]]:
-        piece["records"].append({**record, what: name}) if what in ("setting", "dataset") else None
-    rewrite("a.json.gz", piece)
-    assert step("adopt", "a.json.gz", "--config", "mini.yaml") == 2
+    for record in [r for r in partial_run["records"] if not r["method"]]:
+        partial_run["records"].append({**record, what: name}) if what in ("setting", "dataset") else None
+    rewrite("a.json.gz", partial_run)
+    assert step("merge-records", "a.json.gz", "--config", "mini.yaml") == 2
     error = capsys.readouterr().err
     assert error.startswith("error: a.json.gz: ") and told in error and len(error.splitlines()) == 1
-    assert not Path("results").exists(), "nothing is half adopted"
+    assert not Path("results").exists(), "nothing is half merged"
 
 
 def test_another_recipe_another_file_and_a_run_of_its_own_are_refused(work, elsewhere, monkeypatch, capsys):
     monkeypatch.chdir(work)
-    assert step("adopt", elsewhere / "a.json.gz", "--config", "mini.yaml") == 2
+    assert step("merge-records", elsewhere / "a.json.gz", "--config", "mini.yaml") == 2
     assert "has cells of its own" in capsys.readouterr().err
     monkeypatch.chdir(elsewhere)
     (elsewhere / "mini.yaml").write_text((elsewhere / "mini.yaml").read_text().replace("epochs: 2", "epochs: 9"))
@@ -277,21 +292,21 @@ def test_another_recipe_another_file_and_a_run_of_its_own_are_refused(work, else
     said = {
         "a.json.gz": "was measured with recipe.epochs = 2, but mini.yaml says 9",
         "odd.json.gz": "its format is 'another'",
-        "torn.json.gz": "is not a readable piece",
-        "none.json.gz": "no piece none.json.gz",
+        "torn.json.gz": "is not a readable partial run",
+        "none.json.gz": "there is no file none.json.gz",
     }
     for file, told in said.items():
-        assert step("adopt", file, "--config", "mini.yaml") == 2
+        assert step("merge-records", file, "--config", "mini.yaml") == 2
         error = capsys.readouterr().err
         assert told in error and len(error.splitlines()) == 1
 
 
-def test_the_published_pieces_still_make_the_published_run(tmp_path, monkeypatch):
-    """Every ranking and accuracy of the published summary, from the pieces beside it; nothing is drawn."""
+def test_the_published_partial_runs_still_make_the_published_run(tmp_path, monkeypatch):
+    """Every ranking and accuracy of the published summary, from the partial runs beside it; nothing is drawn."""
     published = ROOT / "results" / "published"
-    monkeypatch.setattr("sgoif.bench.sharing.merge._render", lambda *_: None)
-    pieces = sorted((published / "pieces" / "measured").glob("*.json.gz"))
-    run_dir = adopt(pieces, ROOT / "configs" / "measured.yaml", tmp_path)
+    monkeypatch.setattr("sgoif.bench.sharing.merge.render", lambda *_: None)
+    files = sorted((published / "pieces" / "measured").glob("*.json.gz"))
+    run_dir = merge_records(files, ROOT / "configs" / "measured.yaml", tmp_path)
 
     def means(summary: list[dict]) -> dict[tuple, float]:
         shown = [r for r in summary if r["metric"].split(":")[0] in ("auc_pr", "p_at_1", "auroc", "test_accuracy")]

@@ -1,0 +1,254 @@
+"""The steps behind the command line: each reads its arguments, imports what it needs and calls one function.
+
+Imports are inside the functions, so that a step starts without what the others need (torch, mlflow, matplotlib).
+"""
+
+from __future__ import annotations
+
+import argparse
+import contextlib
+import os
+import sys
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from sgoif.errors import UserError
+
+if TYPE_CHECKING:
+    from sgoif.bench.execution.plan import Plan
+
+
+def _open(args: argparse.Namespace) -> tuple[Plan, Path]:
+    """Plan and folder of a run, from its resolved configuration."""
+    from sgoif.bench.config import check_resolved
+    from sgoif.bench.execution.plan import Plan
+    from sgoif.utils.files import read_json
+
+    path = Path(args.config)
+    if not path.is_file():
+        raise UserError(f"no configuration {path}; Snakemake writes it when it plans a run")
+    config = read_json(path)
+    check_resolved(config, path)
+    return Plan(config), path.parent
+
+
+def prepare_step(args: argparse.Namespace) -> None:
+    """Download, verify and prepare a dataset."""
+    from sgoif.bench.data.prepare import prepare
+
+    plan, _ = _open(args)
+    data = plan.config["data"]
+    mirror = Path(data["mirror"]) if data["mirror"] else None
+    path = prepare(args.dataset, Path(data["root"]), mirror=mirror, download=data["download"], say=print)
+    (path / "meta.json").touch()
+
+
+def corrupt_step(args: argparse.Namespace) -> None:
+    """Write the noisy labels and the truth of a noise setting."""
+    from sgoif.bench.data.noisy_labels import setting_files, write_setting
+
+    plan, run_dir = _open(args)
+    spec = plan.noise(args.dataset, args.setting)
+    write_setting(plan.config["data"]["root"], run_dir, args.dataset, args.setting, spec)
+    for path in setting_files(run_dir, args.dataset, args.setting):
+        path.touch()
+
+
+def hold_out_step(args: argparse.Namespace) -> None:
+    """Set test images aside with their labels."""
+    from sgoif.bench.data.holdout import hold_out
+
+    plan, run_dir = _open(args)
+    hold_out(Path(plan.config["data"]["root"]), run_dir, args.dataset, plan.held_out(args.dataset))
+
+
+def batch_step(args: argparse.Namespace) -> int | None:
+    """Compute the cells of a batch, in several processes if the configuration says so."""
+    os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
+    plan, run_dir = _open(args)
+    plan.require(args.task, args.dataset, args.method, args.batch)
+    execution = plan.config["execution"]
+    if execution["device"] == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch is imported
+    from sgoif.bench.execution import gpu_slots
+    from sgoif.bench.execution.run_batch import run_batch
+    from sgoif.bench.execution.truth_guard import forbid_truth
+    from sgoif.training import distributed
+
+    processes = plan.processes(args.task, args.method)
+    slots: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
+    if not distributed.launched():  # launched processes use the GPUs of the process that launched them
+        folder = Path(".snakemake") / "gpu-slots" / gpu_slots.place()
+        slots = gpu_slots.slot(folder, execution["jobs_per_gpu"], processes)
+    with slots:
+        if processes > 1 and not distributed.launched():
+            names = ("config", "task", "dataset", "method", "batch", "threads")
+            return distributed.launch(processes, ["batch", *(f"--{n}={getattr(args, n)}" for n in names)])
+        _configure_torch(args.threads)
+        forbid_truth()
+        with distributed.together(execution["device"]):
+            run_batch(plan, run_dir, args.task, args.dataset, args.method, args.batch, execution["device"])
+    return None
+
+
+def _configure_torch(threads: int) -> None:
+    """Choose speed on a GPU and determinism on a CPU."""
+    import torch
+
+    torch.set_num_threads(threads)
+    if torch.cuda.is_available():
+        torch.backends.cuda.matmul.allow_tf32 = True
+        torch.backends.cudnn.allow_tf32 = True
+        torch.backends.cudnn.benchmark = True
+    else:
+        torch.use_deterministic_algorithms(True)
+
+
+def evaluate_step(args: argparse.Namespace) -> None:
+    """Compute the metrics of a dataset."""
+    from sgoif.bench.evaluation.evaluate import evaluate
+
+    plan, run_dir = _open(args)
+    plan.require(args.task, args.dataset)
+    evaluate(run_dir, Path(plan.config["data"]["root"]), args.task, args.dataset, plan.config)
+
+
+def curves_step(args: argparse.Namespace) -> None:
+    """Compute the curves and images that figures draw."""
+    from sgoif.bench.evaluation.detection_curves import write_curves
+
+    plan, run_dir = _open(args)
+    plan.require("noisy", args.dataset)
+    write_curves(run_dir, Path(plan.config["data"]["root"]), args.dataset, plan.config)
+
+
+def summarise_step(args: argparse.Namespace) -> None:
+    """Aggregate all metrics over seeds."""
+    from sgoif.bench.evaluation.summary import summarise
+
+    plan, run_dir = _open(args)
+    summarise(run_dir, plan.config)
+
+
+def tables_step(args: argparse.Namespace) -> None:
+    """Write the tables."""
+    from sgoif.bench.tables import write_tables
+
+    plan, run_dir = _open(args)
+    write_tables(run_dir, plan.config)
+
+
+def figures_step(args: argparse.Namespace) -> None:
+    """Draw the figures, all or those of one module."""
+    from sgoif.bench.figures import write_figures
+
+    plan, run_dir = _open(args)
+    write_figures(run_dir, plan.config, args.kind)
+
+
+def report_step(args: argparse.Namespace) -> None:
+    """Write the HTML report and print its path."""
+    from sgoif.bench.report import write_report
+
+    plan, run_dir = _open(args)
+    print(write_report(run_dir, plan.config))
+
+
+def ledger_step(args: argparse.Namespace) -> None:
+    """Compare every number of the paper with what was measured."""
+    from sgoif.bench.paper.comparison import write_ledger
+
+    plan, run_dir = _open(args)
+    write_ledger(run_dir, plan.config)
+
+
+def track_init_step(args: argparse.Namespace) -> None:
+    """Create the MLflow store."""
+    from sgoif.bench.sharing.mlflow_store import init_store, store_uri
+
+    plan, run_dir = _open(args)
+    init_store(store_uri(run_dir, plan.config))
+
+
+def track_step(args: argparse.Namespace) -> None:
+    """Import a finished run into MLflow."""
+    from sgoif.bench.sharing.mlflow_import import import_run
+    from sgoif.bench.sharing.mlflow_store import store_uri
+
+    plan, run_dir = _open(args)
+    import_run(run_dir, store_uri(run_dir, plan.config))
+
+
+def publish_step(args: argparse.Namespace) -> None:
+    """Copy tables, figures and provenance to results/published."""
+    from sgoif.bench.sharing.publish import publish
+
+    plan, run_dir = _open(args)
+    print(publish(run_dir, run_dir.parent / "published" / plan.config["run"], plan.config))
+
+
+def export_records_step(args: argparse.Namespace) -> None:
+    """Write the records of all finished cells into one small file."""
+    from sgoif.bench.sharing.export import export_records
+
+    plan, run_dir = _open(args)
+    out = Path(args.out)
+    content, left_out = export_records(plan, run_dir, out, args.commit, args.note)
+    for line in left_out:
+        print(f"warning: left out: {line}", file=sys.stderr)
+    size = out.stat().st_size / 2**20
+    print(f"{out}: {len(content['cells'])} cells, {len(left_out)} left out, {size:.2f} MiB")
+
+
+def merge_records_step(args: argparse.Namespace) -> None:
+    """Make one run of files written by `export-records`."""
+    from sgoif.bench.sharing.merge import merge_records
+
+    print(merge_records([Path(path) for path in args.files], Path(args.config), Path("results")))
+
+
+def where_step(args: argparse.Namespace) -> None:
+    """Print where the results of a run are."""
+    plan, run_dir = _open(args)
+    print(f"Tables   {run_dir / 'tables'}: {', '.join(plan.config['tables'])} (.md .tex .csv .json)")
+    print(f"Figures  {run_dir / 'figures'}")
+    print(f"Numbers  {run_dir / 'summary.json'}")
+    print(f"Ledger   {run_dir / 'ledger.md'}: every number of the paper beside what was measured")
+    print(f"Report   {run_dir / 'report.html'}: everything on one page, for a browser")
+    print("Runs     make ui      Workflow make report")
+
+
+def doctor_step(args: argparse.Namespace) -> None:
+    """Print what this machine can run."""
+    from sgoif.bench.doctor import report
+
+    print(report(Path(args.config)))
+
+
+def plan_step(args: argparse.Namespace) -> None:
+    """Print the estimated jobs, hours and storage of a configuration."""
+    from sgoif.bench.cost_model.estimate import report
+
+    print(report(Path(args.config)))
+
+
+def new_baseline_step(args: argparse.Namespace) -> None:
+    """Write the file and the rule of a new method."""
+    from sgoif.bench.methods.template import new_baseline
+
+    for path in new_baseline(args.task, args.name):
+        print(f"wrote {os.path.relpath(path)}")
+    print(f"check it with: {_python()} -m pytest tests/contract -k {args.name}")
+
+
+def _python() -> str:
+    """This interpreter as it is called from this folder, so that a printed command uses the same environment."""
+    relative = os.path.relpath(sys.executable)
+    return sys.executable if relative.startswith("..") else relative
+
+
+def run_step(args: argparse.Namespace) -> int:
+    """Run Snakemake in this folder and return its exit status."""
+    from sgoif.bench.execution.run_snakemake import run
+
+    return run([a for a in args.arguments if a != "--"])
