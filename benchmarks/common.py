@@ -175,7 +175,7 @@ def watched(task: NoisyTask, **params) -> None:
     session = task.session
     with (
         _booked(session, "read", OnlineInfluence, "scores"),
-        _booked(session, "estimate", watching, "estimate_wrong"),
+        _booked(session, "estimate", watching, "estimate_label_errors"),
         session.timed("rest"),
     ):
         SGOIF(**params).detect(task)

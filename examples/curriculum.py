@@ -10,11 +10,11 @@ EPOCHS = 15  # long enough for the plain run to learn wrong labels by heart
 
 @functools.cache
 def measure(seed: int = 0, rate: float = 0.4) -> dict[str, float]:
-    x, truth, test_x, test_y = digits()
-    given, _ = flip_labels(truth, rate, seed)
-    plain, _ = Training(x, given, seed, epochs=EPOCHS).run()
-    curriculum = Curriculum(given)
-    weighted, _ = Training(x, given, seed, epochs=EPOCHS).run(
+    x, true_labels, test_x, test_y = digits()
+    labels, _ = flip_labels(true_labels, rate, seed)
+    plain, _ = Training(x, labels, seed, epochs=EPOCHS).run()
+    curriculum = Curriculum(labels)
+    weighted, _ = Training(x, labels, seed, epochs=EPOCHS).run(
         weights=lambda index: curriculum.weights[index], each_epoch=curriculum.update
     )
     return {"plain": accuracy(plain, test_x, test_y), "weighted": accuracy(weighted, test_x, test_y)}

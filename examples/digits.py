@@ -28,7 +28,7 @@ def digits(n_train: int = 1200) -> tuple[Tensor, Tensor, Tensor, Tensor]:
 
 
 def flip_labels(labels: Tensor, rate: float, seed: int) -> tuple[Tensor, Tensor]:
-    """Symmetric noise: (given labels, which of them are wrong)."""
+    """Symmetric noise: (noisy labels, which of them are wrong)."""
     generator = torch.Generator().manual_seed(1000 + seed)
     wrong = torch.rand(len(labels), generator=generator) < rate
     other = (labels + torch.randint(1, CLASSES, labels.shape, generator=generator)) % CLASSES

@@ -8,17 +8,17 @@ from sgoif.applications import Triage, triage
 
 @functools.cache
 def measure(seed: int = 0, rate: float = 0.2) -> tuple[dict[str, float], Triage]:
-    x, truth, _, _ = digits()
-    given, wrong = flip_labels(truth, rate, seed)
-    _, influence = Training(x, given, seed).run()
-    found = triage(influence.scores(), given)
+    x, true_labels, _, _ = digits()
+    labels, wrong = flip_labels(true_labels, rate, seed)
+    _, influence = Training(x, labels, seed).run()
+    found = triage(influence.scores(), labels)
     hit = found.flagged & wrong
     return {
         "wrong": int(wrong.sum()),
         "flagged": found.count,
         "precision": (hit.sum() / found.flagged.sum()).item(),
         "recall": (hit.sum() / wrong.sum()).item(),
-        "suggested_right": (found.suggested[hit] == truth[hit]).float().mean().item(),
+        "suggested_right": (found.suggested[hit] == true_labels[hit]).float().mean().item(),
     }, found
 
 
@@ -29,7 +29,7 @@ def main() -> None:
     print(f"for these the suggested label is right in {m['suggested_right']:.1%}. The first three:")
     for row in found.rows(3):
         print(
-            f"  example {row['index']}: labelled {row['given']}, probably {row['suggested']}; "
+            f"  example {row['index']}: labelled {row['label']}, probably {row['suggested']}; "
             f"score {row['score']:.1f} in [{row['low']:.1f}, {row['high']:.1f}]"
         )
 

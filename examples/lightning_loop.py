@@ -48,11 +48,11 @@ class Watched(lightning.LightningModule):
 
 @functools.cache
 def measure(seed: int = 0) -> dict[str, float]:
-    x, truth, _, _ = digits()
-    given, wrong = flip_labels(truth, 0.2, seed)
+    x, true_labels, _, _ = digits()
+    labels, wrong = flip_labels(true_labels, 0.2, seed)
     torch.manual_seed(seed)
-    module = Watched(len(given), seed)
-    data = DataLoader(TensorDataset(torch.arange(len(given)), x, given), batch_size=BATCH, shuffle=True)
+    module = Watched(len(labels), seed)
+    data = DataLoader(TensorDataset(torch.arange(len(labels)), x, labels), batch_size=BATCH, shuffle=True)
     quiet = {
         "logger": False,
         "enable_checkpointing": False,

@@ -7,7 +7,7 @@ import torch
 from torch import Tensor, nn
 
 from examples.digits import CLASSES, Training, batches, digits
-from sgoif.applications import ShiftSentinel, Trace, pooled
+from sgoif.applications import Activations, ShiftSentinel, pooled
 
 
 def patches(count: int, seed: int) -> Tensor:
@@ -24,16 +24,17 @@ def patches(count: int, seed: int) -> Tensor:
 
 
 @torch.no_grad()
-def trace(model: nn.Sequential, x: Tensor) -> Trace:
+def activations(model: nn.Sequential, x: Tensor) -> Activations:
     """One forward pass, stopped after the two convolutional stages and before the head."""
     first = model[:4](x)
     second = model[4:7](first)
     features = model[7:-1](second)
-    return Trace([*pooled(first), *pooled(second)], features, model[-1](features))
+    return Activations([*pooled(first), *pooled(second)], features, model[-1](features))
 
 
-def traces(model: nn.Sequential, x: Tensor) -> Iterator[Trace]:
-    return (trace(model, part) for part in x.split(256))
+def in_parts(model: nn.Sequential, x: Tensor) -> Iterator[Activations]:
+    """Forward passes of at most 256 images."""
+    return (activations(model, part) for part in x.split(256))
 
 
 def auroc(inside: Tensor, outside: Tensor) -> float:
@@ -48,10 +49,10 @@ def measure(seed: int = 0) -> dict[str, float]:
     model, _ = Training(x[:1000], y[:1000], seed).run()
     sentinel = ShiftSentinel(CLASSES)
     for _, images, labels in batches(x[:1000], y[:1000]):
-        sentinel.observe(trace(model, images), labels)
-    sentinel.calibrate(traces(model, x[1000:]))
-    inside, outside = trace(model, test_x), trace(model, patches(400, seed))
-    confidence = [-t.logits.softmax(1).amax(1) for t in (inside, outside)]
+        sentinel.observe(activations(model, images), labels)
+    sentinel.calibrate(in_parts(model, x[1000:]))
+    inside, outside = activations(model, test_x), activations(model, patches(400, seed))
+    confidence = [-a.logits.softmax(1).amax(1) for a in (inside, outside)]
     return {"sentinel": auroc(sentinel.score(inside), sentinel.score(outside)), "confidence": auroc(*confidence)}
 
 

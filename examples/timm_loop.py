@@ -17,22 +17,22 @@ EPOCHS = 5
 
 @functools.cache
 def measure(seed: int = 0) -> dict[str, float]:
-    x, truth, _, _ = digits()
-    given, wrong = flip_labels(truth, 0.2, seed)
+    x, true_labels, _, _ = digits()
+    labels, wrong = flip_labels(true_labels, 0.2, seed)
     x = F.interpolate(x, size=32)
     torch.manual_seed(seed)
     model = timm.create_model("test_resnet", num_classes=CLASSES, in_chans=1)
     loss_of = LabelSmoothingCrossEntropy(0.1)
     optimizer = create_optimizer_v2(model, opt="adamw", lr=4e-3, weight_decay=0.05)
-    updates = -(-len(given) // BATCH)
+    updates = -(-len(labels) // BATCH)
     scheduler, epochs = create_scheduler_v2(
         optimizer, sched="cosine", num_epochs=EPOCHS, warmup_epochs=1, updates_per_epoch=updates, step_on_epochs=False
     )
-    influence = OnlineInfluence(model, len(given), CLASSES, total_steps=epochs * updates)
+    influence = OnlineInfluence(model, len(labels), CLASSES, total_steps=epochs * updates)
     for epoch in range(epochs):
-        for number, index in enumerate(torch.randperm(len(given)).split(BATCH)):
-            with influence.watch(index, given[index]):
-                loss_of(model(x[index]), given[index]).backward()
+        for number, index in enumerate(torch.randperm(len(labels)).split(BATCH)):
+            with influence.watch(index, labels[index]):
+                loss_of(model(x[index]), labels[index]).backward()
             optimizer.step()
             optimizer.zero_grad()
             influence.step(optimizer)

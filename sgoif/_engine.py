@@ -22,7 +22,7 @@ from sgoif.gradients.factored_batch import FactoredBatch
 from sgoif.gradients.hooks import Capture
 from sgoif.gradients.queue import Intake, Pass, decay, spread, step_sizes
 from sgoif.scores.temperature import StreamingTemperature
-from sgoif.scores.visit_statistics import Ledger
+from sgoif.scores.visit_statistics import VisitStatistics
 from sgoif.solvers.directions import Directions
 from sgoif.solvers.stability import Controller
 
@@ -77,7 +77,7 @@ class Engine:
         with self.lane.work(), device:  # vectors may have millions of entries: they are made where they stay
             self.parts = self._make_parts(bank_size(config, self.n_classes), dtype)
             kept = self.n_classes if config.memory else 0
-            self.ledger = Ledger(n_examples, config.window, total_steps, device, dtype, kept)
+            self.ledger = VisitStatistics(n_examples, config.window, total_steps, device, dtype, kept)
         # elsewhere only the inverses leave the line: long chains of small kernels, not needed before the next check
         chained = capture.deep and self.parts["curvature"].chained
         self.inverting = Lane(device, beside=chained and not collectives.active())
@@ -137,7 +137,7 @@ class Engine:
         first, upto = passes[0].step, passes[-1].step + 1
         self.ledger.add(batch.index, batch.valid, score, directions.certificate, age, upto)
         logits = torch.cat([p.record.logits for p in passes]).to(score.dtype)
-        self.ledger.believe(batch.index, batch.valid, logits, batch.labels, steps - first, upto - first, upto)
+        self.ledger.add_predictions(batch.index, batch.valid, logits, batch.labels, steps - first, upto - first, upto)
         broken = torch.zeros(upto - first, device=score.device)
         broken.index_add_(0, steps - first, (~batch.valid).to(broken.dtype))
         self._count("nan_batches", (broken > 0).sum())
@@ -184,7 +184,7 @@ class Engine:
             self.parts.anchors.fold(batch, remains)
         if config.temperature == 0:
             labels = torch.cat([p.labels for p in passes]).long().clamp(0, self.n_classes - 1)
-            self.parts.temperature.fold(torch.cat([p.record.logits for p in passes]), labels)
+            self.parts.temperature.update(torch.cat([p.record.logits for p in passes]), labels)
 
     def _check(self, probe: FactoredBatch, due: Due) -> None:
         """Check, certify and step the directions on the probe examples (see `Directions`), then refresh the

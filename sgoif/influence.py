@@ -159,7 +159,7 @@ class OnlineInfluence(Engine):
             self._raise_deferred()
             if self.config.source == "trusted" and self.config.memory:
                 known = anchor_predictions(self.capture, self.given.batches())
-            return InfluenceResult.read(self.ledger, self.config, self.counters(), scope, known)
+            return InfluenceResult.from_statistics(self.ledger, self.config, self.counters(), scope, known)
 
     def counters(self) -> dict[str, float]:
         """What the run has cost and met so far. Reads the device."""

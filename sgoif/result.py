@@ -1,4 +1,4 @@
-"""`InfluenceResult`: one score per training example, and beside it what makes it trustworthy."""
+"""`InfluenceResult`: one score per training example, with what says how far it can be trusted."""
 
 from __future__ import annotations
 
@@ -10,122 +10,162 @@ from torch import Tensor
 
 from sgoif.backend.linalg import products
 from sgoif.config import InfluenceConfig
-from sgoif.label_noise import latent_classes
+from sgoif.label_noise.latent_classes import TrustedPredictions, fit_latent_classes
 from sgoif.scores.bernstein import half_width
-from sgoif.scores.visit_statistics import Ledger
+from sgoif.scores.visit_statistics import PredictionSums, VisitStatistics
 
-FRESH_RESIDUAL = 0.15
-MARGINS = 3  # weight of the margins where wrong labels are scattered
+MARGIN_WEIGHT = 3  # weight of the margins at noise entropy 1
 
 
-def level(values: Tensor) -> Tensor:
-    """Values over their root mean square; zero stays zero."""
+def scale_to_unit_rms(values: Tensor) -> Tensor:
+    """Divide values by their root mean square; zero stays zero.
+
+    Args:
+        values: Shape [N].
+
+    Returns:
+        Scaled values, shape [N].
+    """
     return values / values.square().mean().sqrt().clamp(min=torch.finfo(values.dtype).tiny)
-
-
-def _latent(kept: tuple[Tensor, Tensor, Tensor] | None, known: latent_classes.Known | None) -> dict[str, Any]:
-    """`beliefs`, `odds`, `margin`, `transition`, `trust`, `scatter` from what a ledger kept; `known`: see
-    `latent_classes.find`."""
-    if kept is None:
-        return {}
-    beliefs, given, margin = kept
-    seen = beliefs.sum(1) > 0
-    mean = torch.where(seen.unsqueeze(1), beliefs / beliefs.sum(1, keepdim=True), 1 / beliefs.shape[1])
-    odds = torch.zeros_like(mean[:, 0])
-    found, told = {"beliefs": mean, "odds": odds, "margin": margin}, {}
-    if seen.any():
-        visited = mean[seen], given[seen]
-        with products(fast=False):
-            classes = latent_classes.find(*visited, known)
-            odds[seen] = classes.log_odds(*visited)
-        found["transition"] = classes.transition
-        told = {"trust": classes.trust, "scatter": classes.scatter}
-    return {**{name: value.float().cpu() for name, value in found.items()}, **told}
 
 
 @dataclass(frozen=True)
 class InfluenceResult:
-    """All tensors are on the host, `[N]` in data-set order unless said otherwise. Higher score = more harmful = more
-    suspicious."""
+    """Scores of all training examples. A higher score means more harmful, so more suspicious.
 
-    score: Tensor  # mean over the visits in the score window of -<phibar, g_i>; 0 where never visited
-    confidence: Tensor  # mean confidence of the anchors at those visits, in [0, 1]
-    residual: Tensor  # mean estimated relative error of the anchors' scores at those visits (`Controller.error`)
-    half_width: Tensor  # empirical-Bernstein half-width of the score; infinite where never visited
-    visits: Tensor  # number of visits in the score window
-    anchor_age: Tensor  # mean number of steps since the anchors had been checked
-    epoch_scores: Tensor  # [E, N] score per epoch
+    All tensors are on the host, in data-set order. The fields from `mean_predictions` to `noise_entropy` describe what
+    the predictions say about the labels (see `sgoif.label_noise.latent_classes`); they are set if `config.memory` is.
+
+    Attributes:
+        score: Mean over the visits in the score window of -<phibar, g_i>, shape [N]; 0 where never visited.
+        confidence: Mean confidence of the anchors at those visits, in [0, 1], shape [N].
+        residual: Mean estimated relative error of the scores at those visits, shape [N]; infinite where never visited.
+        half_width: Empirical-Bernstein half-width of the score, shape [N]; infinite where never visited.
+        visits: Number of visits in the score window, shape [N].
+        anchor_age: Mean number of steps since the anchors had been checked, shape [N].
+        epoch_scores: Mean score per epoch, shape [E, N].
+        counters: Cost and events of the run, by name.
+        scope: Layers in scope, parameters left out, curvature backend, dimension and number of anchors.
+        config: Settings of the run.
+        mean_predictions: Mean predicted probabilities, shape [N, C]; uniform where never visited.
+        log_odds: Log-odds that the label is wrong, shape [N]; 0 where never visited.
+        transition: Estimated noise matrix, shape [C, C]; row c says how often class c has each label.
+        margin: Mean over all visits of the largest other logit minus the label's, shape [N].
+        latent_weight: Weight of the latent classes in `suspicion`, in [0, 1].
+        noise_entropy: How far the wrong labels of a class are spread over many labels, in [0, 1].
+    """
+
+    score: Tensor
+    confidence: Tensor
+    residual: Tensor
+    half_width: Tensor
+    visits: Tensor
+    anchor_age: Tensor
+    epoch_scores: Tensor
     counters: dict[str, float] = field(default_factory=dict)
-    scope: dict[str, Any] = field(default_factory=dict)  # layers in scope, parameters left out, backend, dimension
+    scope: dict[str, Any] = field(default_factory=dict)
     config: InfluenceConfig = field(default_factory=InfluenceConfig)
-    # with config.memory: what the predictions at those visits say about the labels (`sgoif.label_noise.latent_classes`)
-    beliefs: Tensor | None = None  # [N, C] mean prediction; uniform where never visited
-    odds: Tensor | None = None  # log-odds that the given label is wrong; 0 where never visited
-    transition: Tensor | None = None  # [C, C] estimated noise matrix: row c = how often class c is given each label
-    margin: Tensor | None = None  # mean over all visits of the largest other logit less the given label's
-    trust: float = 0.0  # how far these are to be believed, in [0, 1]
-    scatter: float = 0.0  # how far the wrong labels of a class are scattered over many, in [0, 1]
+    mean_predictions: Tensor | None = None
+    log_odds: Tensor | None = None
+    transition: Tensor | None = None
+    margin: Tensor | None = None
+    latent_weight: float = 0.0
+    noise_entropy: float = 0.0
 
     @classmethod
-    def read(
+    def from_statistics(
         cls,
-        ledger: Ledger,
+        statistics: VisitStatistics,
         config: InfluenceConfig,
-        counters: dict,
-        scope: dict,
-        known: latent_classes.Known | None = None,
+        counters: dict[str, float],
+        scope: dict[str, Any],
+        trusted: TrustedPredictions | None = None,
     ) -> InfluenceResult:
-        """The result that a ledger holds; `known`: see `latent_classes.find`."""
-        sums, spread, epochs = ledger.read()
-        visits = sums["visits"]
+        """Build the result from the statistics of a run.
+
+        Args:
+            statistics: Sums over the visits of every example.
+            config: Settings of the run.
+            counters: Cost and events of the run, by name.
+            scope: What was watched, by name.
+            trusted: Predictions [m, C] and right labels [m] of examples outside the training set, if there are any.
+
+        Returns:
+            The result, on the host.
+        """
+        window = statistics.read()
+        sums, visits = window.columns, window.columns["visits"]
         mean = {name: (column / visits.clamp(min=1)).float() for name, column in sums.items()}
+        width = half_width(sums["score"], sums["square"], visits, window.score_range, config.alpha)
         return cls(
             score=mean["score"],
             confidence=mean["confidence"],
             residual=torch.where(visits > 0, mean["residual"], torch.inf),
-            half_width=half_width(sums["score"], sums["square"], visits, spread, config.alpha).float(),
+            half_width=width.float(),
             visits=visits.long(),
             anchor_age=mean["age"],
-            epoch_scores=epochs.float(),
+            epoch_scores=window.epoch_scores.float(),
             counters=counters,
             scope=scope,
             config=config,
-            **_latent(ledger.read_beliefs(), known),
+            **_latent_fields(statistics.read_predictions(), trusted),
         )
 
     @property
     def suspicion(self) -> Tensor:
-        """How suspicious the given label is `[N]`: the influence beside what the latent classes say,
+        """How suspicious each label is, shape [N]: the influence score plus the evidence of the latent classes,
 
             s_i / rms(s) + t (o_i / rms(o) + 3 e m_i / rms(m)),
 
-        o_i: `odds`, m_i: `margin`, t: `trust`, e: `scatter`.
+        where s_i is `score`, o_i `log_odds`, m_i `margin`, t `latent_weight` and e `noise_entropy`.
 
-        The anchors hold the last fraction of an epoch and know the labels by name only: where most labels of a class
-        are wrong, so are its anchors. The predictions of the whole window tell the classes apart by what they look
-        like, whatever they are called. Where wrong labels are scattered, there is little for either to know, and the
-        margins tell how long the network resisted a label. `config.memory = False`: the influence alone.
+        The terms complement each other. Anchors are built from the labels of the last fraction of an epoch, so they are
+        wrong for a class whose labels are mostly wrong. The predictions of the whole window form clusters by what the
+        examples look like, whatever their labels. Where wrong labels are spread over many classes, neither helps much,
+        and the margins tell how long the network resisted a label.
+
+        With `config.memory = False` this is the influence score alone.
         """
-        return self.score if self.odds is None else level(self.score) + self.trust * self.dissent
+        prediction_score = self.prediction_score
+        if prediction_score is None:
+            return self.score
+        return scale_to_unit_rms(self.score) + self.latent_weight * prediction_score
 
     @property
-    def dissent(self) -> Tensor | None:
-        """What the predictions say against the given label `[N]`: o_i / rms(o) + 3 e m_i / rms(m), see `suspicion`."""
-        if self.odds is None:
+    def prediction_score(self) -> Tensor | None:
+        """The predictions' evidence against each label, shape [N]: o_i / rms(o) + 3 e m_i / rms(m), see `suspicion`.
+
+        None with `config.memory = False`.
+        """
+        if self.log_odds is None or self.margin is None:
             return None
-        return level(self.odds) + MARGINS * self.scatter * level(self.margin)
+        return scale_to_unit_rms(self.log_odds) + MARGIN_WEIGHT * self.noise_entropy * scale_to_unit_rms(self.margin)
 
     @property
-    def fresh(self) -> Tensor:
-        """Certificate in one word: visited, and the directions used solved their systems to `FRESH_RESIDUAL` on
-        unseen examples."""
-        return (self.visits > 0) & (self.residual <= FRESH_RESIDUAL) & (self.confidence > 0)
-
-    @property
-    def trusted_odds(self) -> Tensor | None:
-        """`odds` where they are fully trusted, else None: what `estimate_wrong` counts by."""
-        return self.odds if self.trust == 1 else None
+    def trusted_log_odds(self) -> Tensor | None:
+        """`log_odds` where `latent_weight` is 1, else None: what wrong labels are counted by."""
+        return self.log_odds if self.latent_weight == 1 else None
 
     def numpy(self) -> dict[str, Any]:
-        """The tensors as arrays, by name."""
+        """Return the tensors as NumPy arrays, by field name."""
         return {name: value.numpy() for name, value in vars(self).items() if isinstance(value, torch.Tensor)}
+
+
+def _latent_fields(sums: PredictionSums | None, trusted: TrustedPredictions | None) -> dict[str, Any]:
+    """The fields of `InfluenceResult` that follow from the predictions, by name; none if no predictions were kept."""
+    if sums is None:
+        return {}
+    visited = sums.predictions.sum(1) > 0
+    uniform = 1 / sums.predictions.shape[1]
+    mean = torch.where(visited.unsqueeze(1), sums.predictions / sums.predictions.sum(1, keepdim=True), uniform)
+    log_odds = torch.zeros_like(mean[:, 0])
+    tensors = {"mean_predictions": mean, "log_odds": log_odds, "margin": sums.margin}
+    numbers: dict[str, float] = {}
+    if visited.any():
+        seen, labels = mean[visited], sums.labels[visited]
+        with products(fast=False):
+            classes = fit_latent_classes(seen, labels, trusted)
+            log_odds[visited] = classes.log_odds(seen, labels)
+        tensors["transition"] = classes.transition
+        numbers = {"latent_weight": classes.latent_weight, "noise_entropy": classes.noise_entropy}
+    return {**{name: value.float().cpu() for name, value in tensors.items()}, **numbers}

@@ -11,7 +11,7 @@ from dataclasses import dataclass, fields
 import torch
 from torch import Tensor
 
-from sgoif.applications import ShiftConfig, ShiftSentinel, Trace, pooled
+from sgoif.applications import Activations, ShiftConfig, ShiftSentinel, pooled
 from sgoif.bench.methods.base import OODDetector, OODTask
 from sgoif.bench.methods.features import check_param, stage_outputs
 from sgoif.errors import InfluenceError, UserError
@@ -53,12 +53,12 @@ class SGOIF(OODDetector):
             self.sentinel.observe(trace, task.labels[index])
         self.sentinel.calibrate(trace for _, trace in self._traces(task.val))
 
-    def _traces(self, images: ImageSet) -> Iterator[tuple[Tensor, Trace]]:
+    def _traces(self, images: ImageSet) -> Iterator[tuple[Tensor, Activations]]:
         """One forward pass over `images`: positions and traces, batch by batch."""
         for inner in stage_outputs(self.net, images, self.name, stages=[*self.net.stages, self.net.backbone]):
             *stages, features = inner.maps
             views = [view for m in stages for view in pooled(m, self.width)]
-            yield inner.index, Trace(views, features.flatten(1), inner.logits)
+            yield inner.index, Activations(views, features.flatten(1), inner.logits)
 
     def score(self, images: ImageSet) -> Tensor:
         return torch.cat([self.sentinel.score(trace) for _, trace in self._traces(images)])

@@ -1,25 +1,31 @@
-"""Small modules on top of what training leaves behind: anchors, curvature, scores. `examples/` runs each of them."""
+"""What scores, anchors and curvature are good for: one small module per application.
+
+`triage` finds wrong labels, `localise` poisoned examples, `prioritise` what to unlearn, `Curriculum` reweights the
+examples during training, `ShiftSentinel` detects inputs unlike the training data, and `influence_on_predictions` gives
+the influence of every training example on chosen predictions. All work on tensors in memory and write no files.
+`examples/` runs each of them.
+"""
 
 from sgoif.applications.curriculum import Curriculum
 from sgoif.applications.label_errors import Triage, triage
 from sgoif.applications.poisoning import Poisoning, localise
-from sgoif.applications.prediction_influence import support
-from sgoif.applications.shift_detection import ShiftConfig, ShiftSentinel, Trace
+from sgoif.applications.prediction_influence import influence_on_predictions
+from sgoif.applications.shift_detection import Activations, ShiftConfig, ShiftSentinel
 from sgoif.applications.streaming_moments import Moments, pooled
 from sgoif.applications.unlearning import Priority, prioritise
 
 __all__ = [
+    "Activations",
     "Curriculum",
     "Moments",
     "Poisoning",
     "Priority",
     "ShiftConfig",
     "ShiftSentinel",
-    "Trace",
     "Triage",
+    "influence_on_predictions",
     "localise",
     "pooled",
     "prioritise",
-    "support",
     "triage",
 ]

@@ -1,11 +1,11 @@
-"""Curriculum reweighting: examples the anchors vote against count less in the rest of the same training run.
+"""Curriculum reweighting: suspicious examples count less in the rest of the same training run.
 
-After every epoch the scores so far, each class on its own scale, are split into two normal distributions (as
-`estimate_wrong` does it), and an example weighs what speaks for its label:
+After every epoch the scores so far, each class on its own scale, are split into two Gaussians
+(`sgoif.label_noise.two_gaussians`). The weight of an example is its probability of the lower, harmless one:
 
-    w_i = P(lower hump | s_i) / mean_j P(lower hump | s_j),      s_i = mean score over the later half of the epochs.
+    w_i = P(lower | s_i) / mean_j P(lower | s_j),      s_i = mean score over the later half of the epochs.
 
-Weights have mean one, so learning rates keep their meaning. While the two humps do not stand apart, as on clean
+The weights have mean one, so learning rates keep their meaning. While the two Gaussians are not separated, as on clean
 labels, every weight is one.
 """
 
@@ -16,16 +16,16 @@ from torch import Tensor
 
 from sgoif.errors import InfluenceError
 from sgoif.influence import OnlineInfluence
-from sgoif.label_noise.count import per_class_scale
-from sgoif.label_noise.two_gaussians import upper_hump
+from sgoif.label_noise.count import scale_per_class
+from sgoif.label_noise.two_gaussians import upper_component_probability
 
-WARMUP = 2  # epochs before the scores mean anything: the anchors themselves have to be learnt first
+WARMUP_EPOCHS = 2  # before that the anchors themselves are not learnt, and scores mean little
 
 
 class Curriculum:
-    """Weights `[N]` for the losses of a training run, from the scores it makes itself.
+    """Weights for the losses of a training run, from the scores of the same run.
 
-        curriculum = Curriculum(given)
+        curriculum = Curriculum(labels)
         for epoch in range(epochs):
             for index, x, y in loader:
                 with influence.watch(index, y):
@@ -35,25 +35,45 @@ class Curriculum:
             influence.end_epoch()
             curriculum.update(influence)
 
-    There is nothing to save: a resumed run calls `update` once after loading the influence's state.
+    There is no state to save: a resumed run calls `update` once after it has loaded the state of the influence.
+
+    Attributes:
+        labels: Labels of the training set, shape [N].
+        warmup: Epochs without reweighting.
+        weights: Current weights, shape [N], on the device of the labels.
     """
 
-    def __init__(self, given: Tensor, warmup: int = WARMUP) -> None:
-        """`given` `[N]`: the given labels, on the device on which the weights are wanted."""
-        if given.dim() != 1 or given.is_floating_point():
-            raise InfluenceError(f"Curriculum: given labels must be integers of shape [N], not {tuple(given.shape)}")
+    def __init__(self, labels: Tensor, warmup: int = WARMUP_EPOCHS) -> None:
+        """Start with all weights at one.
+
+        Args:
+            labels: Labels of the training set, integers of shape [N], on the device of the weights.
+            warmup: Epochs without reweighting, at least 1.
+
+        Raises:
+            InfluenceError: If the labels are not integers of shape [N] or the warm-up is shorter than one epoch.
+        """
+        if labels.dim() != 1 or labels.is_floating_point():
+            raise InfluenceError(f"Curriculum: labels must be integers of shape [N], not {tuple(labels.shape)}")
         if warmup < 1:
             raise InfluenceError(f"Curriculum: warmup must be at least 1 epoch, not {warmup}")
-        self.given, self.warmup = given, warmup
-        self.weights = torch.ones(len(given), device=given.device)
+        self.labels, self.warmup = labels, warmup
+        self.weights = torch.ones(len(labels), device=labels.device)
 
     def update(self, influence: OnlineInfluence) -> None:
-        """New weights from the epochs closed so far; call after `influence.end_epoch()`."""
+        """Compute new weights from the epochs closed so far; call it after `influence.end_epoch()`.
+
+        Args:
+            influence: The influence that watches this training run.
+
+        Raises:
+            InfluenceError: If the influence watches another number of examples.
+        """
         epochs = influence.scores().epoch_scores
-        if epochs.shape[1] != len(self.given):
-            raise InfluenceError(f"Curriculum: {len(self.given)} given labels, but {epochs.shape[1]} scored examples")
+        if epochs.shape[1] != len(self.labels):
+            raise InfluenceError(f"Curriculum: {len(self.labels)} labels, but {epochs.shape[1]} scored examples")
         if len(epochs) <= self.warmup:
             return
         scores = epochs[len(epochs) // 2 :].double().mean(0)
-        right = 1 - upper_hump(per_class_scale(scores, self.given.cpu()))
-        self.weights = (right / right.mean()).to(self.weights)
+        harmless = 1 - upper_component_probability(scale_per_class(scores, self.labels.cpu()))
+        self.weights = (harmless / harmless.mean()).to(self.weights)

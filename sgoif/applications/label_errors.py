@@ -1,10 +1,13 @@
-"""Label-error triage: which labels to look at first, how many, and what they should probably say.
+"""Label-error triage: which labels to look at first, how many, and what they should probably be.
 
-order      by `InfluenceResult.suspicion`: the influence score beside what the latent classes say
-flagged    the first `count` of them, `count` estimated without any truth (`sgoif.estimate_wrong`)
-interval   score -+ empirical-Bernstein half-width over the visits
-suggested  argmax_k p_ik, without the given label where it is flagged; p_i the network's mean prediction over the
-           visits, since at the end of training it may have learnt a wrong label by heart
+| field       | what it is                                                                                             |
+|-------------|--------------------------------------------------------------------------------------------------------|
+| `order`     | by `InfluenceResult.suspicion`: the influence score plus the evidence of the latent classes            |
+| `flagged`   | the labels that are probably wrong, as many as estimated without any truth                             |
+| `low, high` | score -+ empirical-Bernstein half-width over the visits                                                |
+| `suggested` | the most probable class by the mean prediction over the visits, without the label where it is flagged  |
+
+The mean over the visits is used since at the end of training the network may have memorised a wrong label.
 """
 
 from __future__ import annotations
@@ -15,13 +18,24 @@ import torch
 from torch import Tensor
 
 from sgoif.errors import InfluenceError
-from sgoif.label_noise.count import estimate_wrong
+from sgoif.label_noise.count import estimate_label_errors
 from sgoif.result import InfluenceResult
 
 
 @dataclass(frozen=True)
 class Triage:
-    """All tensors are `[N]` in data-set order, but for `order`, which holds positions, most suspicious first."""
+    """Labels sorted for review. All tensors are in data-set order, shape [N], except `order`.
+
+    Attributes:
+        order: Positions of the examples, most suspicious first, shape [N].
+        flagged: Which labels are probably wrong, bool.
+        suspicion: How suspicious each label is.
+        score: Influence score.
+        low: Lower end of the score's interval.
+        high: Upper end of the score's interval.
+        labels: The labels that were examined.
+        suggested: What the labels should probably be.
+    """
 
     order: Tensor
     flagged: Tensor
@@ -29,7 +43,7 @@ class Triage:
     score: Tensor
     low: Tensor
     high: Tensor
-    given: Tensor
+    labels: Tensor
     suggested: Tensor
 
     @property
@@ -38,30 +52,57 @@ class Triage:
         return int(self.flagged.sum())
 
     def rows(self, top: int | None = None) -> list[dict[str, float | int | bool]]:
-        """The first `top` examples (default: the flagged ones) as records, most suspicious first."""
-        columns = ("suspicion", "score", "low", "high", "given", "suggested", "flagged")
+        """Return examples as records, most suspicious first.
+
+        Args:
+            top: How many; None for as many as are flagged.
+
+        Returns:
+            One dictionary per example: index, suspicion, score, low, high, label, suggested, flagged.
+        """
+        columns = {
+            "suspicion": self.suspicion,
+            "score": self.score,
+            "low": self.low,
+            "high": self.high,
+            "label": self.labels,
+            "suggested": self.suggested,
+            "flagged": self.flagged,
+        }
         first = self.order[: self.count if top is None else top].tolist()
-        return [{"index": i, **{name: getattr(self, name)[i].item() for name in columns}} for i in first]
+        return [{"index": i, **{name: values[i].item() for name, values in columns.items()}} for i in first]
 
 
-def triage(result: InfluenceResult, given: Tensor, probabilities: Tensor | None = None) -> Triage:
-    """Sorts the labels `given` `[N]` by the scores of a watched run; `probabilities` `[N, C]`: out-of-fold ones, if
-    there are any, else the run's own `beliefs`."""
+def triage(result: InfluenceResult, labels: Tensor, probabilities: Tensor | None = None) -> Triage:
+    """Sort the labels of a training set for review.
+
+    Args:
+        result: Scores of a watched training run.
+        labels: The labels it was trained on, shape [N].
+        probabilities: Predicted probabilities, shape [N, C], for the suggestions, for example out-of-fold ones; None
+            takes the run's own mean predictions.
+
+    Returns:
+        The triage.
+
+    Raises:
+        InfluenceError: If there are no probabilities, or they are not finite numbers of shape [N, C].
+    """
     if probabilities is None:
-        probabilities = result.beliefs
+        probabilities = result.mean_predictions
     if probabilities is None:
-        raise InfluenceError("triage: a run with config.memory = False keeps no predictions; hand over probabilities")
-    given, probabilities = torch.as_tensor(given).long().cpu(), torch.as_tensor(probabilities).float().cpu()
-    if probabilities.dim() != 2 or len(probabilities) != len(given):
+        raise InfluenceError("triage: a run with config.memory = False keeps no predictions; pass probabilities")
+    labels, probabilities = torch.as_tensor(labels).long().cpu(), torch.as_tensor(probabilities).float().cpu()
+    if probabilities.dim() != 2 or len(probabilities) != len(labels):
         raise InfluenceError(
-            f"triage: probabilities of shape {tuple(probabilities.shape)} for {len(given)} labels; expected [N, C]"
+            f"triage: probabilities of shape {tuple(probabilities.shape)} for {len(labels)} labels; expected [N, C]"
         )
     if not torch.isfinite(probabilities).all():
         raise InfluenceError("triage: probabilities must be finite")
-    _, flagged = estimate_wrong(result.suspicion, given, result.trusted_odds)
-    others = probabilities.scatter(1, given.unsqueeze(1), -torch.inf)
+    _, flagged = estimate_label_errors(result.suspicion, labels, result.trusted_log_odds)
+    others = probabilities.scatter(1, labels.unsqueeze(1), -torch.inf)
     suggested = torch.where(flagged.unsqueeze(1), others, probabilities).argmax(1)
     score, width = result.score, result.half_width
     suspicion = result.suspicion
     order = suspicion.argsort(descending=True, stable=True)
-    return Triage(order, flagged, suspicion, score, score - width, score + width, given, suggested)
+    return Triage(order, flagged, suspicion, score, score - width, score + width, labels, suggested)

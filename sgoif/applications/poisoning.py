@@ -1,10 +1,12 @@
 """Poisoning localisation: which training examples taught the network a backdoor.
 
-Given a few inputs that show the behaviour (a trigger sends them to the class `target`), the influence of every training
-example on exactly these predictions is taken (`towards.support`). Planted examples carry the target's label and, unlike
-the honest ones of that class, share the trigger's features; among the examples labelled `target` their influence is a
-hump of its own, which is what is flagged. A backdoor is learnt by heart, so that at the usual temperature its gradients
-have all but vanished: the softmax is softened more here, and the damping is weak, so that rare features count.
+The inputs are a few examples that show the behaviour: a trigger makes the network predict the class `target`. The
+influence of every training example on these predictions is computed (`influence_on_predictions`). Planted examples have
+the target's label and, unlike the honest ones of that class, share the trigger's features. So among the examples with
+the label `target` their influence forms an upper component of its own, which is flagged.
+
+A backdoor is memorised, so at the usual temperature its gradients are close to zero. Hence the softmax is softened
+more here, and the damping is weak, so that rare features count.
 """
 
 from __future__ import annotations
@@ -15,25 +17,32 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor, nn
 
-from sgoif.applications.prediction_influence import support
+from sgoif.applications.prediction_influence import influence_on_predictions
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError
-from sgoif.label_noise.two_gaussians import upper_hump
+from sgoif.label_noise.two_gaussians import upper_component_probability
 
 CONFIG = InfluenceConfig(temperature=20.0, damping=0.1)
 
 
 @dataclass(frozen=True)
 class Poisoning:
-    """`support` `[N]` in data-set order; `order` positions, most responsible first; `flagged` `[N]` bool."""
+    """The training examples responsible for a behaviour.
 
-    support: Tensor
+    Attributes:
+        influence: Influence of every training example on the behaviour, shape [N]; higher means more responsible.
+        order: Positions of the training examples, most responsible first, shape [N].
+        flagged: Which examples are probably planted, bool, shape [N].
+    """
+
+    influence: Tensor
     order: Tensor
     flagged: Tensor
 
 
 @torch.no_grad()
-def _check(model: nn.Module, suspects: Tensor, target: int) -> None:
+def _require_behaviour(model: nn.Module, suspects: Tensor, target: int) -> None:
+    """Raise unless every suspect is predicted as `target`."""
     was_training = model.training
     predicted = model.eval()(suspects).argmax(1)
     model.train(was_training)
@@ -41,30 +50,42 @@ def _check(model: nn.Module, suspects: Tensor, target: int) -> None:
         other = int((predicted != target).sum())
         raise InfluenceError(
             f"localise: {other} of {len(suspects)} suspects are not predicted as class {target}; "
-            "give only inputs that show the behaviour"
+            "pass only inputs that show the behaviour"
         )
 
 
 def localise(
     model: nn.Module,
     train: Iterable[tuple[Tensor, Tensor, Tensor]],
-    given: Tensor,
+    labels: Tensor,
     suspects: Tensor,
     target: int,
     config: InfluenceConfig = CONFIG,
 ) -> Poisoning:
-    """Training examples responsible for `suspects` `[m, …]` being predicted as `target`, most responsible first.
+    """Find the training examples responsible for suspicious inputs being predicted as one class.
 
-    `train`: batches (index, x, y), read twice; `given` `[N]`: the labels as trained on.
+    Args:
+        model: The trained network.
+        train: Training batches (index, x, y); they are read twice, so no generator.
+        labels: Labels as trained on, shape [N].
+        suspects: Inputs that show the behaviour, shape [m, ...].
+        target: The class that they are predicted as.
+        config: Settings of the influence.
+
+    Returns:
+        The influence on the suspects' predictions, the order, and the examples that are probably planted.
+
+    Raises:
+        InfluenceError: If there are no suspects, or one of them is not predicted as `target`.
     """
     if len(suspects) == 0:
-        raise InfluenceError("localise: no suspects; give a few inputs that show the behaviour")
-    _check(model, suspects, target)
-    labels = torch.full((len(suspects),), target, device=suspects.device)
-    effect = support(model, train, len(given), [(suspects, labels)], config)
-    members = (torch.as_tensor(given).cpu() == target).nonzero()[:, 0]
-    flagged = torch.zeros(len(given), dtype=torch.bool)
+        raise InfluenceError("localise: no suspects; pass a few inputs that show the behaviour")
+    _require_behaviour(model, suspects, target)
+    targets = torch.full((len(suspects),), target, device=suspects.device)
+    influence = influence_on_predictions(model, train, len(labels), [(suspects, targets)], config)
+    members = (torch.as_tensor(labels).cpu() == target).nonzero()[:, 0]
+    flagged = torch.zeros(len(labels), dtype=torch.bool)
     if len(members) > 2:
-        inside = effect[members]
-        flagged[members] = upper_hump(inside - inside.median()) > 0.5
-    return Poisoning(effect, effect.argsort(descending=True, stable=True), flagged)
+        inside = influence[members]
+        flagged[members] = upper_component_probability(inside - inside.median()) > 0.5
+    return Poisoning(influence, influence.argsort(descending=True, stable=True), flagged)

@@ -1,12 +1,12 @@
-"""Influence of training examples on chosen predictions, of a network that is already trained.
+"""Influence of training examples on chosen predictions of a network that is already trained.
 
-The training examples pass once more, twice, through the network as it is; anchors are the chosen predictions alone:
+The training examples pass twice through the network, which stays unchanged. The anchors are the chosen predictions:
 
     g_v = mean gradient of the targets (x, y) with label v,      effect_i = <phibar, g_i>,   phibar ~ H^-1 g_v.
 
-To first order, training without example i changes the targets' mean loss by effect_i / N. Positive = example i supports
-the predictions, negative = it stands against them. This is -1 times the score of `OnlineInfluence`, whose positive
-side is harm.
+To first order, training without example i changes the targets' mean loss by effect_i / N. A positive effect means that
+example i supports the predictions, a negative one that it opposes them. This is -1 times the score of
+`OnlineInfluence`, where positive means harmful.
 """
 
 from __future__ import annotations
@@ -27,23 +27,38 @@ from sgoif.influence import OnlineInfluence
 PASSES = 2  # the first builds the curvature, the second scores
 
 
-def support(
+def influence_on_predictions(
     model: nn.Module,
     train: Iterable[tuple[Tensor, Tensor, Tensor]],
     n_examples: int,
     targets: Iterable[tuple[Tensor, Tensor]],
     config: InfluenceConfig | None = None,
 ) -> Tensor:
-    """effect_i `[N]`: how much each training example supports the predictions `targets`; 0 where it was not seen.
+    """Compute how much every training example supports the target predictions.
 
-    `train`: batches (index, x, y), iterated twice, so no bare generator; `targets`: batches (x, y), y the predictions
-    in question. The network is left as it was: parameters, gradients, modes, batch-norm statistics.
+    The network is left as it was: parameters, gradients, modes and batch-norm statistics.
+
+    Args:
+        model: The trained network.
+        train: Training batches (index, x, y); they are read twice, so no generator.
+        n_examples: Size N of the training set.
+        targets: Batches (x, y) of inputs and the predictions in question; no generator.
+        config: Settings of the influence; anchors, window and memory are set by this function.
+
+    Returns:
+        effect_i, shape [N]; 0 for examples that `train` does not contain.
+
+    Raises:
+        InfluenceError: If a generator is passed, or no scoring direction could be certified.
     """
     for name, data in (("train", train), ("targets", targets)):
         if iter(data) is data:
-            raise InfluenceError(f"support(): {name} is read more than once; give a list or a DataLoader, no generator")
-    own = {"source": "trusted", "anchor_examples": sys.maxsize, "window": 1 / PASSES, "memory": False}
-    config = replace(config or InfluenceConfig(), **own)
+            raise InfluenceError(
+                f"influence_on_predictions: {name} is read more than once; pass a list or a DataLoader, no generator"
+            )
+    config = replace(
+        config or InfluenceConfig(), source="trusted", anchor_examples=sys.maxsize, window=1 / PASSES, memory=False
+    )
     influence = OnlineInfluence(model, n_examples, config=config, anchor_data=targets)
     try:
         with evaluating(model):
@@ -56,14 +71,14 @@ def support(
         influence.close()
     if not (result.confidence > 0).any():
         raise InfluenceError(
-            "support(): no direction towards the targets could be certified; are the targets labelled with what the "
-            "network predicts, and are there enough training batches?"
+            "influence_on_predictions: no direction for the targets could be certified; are the targets labelled with "
+            "what the network predicts, and are there enough training batches?"
         )
     return -result.score
 
 
 def _watch(influence: OnlineInfluence, model: nn.Module, index: Tensor, x: Tensor, y: Tensor) -> None:
-    """One pass without a training step; deep scopes need the gradients inside the network, and leave every .grad."""
+    """Watch one pass without a training step; deep scopes need gradients inside the network, but no .grad is set."""
     deep = influence.capture.deep
     with influence.watch(index, y), torch.set_grad_enabled(deep):
         logits = model(x)

@@ -1,8 +1,8 @@
-"""Unlearning prioritisation: what to forget first, if certain predictions are to change.
+"""Unlearning prioritisation: which training examples to forget first, so that certain predictions change.
 
-The training examples are ordered by how much they support the target predictions (`towards.support`). To first order,
-training without the first n of them raises the targets' mean loss by the sum of their effects over N, more than
-training without any other n. How much really happens only a retraining tells.
+The training examples are ordered by their influence on the target predictions (`influence_on_predictions`). To first
+order, training without the first n of them raises the targets' mean loss by the sum of their effects over N, which is
+more than training without any other n. The real effect shows only after retraining.
 """
 
 from __future__ import annotations
@@ -12,15 +12,20 @@ from dataclasses import dataclass
 
 from torch import Tensor, nn
 
-from sgoif.applications.prediction_influence import support
+from sgoif.applications.prediction_influence import influence_on_predictions
 from sgoif.config import InfluenceConfig
 
 
 @dataclass(frozen=True)
 class Priority:
-    """`support` `[N]` in data-set order (positive = holds the predictions up), `order` `[N]` positions, most first."""
+    """An order of forgetting.
 
-    support: Tensor
+    Attributes:
+        influence: Influence on the target predictions, shape [N]; positive examples support them.
+        order: Positions of the training examples, most supporting first, shape [N].
+    """
+
+    influence: Tensor
     order: Tensor
 
 
@@ -31,6 +36,20 @@ def prioritise(
     targets: Iterable[tuple[Tensor, Tensor]],
     config: InfluenceConfig | None = None,
 ) -> Priority:
-    """Order in which to forget training examples so that the predictions `targets`, batches (x, y), change most."""
-    effect = support(model, train, n_examples, targets, config)
-    return Priority(effect, effect.argsort(descending=True, stable=True))
+    """Order the training examples so that forgetting the first ones changes the target predictions most.
+
+    Args:
+        model: The trained network.
+        train: Training batches (index, x, y); they are read twice, so no generator.
+        n_examples: Size N of the training set.
+        targets: Batches (x, y) of inputs and the predictions that are to change; no generator.
+        config: Settings of the influence.
+
+    Returns:
+        The influence of every training example, and the order.
+
+    Raises:
+        InfluenceError: If a generator is passed, or no scoring direction could be certified.
+    """
+    influence = influence_on_predictions(model, train, n_examples, targets, config)
+    return Priority(influence, influence.argsort(descending=True, stable=True))

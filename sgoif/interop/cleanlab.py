@@ -39,7 +39,7 @@ def label_issues(found: Triage) -> pandas.DataFrame:
         {
             "is_label_issue": found.flagged.numpy(),
             "label_score": label_quality(found.suspicion),
-            "given_label": found.given.numpy(),
+            "given_label": found.labels.numpy(),
             "predicted_label": found.suggested.numpy(),
         }
     )
@@ -50,8 +50,10 @@ def add_to_datalab(lab: Any, found: Triage) -> None:
 
     `lab.get_issues("influence_label")`, `lab.report()` and `lab.save()` then know them.
     """
-    if len(lab.data) != len(found.given):
-        raise InfluenceError(f"add_to_datalab: the Datalab has {len(lab.data)} examples, the triage {len(found.given)}")
+    if len(lab.data) != len(found.labels):
+        raise InfluenceError(
+            f"add_to_datalab: the Datalab has {len(lab.data)} examples, the triage {len(found.labels)}"
+        )
     need("cleanlab.datalab.internal.issue_manager_factory").register(_manager())
     lab.find_issues(issue_types={ISSUE: {"found": found}})
 

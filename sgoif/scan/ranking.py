@@ -70,7 +70,7 @@ class Ranking:
         from sgoif import estimate_wrong
 
         values, suspicion = result.numpy(), result.suspicion
-        estimated, flagged = estimate_wrong(suspicion, torch.from_numpy(labels), result.trusted_odds)
+        estimated, flagged = estimate_wrong(suspicion, torch.from_numpy(labels), result.trusted_log_odds)
         return cls(
             order=np.argsort(-suspicion.numpy(), kind="stable"),
             suspicion=suspicion.numpy(),
@@ -79,8 +79,8 @@ class Ranking:
             confidence=values["confidence"],
             visits=values["visits"],
             flagged=flagged.numpy(),
-            suggested=values["beliefs"].argmax(1),
-            probability=values["beliefs"].max(1),
+            suggested=values["mean_predictions"].argmax(1),
+            probability=values["mean_predictions"].max(1),
             estimated=estimated,
         )
 

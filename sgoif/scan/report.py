@@ -53,7 +53,7 @@ def write_scan(
     left_out = {"path": [name for name, _ in listing.left_out], "why": [reason for _, reason in listing.left_out]}
     write_csv(out / "left_out.csv", left_out)
     save_state(out, listing, trained, images)
-    probabilities = trained.result.numpy()["beliefs"]
+    probabilities = trained.result.numpy()["mean_predictions"]
     write_gallery(out / "gallery.html", listing, ranking, trained.anchors, probabilities, gallery_size)
     report = make_report(listing, ranking, settings, seconds)
     interrupt.check()  # an import that Ctrl-C broke off would read as "pyarrow is missing"

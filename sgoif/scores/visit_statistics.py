@@ -1,38 +1,78 @@
-"""What every visit of every example left behind: sums per example, in segments of training.
+"""Sums over the visits of every training example, in segments of training.
 
 A segment ends at every `end_epoch` and, when the length of training is known, where the score window begins. Closed
-segments rest in host memory (24 bytes per example and segment), the open one on the device. Beside them, if asked for,
-the sum of the predictions `[N, C]` over the window's visits (over all visits where the length is not known), the given
-labels, and the sum of the margins against them over all visits.
+segments are kept in host memory (24 bytes per example and segment), the open one on the device.
+
+If the number of classes is passed, three more things are kept per example: the sum of the predictions `[N, C]` over
+the visits in the score window (over all visits if the length of training is not known), the label, and the sum of the
+margins over all visits. The margin of a visit is the largest other logit minus the label's.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
 from sgoif.backend import collectives
 
-LEAST = 0.2  # what the predictions of a step count for at least, however far network and labels agree
+MIN_STEP_WEIGHT = 0.2  # least weight of a step's predictions, however far the network agrees with the labels
 COLUMNS = ("score", "square", "confidence", "residual", "age", "visits")
 
 
 @dataclass
 class Segment:
-    """Sums `[N, 6]` over the visits of steps [first, last), within one epoch; `spread` the largest |score| of a
-    visit."""
+    """Sums over the visits of the steps [first, last), within one epoch.
+
+    Attributes:
+        epoch: The epoch that the steps belong to.
+        first: First step.
+        last: Step after the last one.
+        sums: Sums by column (`COLUMNS`), shape [N, 6].
+        score_range: Largest |score| of a visit, a scalar.
+    """
 
     epoch: int
     first: int
     last: int
     sums: Tensor
-    spread: Tensor
+    score_range: Tensor
 
 
-class Ledger:
-    """Adds visits to the open segment and reads windows of segments."""
+@dataclass(frozen=True)
+class WindowSums:
+    """The visits in the score window, on the host in double precision.
+
+    Attributes:
+        columns: Name of a column (`COLUMNS`) -> its sums over the visits, shape [N].
+        score_range: Largest |score| of a visit, a scalar.
+        epoch_scores: Mean score per epoch, shape [E, N], of all epochs.
+    """
+
+    columns: dict[str, Tensor]
+    score_range: Tensor
+    epoch_scores: Tensor
+
+
+@dataclass(frozen=True)
+class PredictionSums:
+    """The predictions that were kept, on the device.
+
+    Attributes:
+        predictions: Weighted sums of the predicted probabilities, shape [N, C]; all zero where never visited.
+        labels: Labels, shape [N]; -1 where never visited.
+        margin: Weighted mean margins, shape [N].
+    """
+
+    predictions: Tensor
+    labels: Tensor
+    margin: Tensor
+
+
+class VisitStatistics:
+    """Adds visits to the open segment and reads the score window."""
 
     def __init__(
         self,
@@ -43,122 +83,168 @@ class Ledger:
         dtype: torch.dtype,
         n_classes: int = 0,
     ) -> None:
-        """`n_classes`: of the predictions to keep; 0 = none are."""
+        """Start without any visit.
+
+        Args:
+            n_examples: Size N of the training set.
+            window: Length of the score window as a share of training; the window ends with training.
+            total_steps: Length of training, or None if it is not known.
+            device: Device of the open segment and the predictions.
+            dtype: Precision of the sums on the device.
+            n_classes: Number of classes C of the predictions to keep; 0 keeps none.
+        """
         self.n_examples, self.window, self.total_steps = n_examples, window, total_steps
         self.device, self.dtype = device, dtype
         self.closed: list[Segment] = []
-        self.open = self._fresh(0, 0)
-        self.beliefs = torch.zeros(n_examples if n_classes else 0, n_classes, device=device, dtype=dtype)
-        self.given = torch.full((len(self.beliefs),), -1, device=device)
-        self.margins = torch.zeros(len(self.beliefs), 2, device=device, dtype=dtype)  # sum, weight
+        self.open = self._empty_segment(0, 0)
+        self.predictions = torch.zeros(n_examples if n_classes else 0, n_classes, device=device, dtype=dtype)
+        self.labels = torch.full((len(self.predictions),), -1, device=device)
+        self.margins = torch.zeros(len(self.predictions), 2, device=device, dtype=dtype)  # sum, weight
 
-    def _fresh(self, epoch: int, first: int) -> Segment:
+    def _empty_segment(self, epoch: int, first: int) -> Segment:
         sums = torch.zeros(self.n_examples, len(COLUMNS), device=self.device, dtype=self.dtype)
         return Segment(epoch, first, first, sums, sums.new_zeros(()))
 
     @property
     def window_start(self) -> int | None:
-        """First step of the score window, when the length of training is known."""
+        """First step of the score window, or None if the length of training is not known."""
         return None if self.total_steps is None else round((1 - self.window) * self.total_steps)
 
     def add(self, index: Tensor, valid: Tensor, score: Tensor, certificate: Tensor, age: Tensor, upto: int) -> None:
-        """One visit of each example: index, valid, score and age `[n]`, and the (confidence, residual) `[2]` they
-        share. The visits belong to the steps before `upto`."""
+        """Add one visit of each example.
+
+        Args:
+            index: Positions in the training set, shape [n].
+            valid: Which visits count, shape [n].
+            score: Scores of the visits, shape [n].
+            certificate: Confidence and residual, which all visits share, shape [2].
+            age: Steps since the anchors had been checked, shape [n].
+            upto: Step after the last one that the visits belong to.
+        """
         if self.open.last == self.window_start and self.open.first != self.open.last:
             self.close(self.open.epoch)
         visit = torch.empty(len(score), len(COLUMNS), device=score.device, dtype=score.dtype)
-        visit[:, 0], visit[:, 1], visit[:, 2:4], visit[:, 4], visit[:, 5] = score, score.square(), certificate, age, 1.0
+        visit[:, 0] = score
+        visit[:, 1] = score.square()
+        visit[:, 2:4] = certificate
+        visit[:, 4] = age
+        visit[:, 5] = 1.0
         self.open.sums.index_add_(0, index, visit * valid.unsqueeze(1))
-        self.open.spread = torch.maximum(self.open.spread, score.abs().amax())
+        self.open.score_range = torch.maximum(self.open.score_range, score.abs().amax())
         self.open.last = upto
 
-    def believe(
+    def add_predictions(
         self, index: Tensor, valid: Tensor, logits: Tensor, labels: Tensor, place: Tensor, steps: int, upto: int
     ) -> None:
-        """What the network said at these visits of the last `steps` steps before `upto`: logits `[n, C]`, the labels
-        it was given, and which of these steps each visit belongs to `[n]`.
+        """Add the predictions and margins of visits within the last `steps` steps.
 
-        The more a network agrees with its labels, the less it says but them: a step counts by 1 - a (at least 0.2), a
-        being its mean probability of the given label.
+        Once the network fits the labels, its predictions carry little information beyond them. So a step has the
+        weight max(1 - a, 0.2), where a is its mean predicted probability of the labels.
+
+        Args:
+            index: Positions in the training set, shape [n].
+            valid: Which visits count, shape [n].
+            logits: Model outputs at the visits, shape [n, C].
+            labels: Labels, shape [n].
+            place: Which of the `steps` steps each visit belongs to, counted from 0, shape [n].
+            steps: Number of steps that the visits come from.
+            upto: Step after the last one of them.
         """
-        if not len(self.beliefs):
+        if not len(self.predictions):
             return
-        keep, own = valid.unsqueeze(1), labels.unsqueeze(1)
-        logits = torch.where(keep, logits, 0)
-        said = logits.softmax(1) * keep
-        agreement = torch.stack([said.gather(1, own)[:, 0], valid.to(said.dtype)])
-        agreed = agreement.new_zeros(2, steps).index_add_(1, place, agreement)
-        collectives.sum_(agreed)
-        fading = (1 - agreed[0] / agreed[1].clamp(min=1)).clamp(min=LEAST)[place].unsqueeze(1) * keep
-        margin = logits.scatter(1, own, -torch.inf).amax(1, keepdim=True) - logits.gather(1, own)
-        self.margins.index_add_(0, index, torch.cat([margin * fading, fading], 1))
+        valid_column, label_column = valid.unsqueeze(1), labels.unsqueeze(1)
+        logits = torch.where(valid_column, logits, 0)
+        predicted = logits.softmax(1) * valid_column
+        agreement = torch.stack([predicted.gather(1, label_column)[:, 0], valid.to(predicted.dtype)])
+        per_step = agreement.new_zeros(2, steps).index_add_(1, place, agreement)
+        collectives.sum_(per_step)
+        step_weight = (1 - per_step[0] / per_step[1].clamp(min=1)).clamp(min=MIN_STEP_WEIGHT)
+        weight = step_weight[place].unsqueeze(1) * valid_column
+        margin = logits.scatter(1, label_column, -torch.inf).amax(1, keepdim=True) - logits.gather(1, label_column)
+        self.margins.index_add_(0, index, torch.cat([margin * weight, weight], 1))
         if self.window_start is None or upto > self.window_start:
-            self.beliefs.index_add_(0, index, said * fading)
-            self.given.index_copy_(0, index, labels)
+            self.predictions.index_add_(0, index, predicted * weight)
+            self.labels.index_copy_(0, index, labels)
 
     def close(self, next_epoch: int) -> None:
-        """End the open segment; the next one belongs to `next_epoch`."""
+        """End the open segment and move it to the host.
+
+        Args:
+            next_epoch: The epoch that the next segment belongs to.
+        """
         segment = self.open
         if segment.last > segment.first:
-            segment.sums, segment.spread = segment.sums.cpu(), segment.spread.cpu()
+            segment.sums, segment.score_range = segment.sums.cpu(), segment.score_range.cpu()
             self.closed.append(segment)
-        self.open = self._fresh(next_epoch, segment.last)
+        self.open = self._empty_segment(next_epoch, segment.last)
 
     def _segments(self) -> list[Segment]:
+        """All segments with a visit, on the host."""
         segments = [*self.closed]
-        if self.open.last > self.open.first:
-            segments.append(
-                Segment(self.open.epoch, self.open.first, self.open.last, self.open.sums.cpu(), self.open.spread.cpu())
-            )
+        last = self.open
+        if last.last > last.first:
+            segments.append(Segment(last.epoch, last.first, last.last, last.sums.cpu(), last.score_range.cpu()))
         return segments
 
-    def read(self) -> tuple[dict[str, Tensor], Tensor, Tensor]:
-        """Sums of the score window by column `[N]`, the spread of its scores, and scores per epoch `[E, N]` (mean
-        over visits).
+    def read(self) -> WindowSums:
+        """Return the sums over the score window, of all processes together.
 
-        When the length of training is not known, the window is made of the segments whose middle lies in it.
+        If the length of training is not known, the window consists of the segments whose middle lies in it.
         """
         segments = self._segments()
-        steps = segments[-1].last if segments else 0
-        start = (1 - self.window) * steps if self.window_start is None else self.window_start
-        late = [s for s in segments if (s.first + s.last) / 2 >= start] or segments
         sums = torch.zeros(self.n_examples, len(COLUMNS), dtype=torch.float64)
-        spread = torch.zeros((), dtype=torch.float64)
-        for segment in late:
+        score_range = torch.zeros((), dtype=torch.float64)
+        for segment in self._in_window(segments):
             sums += segment.sums
-            spread = torch.maximum(spread, segment.spread.double())
-        epochs = torch.zeros(1 + max((s.epoch for s in segments), default=-1), 2, self.n_examples, dtype=torch.float64)
+            score_range = torch.maximum(score_range, segment.score_range.double())
+        n_epochs = 1 + max((s.epoch for s in segments), default=-1)
+        epochs = torch.zeros(n_epochs, 2, self.n_examples, dtype=torch.float64)  # sums of scores, visits
         for segment in segments:
             for row, column in zip(epochs[segment.epoch], (0, -1), strict=True):
                 row += segment.sums[:, column]
-        if collectives.active():  # collectives want the device
-            sums, spread, epochs = sums.to(self.device), spread.to(self.device), epochs.to(self.device)
+        if collectives.active():  # collectives need tensors on the device
+            sums, score_range, epochs = sums.to(self.device), score_range.to(self.device), epochs.to(self.device)
             collectives.sum_(sums, epochs)
-            collectives.max_(spread)
-            sums, spread, epochs = sums.cpu(), spread.cpu(), epochs.cpu()
-        return dict(zip(COLUMNS, sums.T, strict=True)), spread, epochs[:, 0].div_(epochs[:, 1].clamp_(min=1))
+            collectives.max_(score_range)
+            sums, score_range, epochs = sums.cpu(), score_range.cpu(), epochs.cpu()
+        columns = dict(zip(COLUMNS, sums.T, strict=True))
+        return WindowSums(columns, score_range, epochs[:, 0].div_(epochs[:, 1].clamp_(min=1)))
 
-    def read_beliefs(self) -> tuple[Tensor, Tensor, Tensor] | None:
-        """Sums of predictions `[N, C]`, given labels `[N]` (-1: never visited), mean margins `[N]`, on the device; None
-        if not kept."""
-        if not len(self.beliefs):
+    def _in_window(self, segments: list[Segment]) -> list[Segment]:
+        """The segments in the score window, or all of them if there are none in it."""
+        start: float | None = self.window_start
+        if start is None:
+            steps = segments[-1].last if segments else 0
+            start = (1 - self.window) * steps
+        return [s for s in segments if (s.first + s.last) / 2 >= start] or segments
+
+    def read_predictions(self) -> PredictionSums | None:
+        """Return the kept predictions of all processes together, or None if none are kept."""
+        if not len(self.predictions):
             return None
-        beliefs, given, margins = self.beliefs.clone(), self.given.clone(), self.margins.clone()
-        collectives.sum_(beliefs, margins)
-        collectives.max_(given)
-        return beliefs, given, margins[:, 0] / torch.where(margins[:, 1] > 0, margins[:, 1], 1)
+        predictions, labels, margins = self.predictions.clone(), self.labels.clone(), self.margins.clone()
+        collectives.sum_(predictions, margins)
+        collectives.max_(labels)
+        weights = torch.where(margins[:, 1] > 0, margins[:, 1], 1)
+        return PredictionSums(predictions, labels, margins[:, 0] / weights)
 
-    def state_dict(self) -> dict:
-        pack = [vars(s) | {"sums": s.sums.clone()} for s in (*self.closed, self.open)]
-        kept = {name: getattr(self, name).clone() for name in ("beliefs", "given", "margins")}
-        return {"segments": pack, "total_steps": self.total_steps, **kept}
+    def state_dict(self) -> dict[str, Any]:
+        """Return a copy of everything that a resumed run needs."""
+        segments = [vars(s) | {"sums": s.sums.clone()} for s in (*self.closed, self.open)]
+        kept = {name: getattr(self, name).clone() for name in ("predictions", "labels", "margins")}
+        return {"segments": segments, "total_steps": self.total_steps, **kept}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Continue from a state that `state_dict` returned.
+
+        Args:
+            state: The state; it is copied.
+        """
         *closed, last = (Segment(**s) for s in state["segments"])
         self.closed, self.total_steps = closed, state["total_steps"]
         last.sums = last.sums.to(self.device, self.dtype, copy=True)
-        last.spread = last.spread.to(self.device, copy=True)
+        last.score_range = last.score_range.to(self.device, copy=True)
         self.open = last
-        self.beliefs.copy_(state["beliefs"])
-        self.given.copy_(state["given"])
+        self.predictions.copy_(state["predictions"])
+        self.labels.copy_(state["labels"])
         self.margins.copy_(state["margins"])

@@ -1,4 +1,4 @@
-"""What each adaptor is for, measured by its own example on scikit-learn's digits, with a margin; and wrong use."""
+"""What each application is for, measured by its own example on scikit-learn's digits, with a margin; and wrong use."""
 
 import pytest
 import torch
@@ -7,8 +7,8 @@ from torch import nn
 from examples import curriculum, label_errors, poisoning, shift, unlearning
 from examples.digits import Training, batches, digits
 from sgoif import InfluenceConfig, InfluenceError, InfluenceResult
-from sgoif.applications import Curriculum, localise, prioritise, support, triage
-from sgoif.label_noise.two_gaussians import upper_hump
+from sgoif.applications import Curriculum, influence_on_predictions, localise, prioritise, triage
+from sgoif.label_noise.two_gaussians import upper_component_probability
 
 
 @pytest.mark.parametrize("seed", [0, 1])
@@ -17,7 +17,7 @@ def test_triage_finds_counts_and_corrects_wrong_labels(seed):
     assert m["precision"] > 0.85 and m["recall"] > 0.9 and m["suggested_right"] > 0.9, m
     assert abs(m["flagged"] - m["wrong"]) < 0.2 * m["wrong"], m
     rows = found.rows()
-    assert len(rows) == found.count and all(r["flagged"] and r["suggested"] != r["given"] for r in rows)
+    assert len(rows) == found.count and all(r["flagged"] and r["suggested"] != r["label"] for r in rows)
     assert all(r["low"] <= r["score"] <= r["high"] for r in rows)
     assert [r["suspicion"] for r in rows] == sorted((r["suspicion"] for r in rows), reverse=True)
 
@@ -60,12 +60,12 @@ def test_the_example_prints_its_effect(example, capsys):
 # --- the parts ------------------------------------------------------------------------------------------------------
 
 
-def test_one_hump_flags_next_to_nothing_and_two_are_told_apart():
+def test_one_component_flags_next_to_nothing_and_two_are_separated():
     generator = torch.Generator().manual_seed(0)
     calm = torch.randn(500, generator=generator) - 3
-    assert upper_hump(calm).mean() < 0.01
+    assert upper_component_probability(calm).mean() < 0.01
     two = torch.cat([calm, torch.randn(100, generator=generator) + 5])
-    member = upper_hump(two)
+    member = upper_component_probability(two)
     assert member[:500].max() < 0.5 < member[500:].min()
 
 
@@ -75,18 +75,20 @@ def test_curriculum_waits_for_its_warmup():
     Training(x[:256], y[:256], seed=0, epochs=2).run(each_epoch=early.update)
     assert (early.weights == 1).all()
     _, influence = Training(x[:128], y[:128], seed=0, epochs=1).run()
-    with pytest.raises(InfluenceError, match="256 given labels, but 128 scored"):
+    with pytest.raises(InfluenceError, match="256 labels, but 128 scored"):
         early.update(influence)
 
 
 @pytest.mark.parametrize("scope", ["head", "all"])
-def test_support_leaves_the_network_as_it_was(scope):
+def test_influence_on_predictions_leaves_the_network_as_it_was(scope):
     x, y, *_ = digits()
     x, y = x[:200], y[:200]
     model, _ = Training(x, y, seed=0, epochs=2).run()
     model.train()
     before = {name: value.clone() for name, value in model.state_dict().items()}
-    effect = support(model, list(batches(x, y)), len(y), [(x[:8], y[:8])], InfluenceConfig(scope=scope))
+    effect = influence_on_predictions(
+        model, list(batches(x, y)), len(y), [(x[:8], y[:8])], InfluenceConfig(scope=scope)
+    )
     assert effect.shape == (200,) and torch.isfinite(effect).all() and effect.std() > 0
     assert model.training and all(p.grad is None or (p.grad == 0).all() for p in model.parameters())
     for name, value in model.state_dict().items():
@@ -100,7 +102,9 @@ def test_examples_that_are_targets_support_themselves():
     model, _ = Training(x, y, seed=0).run()
     wrong = y.clone()
     wrong[:20] = (y[:20] + 1) % 10
-    effect = support(model, list(batches(torch.cat([x, x[:20]]), torch.cat([wrong, y[:20]]))), 1220, [(x[:20], y[:20])])
+    effect = influence_on_predictions(
+        model, list(batches(torch.cat([x, x[:20]]), torch.cat([wrong, y[:20]]))), 1220, [(x[:20], y[:20])]
+    )
     assert (effect[-20:] > 0).float().mean() > 0.9 and effect[-20:].mean() > effect[20:1200].mean()
     assert effect[:20].mean() < 0
 
@@ -111,17 +115,19 @@ def test_many_targets_count_alike_whatever_their_order():
     targets = list(zip(x[:700].split(100), y[:700].split(100), strict=True))
     assert sum(len(labels) for _, labels in targets) > InfluenceConfig().anchor_examples
     model, _ = Training(x[:200], y[:200], seed=0, epochs=2).run()
-    effect, backwards = (support(model, list(batches(x, y)), len(y), some) for some in (targets, targets[::-1]))
+    effect, backwards = (
+        influence_on_predictions(model, list(batches(x, y)), len(y), some) for some in (targets, targets[::-1])
+    )
     torch.testing.assert_close(effect, backwards, rtol=1e-3, atol=1e-3 * float(effect.abs().max()))
 
 
-def test_wrong_use_is_told():
+def test_wrong_use_is_reported():
     x, y, *_ = digits()
     x, y = x[:64], y[:64]
     model = nn.Sequential(nn.Flatten(), nn.Linear(64, 10))
     train = list(batches(x, y))
     with pytest.raises(InfluenceError, match="train is read more than once"):
-        support(model, batches(x, y), 64, [(x, y)])
+        influence_on_predictions(model, batches(x, y), 64, [(x, y)])
     with pytest.raises(InfluenceError, match="targets is read more than once"):
         prioritise(model, train, 64, iter([(x, y)]))
     predicted = model(x).argmax(1)
@@ -139,10 +145,10 @@ def test_wrong_use_is_told():
 def test_triage_checks_the_probabilities():
     ones = torch.ones(4)
     result = InfluenceResult(ones, ones, ones, ones, ones.long(), ones, ones[None])
-    given = torch.tensor([0, 1, 0, 1])
+    labels = torch.tensor([0, 1, 0, 1])
     with pytest.raises(InfluenceError, match="keeps no predictions"):
-        triage(result, given)
+        triage(result, labels)
     with pytest.raises(InfluenceError, match=r"shape \(3, 2\) for 4 labels"):
-        triage(result, given, torch.ones(3, 2))
+        triage(result, labels, torch.ones(3, 2))
     with pytest.raises(InfluenceError, match="must be finite"):
-        triage(result, given, torch.full((4, 2), torch.nan))
+        triage(result, labels, torch.full((4, 2), torch.nan))

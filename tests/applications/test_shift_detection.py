@@ -5,8 +5,8 @@ import math
 import pytest
 import torch
 
-from sgoif.applications.shift_detection import ShiftConfig, ShiftSentinel, Trace
-from sgoif.applications.streaming_moments import Metric, Moments, pooled
+from sgoif.applications.shift_detection import Activations, ShiftConfig, ShiftSentinel
+from sgoif.applications.streaming_moments import MahalanobisMetric, Moments, pooled
 from sgoif.errors import BatchError, InfluenceError
 
 CLASSES, WIDTH, RANK = 4, 24, 8
@@ -24,14 +24,14 @@ class World:
     def randn(self, *shape):
         return torch.randn(*shape, generator=self.g)
 
-    def trace(self, features, stage=None):
+    def activations(self, features, stage=None):
         rows = self.randn(len(features), RANK) @ self.basis[RANK : 2 * RANK] if stage is None else stage
-        return Trace([rows + 0.01 * self.randn(*rows.shape)], features, features @ self.head.T)
+        return Activations([rows + 0.01 * self.randn(*rows.shape)], features, features @ self.head.T)
 
     def draw(self, n):
         labels = torch.randint(0, CLASSES, (n,), generator=self.g)
         noise = self.randn(n, RANK) @ self.basis[:RANK] + 0.05 * self.randn(n, WIDTH)
-        return self.trace(self.means[labels] + noise), labels
+        return self.activations(self.means[labels] + noise), labels
 
 
 @pytest.fixture
@@ -47,9 +47,11 @@ def fitted(world, config=None, batches=4):
     return sentinel
 
 
-def split(trace, size):
-    parts = zip(trace.stages[0].split(size), trace.features.split(size), trace.logits.split(size), strict=True)
-    return [Trace([a], z, f) for a, z, f in parts]
+def split(activations, size):
+    parts = zip(
+        activations.stages[0].split(size), activations.features.split(size), activations.logits.split(size), strict=True
+    )
+    return [Activations([a], z, f) for a, z, f in parts]
 
 
 # --- planted cases ----------------------------------------------------------------------------------------------------
@@ -58,29 +60,31 @@ def split(trace, size):
 def test_features_outside_the_training_subspace_score_higher(world):
     sentinel = fitted(world)
     usual, _ = world.draw(200)
-    away = world.trace(usual.features + 3 * world.randn(200, RANK) @ world.basis[-RANK:])
+    away = world.activations(usual.features + 3 * world.randn(200, RANK) @ world.basis[-RANK:])
     assert sentinel.score(away).quantile(0.05) > sentinel.score(usual).quantile(0.95)
 
 
 def test_a_stage_with_unseen_activations_scores_higher_by_its_leverage(world):
     sentinel = fitted(world, ShiftConfig(output=0, kinship=0, leverage=1))
     usual, _ = world.draw(200)
-    strange = world.trace(usual.features, stage=usual.stages[0] + world.randn(200, RANK) @ world.basis[:RANK])
+    strange = world.activations(usual.features, stage=usual.stages[0] + world.randn(200, RANK) @ world.basis[:RANK])
     assert sentinel.score(strange).min() > sentinel.score(usual).quantile(0.99)
 
 
 def test_class_means_score_low(world):
     sentinel = fitted(world)
-    at_means = world.trace(world.means)
+    at_means = world.activations(world.means)
     usual, _ = world.draw(500)
     assert sentinel.score(at_means).max() < sentinel.score(usual).quantile(0.5)
-    assert sentinel.score(world.trace(torch.zeros(1, WIDTH))) > sentinel.score(at_means).max()  # between all classes
+    assert (
+        sentinel.score(world.activations(torch.zeros(1, WIDTH))) > sentinel.score(at_means).max()
+    )  # between all classes
 
 
 def test_every_component_sees_its_own_shift(world):
     sentinel = fitted(world)
     usual, _ = world.draw(300)
-    away = world.trace(world.randn(300, RANK) @ world.basis[-RANK:], stage=5 * world.randn(300, WIDTH))
+    away = world.activations(world.randn(300, RANK) @ world.basis[-RANK:], stage=5 * world.randn(300, WIDTH))
     before, after = sentinel.components(usual), sentinel.components(away)
     assert set(before) == {"output", "kinship", "leverage_1", "leverage_2"}
     for name in before:
@@ -91,7 +95,7 @@ def test_one_component_is_enough(world):
     """A shift that shows in a single layer, against classes as clear as ever."""
     sentinel = fitted(world)
     usual, _ = world.draw(200)
-    clear = world.trace(
+    clear = world.activations(
         world.means.repeat(50, 1), stage=usual.stages[0] + 3 * world.randn(200, RANK) @ world.basis[:RANK]
     )
     assert sentinel.score(clear).quantile(0.05) > sentinel.score(usual).quantile(0.95)
@@ -102,7 +106,7 @@ def test_doubt_between_classes_that_training_confuses_is_forgiven(world):
     world.means[:2] = world.means[:2].sum(0)
     sentinel = fitted(world)
     logits = 6.0 * torch.tensor([[1.0, 1, 0, 0], [0, 0, 1, 1]])
-    confused, new = sentinel.output_side(Trace([], torch.zeros(2, WIDTH), logits))
+    confused, new = sentinel.output_side(Activations([], torch.zeros(2, WIDTH), logits))
     assert new > 1.2 * confused
 
 
@@ -125,15 +129,15 @@ def test_leverage_is_the_diagonal_of_the_hat_matrix(world):
     moments.add(x, torch.zeros(60, dtype=torch.long))
     hat = (x @ torch.linalg.inv(x.T @ x) @ x.T).diagonal()
     torch.testing.assert_close(
-        Metric(moments.second_moment(), 1e-12).leverage(x.float()).double() / 60, hat, rtol=1e-5, atol=1e-6
+        MahalanobisMetric(moments.second_moment(), 1e-12).leverage(x.float()).double() / 60, hat, rtol=1e-5, atol=1e-6
     )
 
 
 def test_streaming_is_the_same_as_one_batch(world):
-    trace, labels = world.draw(500)
-    z = trace.features.double()
+    activations, labels = world.draw(500)
+    z = activations.features.double()
     moments = Moments(CLASSES, WIDTH)
-    for rows, y in zip(trace.features.split(77), labels.split(77), strict=True):
+    for rows, y in zip(activations.features.split(77), labels.split(77), strict=True):
         moments.add(rows, y)
     means = torch.stack([z[labels == k].mean(0) for k in range(CLASSES)])
     torch.testing.assert_close(moments.mean, z.mean(0))
@@ -143,12 +147,12 @@ def test_streaming_is_the_same_as_one_batch(world):
 
 @pytest.mark.parametrize("size", [1, 64, 333])
 def test_batch_splits_change_nothing(world, size):
-    trace, labels = world.draw(400)
+    activations, labels = world.draw(400)
     held, _ = world.draw(100)
     test, _ = world.draw(50)
     whole, parts = ShiftSentinel(CLASSES), ShiftSentinel(CLASSES)
-    whole.observe(trace, labels)
-    for part, y in zip(split(trace, size), labels.split(size), strict=True):
+    whole.observe(activations, labels)
+    for part, y in zip(split(activations, size), labels.split(size), strict=True):
         parts.observe(part, y)
     whole.calibrate([held])
     parts.calibrate(split(held, size))
@@ -160,20 +164,20 @@ def test_damping_goes_from_mahalanobis_to_plain_length(world):
     x = world.randn(200, 5) * torch.tensor([1.0, 2, 3, 4, 5])
     cov = torch.cov(x.T.double(), correction=0)
     exact = (x.double() @ torch.linalg.inv(cov) * x).sum(1).float()
-    torch.testing.assert_close(Metric(cov, 1e-9).leverage(x), exact, rtol=1e-4, atol=1e-4)
-    huge = Metric(cov, 1e8)
+    torch.testing.assert_close(MahalanobisMetric(cov, 1e-9).leverage(x), exact, rtol=1e-4, atol=1e-4)
+    huge = MahalanobisMetric(cov, 1e8)
     torch.testing.assert_close(huge.leverage(x) * float(huge.damping), x.square().sum(1), rtol=1e-4, atol=1e-4)
 
 
 def test_damping_keeps_a_dead_direction_finite():
     dead = torch.diag(torch.tensor([1.0, 0.0]))
-    assert torch.isfinite(Metric(dead, 0.01).leverage(torch.tensor([[0.0, 1.0]]))).all()
-    assert torch.isfinite(Metric(torch.zeros(2, 2), 0.01).leverage(torch.ones(1, 2))).all()
+    assert torch.isfinite(MahalanobisMetric(dead, 0.01).leverage(torch.tensor([[0.0, 1.0]]))).all()
+    assert torch.isfinite(MahalanobisMetric(torch.zeros(2, 2), 0.01).leverage(torch.ones(1, 2))).all()
 
 
 def test_a_matrix_that_damping_does_not_mend_is_named():
     with pytest.raises(InfluenceError, match="positive definite"):
-        Metric(torch.diag(torch.tensor([2.0, -1.0])), 0.01)
+        MahalanobisMetric(torch.diag(torch.tensor([2.0, -1.0])), 0.01)
 
 
 def test_output_side_is_the_mean_over_labels_in_the_inverse_output_factor(world):
@@ -220,14 +224,14 @@ def test_pooling_gives_what_and_where(world):
 
 def test_wrong_use_says_what_to_do(world):
     sentinel = ShiftSentinel(CLASSES)
-    trace, labels = world.draw(20)
+    activations, labels = world.draw(20)
     with pytest.raises(InfluenceError, match="observe first"):
-        sentinel.components(trace)
+        sentinel.components(activations)
     with pytest.raises(BatchError, match="labels"):
-        sentinel.observe(trace, labels[:-1])
-    sentinel.observe(trace, labels)
+        sentinel.observe(activations, labels[:-1])
+    sentinel.observe(activations, labels)
     with pytest.raises(InfluenceError, match="not calibrated"):
-        sentinel.score(trace)
+        sentinel.score(activations)
     with pytest.raises(InfluenceError, match="no held-back"):
         sentinel.calibrate([])
     for wrong in ({"damping": 0}, {"temperature": 0}, {"leverage": -1}, {"output": 1}):

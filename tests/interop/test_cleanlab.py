@@ -40,7 +40,7 @@ def test_datalab_shows_our_issues_beside_its_own():
     from cleanlab import Datalab
 
     _, found = made()
-    lab = Datalab({"label": found.given.tolist()}, label_name="label", verbosity=0)
+    lab = Datalab({"label": found.labels.tolist()}, label_name="label", verbosity=0)
     add_to_datalab(lab, found)
     shown = lab.get_issues("influence_label")
     assert shown["is_influence_label_issue"].sum() == found.count

@@ -4,43 +4,48 @@ import pytest
 import torch
 from torch import nn
 
-from sgoif import InfluenceConfig, OnlineInfluence, estimate_wrong
-from sgoif.result import InfluenceResult, level
+from sgoif import InfluenceConfig, OnlineInfluence
+from sgoif.label_noise.count import estimate_label_errors
+from sgoif.result import InfluenceResult, scale_to_unit_rms
 
 
-def result(score, odds, **more) -> InfluenceResult:
+def result(score, log_odds, **more) -> InfluenceResult:
     ones = torch.ones(len(score))
     return InfluenceResult(
         torch.tensor(score), ones, ones, ones, ones.long(), ones, torch.tensor(score)[None],
-        odds=None if odds is None else torch.tensor(odds), **{"trust": 1.0, "margin": 0 * ones, **more},
+        log_odds=None if log_odds is None else torch.tensor(log_odds),
+        **{"latent_weight": 1.0, "margin": 0 * ones, **more},
     )  # fmt: skip
 
 
-def test_suspicion_is_score_and_odds_each_over_its_root_mean_square():
+def test_suspicion_is_score_and_log_odds_each_over_its_root_mean_square():
     found = result([3.0, -1.0], [1.0, -7.0])
     torch.testing.assert_close(found.suspicion, torch.tensor([3 / 5**0.5 + 1 / 5, -1 / 5**0.5 - 7 / 5]))
-    half = result([3.0, -1.0], [1.0, -7.0], trust=0.5).suspicion
+    half = result([3.0, -1.0], [1.0, -7.0], latent_weight=0.5).suspicion
     torch.testing.assert_close(half, torch.tensor([3 / 5**0.5 + 0.1, -1 / 5**0.5 - 0.7]))
     assert torch.equal(result([3.0, -1.0], None).suspicion, torch.tensor([3.0, -1.0]))
-    assert torch.equal(level(torch.zeros(3)), torch.zeros(3))
+    assert torch.equal(scale_to_unit_rms(torch.zeros(3)), torch.zeros(3))
 
 
-def test_margins_speak_as_far_as_wrong_labels_are_scattered():
-    more = {"margin": torch.tensor([1.0, -1.0]), "trust": 0.5}
-    both = result([3.0, -1.0], [1.0, -7.0], scatter=0.5, **more).suspicion
+def test_margins_count_by_the_noise_entropy():
+    more = {"margin": torch.tensor([1.0, -1.0]), "latent_weight": 0.5}
+    both = result([3.0, -1.0], [1.0, -7.0], noise_entropy=0.5, **more).suspicion
     torch.testing.assert_close(both, torch.tensor([3 / 5**0.5 + 0.1 + 0.75, -1 / 5**0.5 - 0.7 - 0.75]))
     torch.testing.assert_close(
         result([3.0, -1.0], [1.0, -7.0], **more).suspicion, torch.tensor([3 / 5**0.5 + 0.1, -1 / 5**0.5 - 0.7])
     )
     torch.testing.assert_close(
-        result([3.0, -1.0], [1.0, -7.0], scatter=1.0, **more).dissent, torch.tensor([0.2 + 3, -1.4 - 3])
+        result([3.0, -1.0], [1.0, -7.0], noise_entropy=1.0, **more).prediction_score, torch.tensor([0.2 + 3, -1.4 - 3])
     )
-    assert result([3.0, -1.0], None).dissent is None
+    assert result([3.0, -1.0], None).prediction_score is None
 
 
-def test_odds_count_only_where_they_are_fully_trusted():
-    assert result([0.0], [1.0]).trusted_odds is not None
-    assert result([0.0], [1.0], trust=0.9).trusted_odds is None and result([0.0], None).trusted_odds is None
+def test_log_odds_count_only_at_full_weight():
+    assert result([0.0], [1.0]).trusted_log_odds is not None
+    assert (
+        result([0.0], [1.0], latent_weight=0.9).trusted_log_odds is None
+        and result([0.0], None).trusted_log_odds is None
+    )
 
 
 def watched(memory: bool, window: float = 0.5) -> tuple[InfluenceResult, torch.Tensor, torch.Tensor]:
@@ -61,31 +66,31 @@ def watched(memory: bool, window: float = 0.5) -> tuple[InfluenceResult, torch.T
     return influence.scores(), torch.stack(seen), y
 
 
-def faded(values, logits, y):
-    """Mean [7, …] of what the passes had, each weighted by 1 - mean probability of the given labels."""
+def weighted_mean(values, logits, y):
+    """Mean [7, …] of what the passes had, each weighted by 1 - mean probability of the labels."""
     weight = (1 - logits.softmax(2)[:, torch.arange(7), y].mean(1)).clamp(min=0.2)
     return torch.einsum("s,s...->...", weight, values) / weight.sum()
 
 
-def test_beliefs_are_the_fading_mean_predictions_of_the_window():
+def test_predictions_are_the_weighted_mean_of_the_window():
     found, logits, y = watched(memory=True)
     said = logits.softmax(2)
-    torch.testing.assert_close(found.beliefs[:7], faded(said[2:], logits[2:], y))
-    assert torch.equal(found.beliefs[7], torch.full((3,), 1 / 3)) and found.odds[7] == 0
-    torch.testing.assert_close(watched(memory=True, window=1.0)[0].beliefs[:7], faded(said, logits, y))
+    torch.testing.assert_close(found.mean_predictions[:7], weighted_mean(said[2:], logits[2:], y))
+    assert torch.equal(found.mean_predictions[7], torch.full((3,), 1 / 3)) and found.log_odds[7] == 0
+    torch.testing.assert_close(watched(memory=True, window=1.0)[0].mean_predictions[:7], weighted_mean(said, logits, y))
 
 
-def test_margins_are_the_fading_mean_of_all_visits():
+def test_margins_are_the_weighted_mean_of_all_visits():
     found, logits, y = watched(memory=True)
     own = logits.gather(2, y.expand(4, 7).unsqueeze(2))[..., 0]
     other = logits.scatter(2, y.expand(4, 7).unsqueeze(2), -torch.inf).amax(2)
-    torch.testing.assert_close(found.margin[:7], faded(other - own, logits, y))
+    torch.testing.assert_close(found.margin[:7], weighted_mean(other - own, logits, y))
     assert found.margin[7] == 0
 
 
 def test_without_memory_nothing_is_kept_and_the_influence_ranks():
     found, _, _ = watched(memory=False)
-    assert all(getattr(found, name) is None for name in ("beliefs", "odds", "transition", "margin"))
+    assert all(getattr(found, name) is None for name in ("mean_predictions", "log_odds", "transition", "margin"))
     assert torch.equal(found.suspicion, found.score)
 
 
@@ -97,17 +102,17 @@ def test_temperature_is_as_stated_up_to_ten_classes_and_falls_to_one():
     assert InfluenceConfig(temperature=1.0).softening(100) == 1.0
 
 
-def test_the_count_from_scores_alone_and_a_skewed_hump_is_not_two():
-    given = torch.zeros(1000, dtype=torch.long)
-    given[500:] = 1
+def test_the_count_from_scores_alone_and_a_skewed_component_is_not_two():
+    labels = torch.zeros(1000, dtype=torch.long)
+    labels[500:] = 1
     negative = -torch.rand(1000).square() - 0.1
-    assert estimate_wrong(negative, given)[0] == 0
+    assert estimate_label_errors(negative, labels)[0] == 0
     negative[:100] = 0.5
-    assert estimate_wrong(negative, given)[0] == 100
+    assert estimate_label_errors(negative, labels)[0] == 100
 
 
-def test_with_odds_the_count_is_the_expected_number_and_the_scores_say_which():
-    scores, odds = torch.arange(10.0), torch.full((10,), -30.0)
-    odds[:3] = 30.0
-    count, mask = estimate_wrong(scores, torch.zeros(10, dtype=torch.long), odds)
+def test_with_log_odds_the_count_is_the_expected_number_and_the_scores_say_which():
+    scores, log_odds = torch.arange(10.0), torch.full((10,), -30.0)
+    log_odds[:3] = 30.0
+    count, mask = estimate_label_errors(scores, torch.zeros(10, dtype=torch.long), log_odds)
     assert count == 3 and mask.nonzero()[:, 0].tolist() == [7, 8, 9]

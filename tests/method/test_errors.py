@@ -5,7 +5,8 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from sgoif import BatchError, CaptureError, InfluenceConfig, InfluenceError, OnlineInfluence, ScopeError, estimate_wrong
+from sgoif import BatchError, CaptureError, InfluenceConfig, InfluenceError, OnlineInfluence, ScopeError
+from sgoif.label_noise.count import estimate_label_errors
 from tests.helpers.networks import blobs, linear_net, mlp, quick, watch_once
 
 
@@ -156,8 +157,8 @@ def test_every_ablation_changes_one_field_and_runs():
         quick().variant("w/o Everything")
 
 
-def test_removal_checks_its_input():
+def test_the_count_checks_its_input():
     with pytest.raises(InfluenceError, match=r"must both be \[N\]"):
-        estimate_wrong(torch.zeros(3), torch.zeros(4, dtype=torch.long))
+        estimate_label_errors(torch.zeros(3), torch.zeros(4, dtype=torch.long))
     with pytest.raises(InfluenceError, match="finite"):
-        estimate_wrong(torch.tensor([0.0, torch.nan]), torch.zeros(2, dtype=torch.long))
+        estimate_label_errors(torch.tensor([0.0, torch.nan]), torch.zeros(2, dtype=torch.long))

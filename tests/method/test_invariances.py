@@ -109,7 +109,17 @@ def test_resumed_is_uninterrupted(config, cut):
     go(*second, (batches + batches)[cut:])
     expected, found = straight[2].scores(), second[2].scores()
     assert expected.score.abs().max() > 0
-    for name in ("score", "confidence", "residual", "half_width", "visits", "anchor_age", "beliefs", "odds", "margin"):
+    for name in (
+        "score",
+        "confidence",
+        "residual",
+        "half_width",
+        "visits",
+        "anchor_age",
+        "mean_predictions",
+        "log_odds",
+        "margin",
+    ):
         torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=0, atol=0)
     assert found.counters == expected.counters
     if config.source == "trusted":
@@ -173,7 +183,7 @@ def test_a_loop_that_is_all_under_autocast_changes_nothing(scope):
                 influence.step()
                 influence.end_epoch()
             found.append(influence.scores())
-    for name in ("score", "odds", "beliefs", "margin", "suspicion", "residual"):
+    for name in ("score", "log_odds", "mean_predictions", "margin", "suspicion", "residual"):
         torch.testing.assert_close(getattr(found[1], name), getattr(found[0], name), rtol=0, atol=0, msg=name)
 
 

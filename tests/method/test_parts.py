@@ -6,8 +6,9 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from sgoif import OnlineInfluence, estimate_wrong
+from sgoif import OnlineInfluence
 from sgoif.anchors.external import Given
+from sgoif.label_noise.count import estimate_label_errors
 from sgoif.scores.temperature import StreamingTemperature, nll_slope
 from tests.helpers.networks import blobs, linear_net, mlp, per_example_gradients, quick, train, watch_once
 
@@ -150,9 +151,9 @@ def test_streaming_temperature_minimises_the_nll():
     assert around[0] < 0 < around[1]  # the minimum lies where the labels were drawn
     stream = StreamingTemperature(torch.float32)
     for part in torch.randperm(4000, generator=generator).repeat(10).split(100):
-        stream.fold(logits[part], labels[part])
+        stream.update(logits[part], labels[part])
     assert abs(stream.value - 2.5) < 0.4
-    stream.fold(torch.full((3, 5), torch.nan), torch.zeros(3, dtype=torch.long))
+    stream.update(torch.full((3, 5), torch.nan), torch.zeros(3, dtype=torch.long))
     assert torch.isfinite(stream.value)
 
 
@@ -165,12 +166,12 @@ def test_streaming_temperature_in_a_run():
 
 
 @pytest.mark.parametrize("share", [0.0, 0.02, 0.2, 0.5, 0.7])
-def test_removal_counts_two_humps(share):
+def test_the_count_finds_two_components(share):
     generator = torch.Generator().manual_seed(1)
     wrong = torch.rand(5000, generator=generator) < share
     given = torch.randint(10, (5000,), generator=generator)
     scores = torch.where(wrong, 0.5, -1.0) + 0.3 * torch.randn(5000, generator=generator)
-    count, mask = estimate_wrong(scores * (1 + given), given)
+    count, mask = estimate_label_errors(scores * (1 + given), given)
     assert abs(count / 5000 - wrong.float().mean()) < 0.02 and mask.sum() == count
 
 

@@ -174,7 +174,7 @@ def test_the_reasons_add_up_to_the_score(tmp_path):
     score = trained.result.score.numpy()
     assert np.abs(score).max() > 0
     assert np.allclose(trained.anchors.sum(1), score, rtol=1e-3, atol=1e-4 * np.abs(score).max())
-    assert np.allclose(trained.result.beliefs.numpy().sum(1), 1, atol=1e-4)
+    assert np.allclose(trained.result.mean_predictions.numpy().sum(1), 1, atol=1e-4)
 
 
 @pytest.mark.parametrize("model", ["resnet18", "vit_tiny_patch16_224"])

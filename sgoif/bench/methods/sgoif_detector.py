@@ -11,7 +11,7 @@ from sgoif.check_history import CheckTrace
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError, UserError
 from sgoif.influence import OnlineInfluence
-from sgoif.label_noise.count import estimate_wrong
+from sgoif.label_noise.count import estimate_label_errors
 from sgoif.training.compute_counter import WORK
 from sgoif.training.images import Batch
 from sgoif.training.learner import Learner
@@ -58,9 +58,10 @@ class SGOIFDetector(NoisyLabelDetector):
             WORK.passes += given.passed - before if given else 0
         result = influence.scores()
         WORK.passes += given.size if given and self.params.memory else 0  # they name the latent classes
-        odds = result.trusted_odds
-        count, remove = estimate_wrong(result.suspicion if odds is None else result.dissent, task.labels, odds)
-        variants = {"influence": result.score, "latent": result.odds}
+        log_odds = result.trusted_log_odds
+        scores = result.suspicion if log_odds is None else result.prediction_score
+        count, remove = estimate_label_errors(scores, task.labels, log_odds)
+        variants = {"influence": result.score, "latent": result.log_odds}
         return Detection(
             scores=result.suspicion.numpy(),
             variants={name: values.numpy() for name, values in variants.items() if values is not None},
@@ -71,8 +72,8 @@ class SGOIFDetector(NoisyLabelDetector):
                 "estimated_noise": count / len(task.train),
                 "mean_confidence": result.confidence.mean(),
                 "mean_residual": result.residual.mean(),
-                "latent_trust": result.trust,
-                "latent_scatter": result.scatter,
+                "latent_trust": result.latent_weight,
+                "latent_scatter": result.noise_entropy,
                 **result.counters,
             },
         )
