@@ -39,7 +39,7 @@ def prepare_step(args: argparse.Namespace) -> None:
     plan, _ = _open(args)
     data = plan.config["data"]
     mirror = Path(data["mirror"]) if data["mirror"] else None
-    path = prepare(args.dataset, Path(data["root"]), mirror=mirror, download=data["download"], say=print)
+    path = prepare(args.dataset, Path(data["root"]), mirror=mirror, download=data["download"], log=print)
     (path / "meta.json").touch()
 
 

@@ -91,7 +91,7 @@ def known(url: str) -> Iterator[None]:
     """The tiny dataset in the registry, with its files at `url`; a quick clock for timeouts and waits."""
     d, _, _ = grey_dataset(NAME, url)
     clock = SimpleNamespace(sleep=lambda seconds: None)
-    with mock.patch.dict(catalogue.DATASETS, {NAME: d}), mock.patch.multiple(download, TIMEOUT=0.4, time=clock):
+    with mock.patch.dict(catalogue.DATASETS, {NAME: d}), mock.patch.multiple(download, TIMEOUT_SECONDS=0.4, time=clock):
         yield
 
 
@@ -149,5 +149,5 @@ def killed(folder: Path, record) -> None:
 
 
 if __name__ == "__main__":
-    with known(sys.argv[1]), mock.patch.object(download, "TIMEOUT", 30):
+    with known(sys.argv[1]), mock.patch.object(download, "TIMEOUT_SECONDS", 30):
         prepare(NAME, sys.argv[2])

@@ -15,7 +15,7 @@ from http.server import BaseHTTPRequestHandler, ThreadingHTTPServer
 import numpy as np
 
 from sgoif.bench.data import catalogue
-from sgoif.bench.data.dataset import Dataset, Source
+from sgoif.bench.data.dataset import Dataset, OfficialFile
 from sgoif.utils.files import sha256_array
 
 FACTS = dict(licence="made up", citation="this test", kind="labelled")
@@ -60,7 +60,7 @@ def grey_dataset(name: str = "tiny_grey", base: str = "http://127.0.0.1:9/") -> 
         mean=(0.5,),
         std=(0.25,),
         reader="idx",
-        sources=tuple(Source(base + f, f, f"md5:{md5(data)}", len(data)) for f, data in files.items()),
+        sources=tuple(OfficialFile(base + f, f, f"md5:{md5(data)}", len(data)) for f, data in files.items()),
         folder=name,
         arrays=hashes(parts),
         **FACTS,
@@ -107,7 +107,7 @@ def cifar_dataset(name: str = "tiny_cifar") -> tuple[Dataset, dict, dict[str, by
         image_size=32,
         channels=3,
         reader="cifar",
-        sources=(Source("http://127.0.0.1:9/tiny.tar.gz", "tiny.tar.gz", f"md5:{md5(archive)}", len(archive)),),
+        sources=(OfficialFile("http://127.0.0.1:9/tiny.tar.gz", "tiny.tar.gz", f"md5:{md5(archive)}", len(archive)),),
         loose={file: md5(data) for file, data in files.items()},
         folder=name,
         arrays=hashes(parts),

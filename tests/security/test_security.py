@@ -20,7 +20,7 @@ import yaml
 
 from sgoif.bench.config import resolve_config
 from sgoif.bench.data import catalogue, load, locate, prepare
-from sgoif.bench.data.dataset import Source
+from sgoif.bench.data.dataset import OfficialFile
 from sgoif.bench.data.readers import archives, jpeg_archives
 from sgoif.bench.methods.plain_run import PlainRun
 from sgoif.errors import UserError
@@ -96,10 +96,10 @@ def test_no_load_path_runs_a_pickle(tmp_path, recwarn):
     (folder / "test_images.npy").write_bytes(npy_bomb(mark))
     with pytest.raises(UserError, match="damaged"):
         load.images(data, "digits_near", "test")
-    assert "damaged" in prepare.problem(folder)
+    assert "damaged" in prepare.find_damage(folder)
     (tmp_path / "plain.npy").write_bytes(npy_bomb(mark))
     with pytest.raises(UserError, match="not a readable npy"):
-        prepare._plain(tmp_path / "plain.npy")
+        prepare._read_npy(tmp_path / "plain.npy")
 
     work = tmp_path / "work"
     Session(work, "k", 0)
@@ -159,7 +159,7 @@ def test_archives_write_nowhere_and_follow_nothing(tmp_path):
     box.mkdir(parents=True)
     hostile_tar(box / "d.tar.gz", "dtd/images/banded", secret)
     before = sorted(tmp_path.rglob("*"))
-    d = replace(catalogue.get("dtd"), sources=(Source("http://x/", "d.tar.gz", None),))
+    d = replace(catalogue.get("dtd"), sources=(OfficialFile("http://x/", "d.tar.gz", None),))
     images, labels = jpeg_archives.read_dtd(d, {"d.tar.gz": box / "d.tar.gz"})["test"]
     assert len(images) == len(labels) == 0, "no member was taken"
     with pytest.raises(UserError, match="the archive lacks"):
@@ -169,7 +169,7 @@ def test_archives_write_nowhere_and_follow_nothing(tmp_path):
         z.writestr("tiny-imagenet-200/train/../../../evil.JPEG", b"evil")
         z.writestr("/tmp/sgoif-absolute.JPEG", b"evil")
     tiny = catalogue.get("tinyimagenet")
-    tiny = replace(tiny, sources=(Source("http://x/", "t.zip", None),))
+    tiny = replace(tiny, sources=(OfficialFile("http://x/", "t.zip", None),))
     parts = jpeg_archives.read_tinyimagenet(tiny, {"t.zip": box / "t.zip"})
     assert all(len(images) == 0 for images, _ in parts.values())
     assert sorted(tmp_path.rglob("*")) == sorted([*before, box / "t.zip"])
@@ -238,10 +238,10 @@ def test_every_download_is_verified(tmp_path):
             assert known, f"{d.name}: {source.filename} could not be verified"
             if source.checksum:
                 assert re.fullmatch(r"md5:[0-9a-f]{32}|sha256:[0-9a-f]{64}", source.checksum), source
-    d = replace(catalogue.get("digits"), sources=(Source("http://x/f", "f", None),), arrays={})
+    d = replace(catalogue.get("digits"), sources=(OfficialFile("http://x/f", "f", None),), arrays={})
     (tmp_path / "f").write_bytes(b"anything")
     with pytest.raises(UserError, match="no published checksum"):
-        locate.verify(d, locate.Found("files", {"f": tmp_path / "f"}))
+        locate.verify(d, locate.LocatedFiles("files", {"f": tmp_path / "f"}))
 
 
 # ------------------------------------------------------------------------------------------------ shells

@@ -61,7 +61,7 @@ def _block(plan: Plan, costs: Costs, task: str, dataset: str) -> Block:
     shape, images = shape_of(dataset, recipe), d.parts["train"]
     seconds, basis, same = costs.training(shape, images, recipe.epochs)
     pace = costs.decoding * plan.config["execution"]["threads"]
-    decode = images * recipe.epochs / pace if d.tree and not d.reader else 0.0
+    decode = images * recipe.epochs / pace if d.layout and not d.reader else 0.0
     block = Block(task, dataset, shape, images, recipe, max(seconds, decode), basis, same, decode > seconds)
     chosen = plan.methods(task, dataset)
     reads = {m: _reads(task, m) for m in chosen}
@@ -144,8 +144,8 @@ def room_mb(plan: Plan) -> float:
     """Disk for the datasets; those that share an unpacked folder count once."""
     folders: dict[str, int] = {}
     for d in map(catalogue.get, plan.needed_datasets()):
-        place = f"{'tree' if d.tree else 'file'}:{d.folder or d.name}" if d.gated else d.name
-        shared = d.tree == "openood"
+        place = f"{'tree' if d.layout else 'file'}:{d.folder or d.name}" if d.gated else d.name
+        shared = d.layout == "openood"
         folders[place] = folders.get(place, 0) + d.needs_mb if shared else max(folders.get(place, 0), d.needs_mb)
     return float(sum(folders.values()))
 

@@ -44,7 +44,7 @@ def check_availability(name: str, data_root: Path | str, mirror: Path | str | No
         return Availability("unpacked here")
     if d.gated:
         return Availability(f"missing: {listing.how_to_get(d, data_root, mirror)}", missing=True)
-    if d.reader == "embedded":
+    if d.reader == "bundled":
         return Availability("inside scikit-learn")
     place = locate.locate(d, mirror, data_root / "downloads" / d.name)
     if place is not None:

@@ -1,31 +1,53 @@
-"""Downloads that resume, are verified and land whole or not at all."""
+"""Download official files: resumed after a break, verified, and complete or not there at all."""
 
 from __future__ import annotations
 
 import errno
 import os
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import TYPE_CHECKING
 
-from sgoif.bench.data.dataset import Source
+from sgoif.bench.data.dataset import OfficialFile
 from sgoif.errors import UserError
 from sgoif.utils.files import digest_file
 
+if TYPE_CHECKING:
+    from http.client import HTTPResponse
+
 Progress = Callable[[str, int, int | None], None]  # file name, bytes so far, bytes in all if known
 
-CHUNK = 1 << 20
-ATTEMPTS = 4
-TIMEOUT = 30.0
+CHUNK_BYTES = 1 << 20
+MAX_ATTEMPTS = 4
+TIMEOUT_SECONDS = 30.0
+RANGE_NOT_SATISFIABLE = 416
+PARTIAL_CONTENT = 206
 
 
 def fetch(
-    source: Source, folder: Path, progress: Progress | None = None, attempts: int = ATTEMPTS, wait: float = 1.0
+    source: OfficialFile,
+    folder: Path,
+    progress: Progress | None = None,
+    attempts: int = MAX_ATTEMPTS,
+    wait: float = 1.0,
 ) -> Path:
-    """The verified file in `folder`, downloaded if it is not there.
+    """Download a file into `folder`, unless it is there already.
 
-    Bytes go to `<name>.part`, which a later call continues; the file gets its name only after its checksum was found
-    right. A connection that breaks is taken up again up to `attempts` times, `wait` seconds later and later.
+    Bytes go to `<name>.part`, which a later call continues; the file gets its name once its checksum was verified.
+
+    Args:
+        source: The file.
+        folder: Where it goes.
+        progress: Called after every chunk.
+        attempts: How often a broken connection is opened at most.
+        wait: Seconds before the second attempt; doubled before each further one.
+
+    Returns:
+        Path of the verified file.
+
+    Raises:
+        UserError: If the file cannot be downloaded, the disk is full, or the checksum is wrong.
     """
     folder.mkdir(parents=True, exist_ok=True)
     target = folder / source.filename
@@ -56,40 +78,19 @@ def fetch(
     return target
 
 
-def _transfer(source: Source, partial: Path, progress: Progress | None) -> None:
-    """One connection: asks for what is still missing and appends it. OSError when less came than was promised."""
-    import http.client
-    import urllib.error
-    import urllib.request
-
+def _transfer(source: OfficialFile, partial: Path, progress: Progress | None) -> None:
+    """Open one connection and append what is still missing; OSError when less came than was promised."""
     have = partial.stat().st_size if partial.exists() else 0
-    request = urllib.request.Request(source.url, headers={"User-Agent": "sgoif", "Accept-Encoding": "identity"})
-    if have:
-        request.add_header("Range", f"bytes={have}-")
-    try:
-        answer = urllib.request.urlopen(request, timeout=TIMEOUT)
-    except urllib.error.HTTPError as e:
-        if e.code == 416 and have:  # nothing is missing, or the part is longer than the file: the checksum decides
-            return
-        raise
-    except http.client.HTTPException as e:
-        if isinstance(e, OSError):
-            raise
-        raise ConnectionError(f"the server does not speak HTTP ({type(e).__name__})") from None
-    with answer:
-        if have and answer.status != 206:  # the server does not continue: start over
+    response = _open(source.url, have)
+    if response is None:
+        return
+    with response:
+        if response.status != PARTIAL_CONTENT:  # the server does not continue: start over
             have = 0
-        length = answer.headers.get("Content-Length", "")
+        length = response.headers.get("Content-Length", "")
         total = have + int(length) if length.isdecimal() else source.size
         with open(partial, "ab" if have else "wb") as out:
-            while True:
-                try:
-                    chunk = answer.read(CHUNK)
-                except http.client.IncompleteRead as e:
-                    out.write(e.partial)
-                    raise ConnectionError("the connection broke") from None
-                if not chunk:
-                    break
+            for chunk in _chunks(response):
                 out.write(chunk)
                 have += len(chunk)
                 if progress:
@@ -98,7 +99,44 @@ def _transfer(source: Source, partial: Path, progress: Progress | None) -> None:
         raise ConnectionError(f"the connection broke after {have} of {total} bytes")
 
 
-def _is_right(source: Source, path: Path) -> bool:
+def _open(url: str, start: int) -> HTTPResponse | None:
+    """Request a file from the byte `start` on; None if the server says that nothing is missing."""
+    import http.client
+    import urllib.error
+    import urllib.request
+
+    request = urllib.request.Request(url, headers={"User-Agent": "sgoif", "Accept-Encoding": "identity"})
+    if start:
+        request.add_header("Range", f"bytes={start}-")
+    try:
+        return urllib.request.urlopen(request, timeout=TIMEOUT_SECONDS)
+    except urllib.error.HTTPError as e:
+        if e.code == RANGE_NOT_SATISFIABLE and start:  # complete, or longer than the file: the checksum decides
+            return None
+        raise
+    except http.client.HTTPException as e:
+        if isinstance(e, OSError):
+            raise
+        raise ConnectionError(f"the server does not speak HTTP ({type(e).__name__})") from None
+
+
+def _chunks(response: HTTPResponse) -> Iterator[bytes]:
+    """Yield what comes; also the bytes before a break, so that the next connection continues after them."""
+    import http.client
+
+    while True:
+        try:
+            chunk = response.read(CHUNK_BYTES)
+        except http.client.IncompleteRead as e:
+            yield e.partial
+            raise ConnectionError("the connection broke") from None
+        if not chunk:
+            return
+        yield chunk
+
+
+def _is_right(source: OfficialFile, path: Path) -> bool:
+    """Compare a file's size and checksum with the published ones."""
     if source.size is not None and path.stat().st_size != source.size:
         return False
     if source.checksum is None:
@@ -108,7 +146,7 @@ def _is_right(source: Source, path: Path) -> bool:
 
 
 def _is_final(e: OSError) -> bool:
-    """Errors that trying again will not cure: the server says no, or there is no such host."""
+    """Return whether trying again is useless: the server refuses, or there is no such host."""
     import socket
 
     code = getattr(e, "code", None)

@@ -93,7 +93,7 @@ def write_setting(
         return _write_collected(load.collected_labels(data_root, dataset), true_labels, ids, files)
     human = load.human_labels(data_root, HUMAN_LABELS[dataset]) if spec["kind"] == "human" else None
     done = corrupt(true_labels, d.n_classes, spec, superclasses=d.superclasses, human=human)
-    rate = np.float64(done.rate)
+    rate = np.array(done.rate)
     save_npz(files.truth, true_labels=true_labels, wrong=done.wrong, ids=ids, rate=rate, matrix=done.matrix)
     save_npz(files.labels, labels=done.labels, ids=ids)
     return done
@@ -104,7 +104,7 @@ def _write_collected(labels: np.ndarray, true_labels: np.ndarray, ids: np.ndarra
     known = true_labels >= 0
     wrong = known & (labels != true_labels)
     rate = float(wrong[known].mean()) if known.any() else float("nan")
-    save_npz(files.truth, true_labels=true_labels, wrong=wrong, known=known, ids=ids, rate=np.float64(rate))
+    save_npz(files.truth, true_labels=true_labels, wrong=wrong, known=known, ids=ids, rate=np.array(rate))
     save_npz(files.labels, labels=labels, ids=ids)
     return Corruption(labels, wrong, rate, np.empty((0, 0)))
 

@@ -14,7 +14,7 @@ import numpy as np
 
 from sgoif.bench.data import load
 from sgoif.bench.data.noisy_labels import read_labels, setting_files
-from sgoif.bench.data.readers.jpeg_archives import decode
+from sgoif.bench.data.readers.jpeg_archives import decode_image
 from sgoif.bench.evaluation.cell_result import CellResult, read_cells
 from sgoif.bench.evaluation.evaluate import check_identity
 from sgoif.bench.methods.registry import OURS, is_variant
@@ -133,7 +133,7 @@ def _pictures(data_root: Path, dataset: str, top: np.ndarray) -> np.ndarray:
 def _from_file(path: Path, channels: int) -> np.ndarray:
     """A thumbnail; grey for a file that broke after it was listed, as in the training that scored it."""
     try:
-        return decode(path.read_bytes(), THUMBNAIL, channels, path.name)
+        return decode_image(path.read_bytes(), THUMBNAIL, channels, path.name)
     except (UserError, OSError):
         return np.full((THUMBNAIL, THUMBNAIL) + ((3,) if channels == 3 else ()), GREY, np.uint8)
 

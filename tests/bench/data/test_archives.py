@@ -78,7 +78,7 @@ def test_a_source_without_any_known_hash_is_not_used(tmp_path):
     (tmp_path / name).write_bytes(b"x")
     bare = replace(d, arrays={}, sources=(replace(d.sources[0], checksum=None),))
     with pytest.raises(UserError, match="cannot be verified"):
-        locate.verify(bare, locate.Found("files", {name: tmp_path / name}))
+        locate.verify(bare, locate.LocatedFiles("files", {name: tmp_path / name}))
 
 
 def test_svhn(tmp_path):

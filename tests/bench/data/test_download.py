@@ -4,15 +4,15 @@ from dataclasses import replace
 import pytest
 
 from sgoif.bench.data import download
-from sgoif.bench.data.dataset import Source
+from sgoif.bench.data.dataset import OfficialFile
 from sgoif.errors import UserError
 from tests.helpers.tiny_archives import md5, shop
 
 DATA = bytes(range(256)) * 4000  # about 1 MB
 
 
-def source(server, data=DATA) -> Source:
-    return Source(server.url + "a.bin", "a.bin", f"md5:{md5(data)}", len(data))
+def source(server, data=DATA) -> OfficialFile:
+    return OfficialFile(server.url + "a.bin", "a.bin", f"md5:{md5(data)}", len(data))
 
 
 def test_whole_file_with_progress(tmp_path):
@@ -96,7 +96,7 @@ def test_disk_full(tmp_path, monkeypatch):
 
     monkeypatch.setattr(download, "_transfer", full)
     with pytest.raises(UserError, match="disk is full"):
-        download.fetch(Source("http://127.0.0.1:9/a", "a", None), tmp_path)
+        download.fetch(OfficialFile("http://127.0.0.1:9/a", "a", None), tmp_path)
 
 
 def test_sha256_works_too(tmp_path):

@@ -24,7 +24,7 @@ def problems(root, name) -> list[dict]:
 
 def prepared(name, root, mirror):
     said = []
-    prepare(name, root, mirror, download=False, say=said.append)
+    prepare(name, root, mirror, download=False, log=said.append)
     return said
 
 

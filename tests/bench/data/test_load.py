@@ -65,9 +65,9 @@ def test_registry_holds_together():
             assert source.url.startswith("http") and source.url.endswith(source.filename)
         if d.kind == "labels":
             continue
-        assert d.image_size and d.channels in (1, 3) and (d.reader or d.arrays or d.tree)
-        assert not d.tree or (d.folder and d.tree in LAYOUTS)
-        assert not d.gated or (d.tree and not d.sources)
+        assert d.image_size and d.channels in (1, 3) and (d.reader or d.arrays or d.layout)
+        assert not d.layout or (d.folder and d.layout in LAYOUTS)
+        assert not d.gated or (d.layout and not d.sources)
         if d.arrays:
             assert set(d.arrays) == {f"{part}_{what}" for part in d.parts for what in ("images", "labels")}
         if d.kind == "labelled":
@@ -84,7 +84,8 @@ def test_registry_holds_together():
 
 
 @pytest.mark.parametrize(
-    "wrong, hint", [("cifar1O", "cifar10"), ("mnist", "MNIST"), ("digit", "digits"), ("svhm", "svhn"), ("?", "known: ")]
+    "wrong, hint",
+    [("cifar1O", "cifar10"), ("mnist", "MNIST"), ("digit", "digits"), ("svhm", "svhn"), ("?", "there are: ")],
 )
 def test_unknown_names(wrong, hint):
     with pytest.raises(UserError, match=f"no dataset is called .*{hint}"):

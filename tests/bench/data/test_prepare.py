@@ -7,7 +7,7 @@ import pytest
 
 from sgoif.bench.data import catalogue, checksums, download, load
 from sgoif.bench.data.availability import check_availability
-from sgoif.bench.data.prepare import prepare, problem
+from sgoif.bench.data.prepare import find_damage, prepare
 from sgoif.errors import UserError
 from tests.helpers.tiny_archives import cifar_dataset, grey_dataset, pictures, register, shop, tar_bytes
 
@@ -130,9 +130,9 @@ def test_damage_is_found_and_repaired(tmp_path, harm):
         (folder / "meta.json").write_text("{")
     else:
         victim.write_bytes(b"")
-    assert ("meta.json" if harm == "meta" else "train_images.npy") in problem(folder)
-    prepare("digits", tmp_path, say=said.append)
-    assert victim.read_bytes() == good and problem(folder) is None and "preparing digits again" in said[0]
+    assert ("meta.json" if harm == "meta" else "train_images.npy") in find_damage(folder)
+    prepare("digits", tmp_path, log=said.append)
+    assert victim.read_bytes() == good and find_damage(folder) is None and "preparing digits again" in said[0]
 
 
 def test_a_killed_preparation_is_not_trusted(tmp_path, monkeypatch):
@@ -142,7 +142,7 @@ def test_a_killed_preparation_is_not_trusted(tmp_path, monkeypatch):
     monkeypatch.setattr("sgoif.bench.data.prepare._write_meta", die)
     with pytest.raises(KeyboardInterrupt):
         prepare("digits", tmp_path)
-    assert "missing" in problem(tmp_path / "digits")
+    assert "missing" in find_damage(tmp_path / "digits")
     with pytest.raises(UserError, match="not prepared"):
         load.images(tmp_path, "digits", "train")
 
@@ -158,7 +158,7 @@ def test_wrong_checksum_in_the_mirror(tmp_path, monkeypatch):
     put_arrays(tmp_path / "m2" / d.name, parts | {"train": (images ^ 1, labels)})
     with pytest.raises(UserError, match=r"tiny_grey train_images: sha256 .* is not the expected"):
         prepare(d.name, tmp_path / "data", tmp_path / "m2")
-    assert problem(tmp_path / "data" / d.name)
+    assert find_damage(tmp_path / "data" / d.name)
 
 
 def test_truncated_and_pickled_arrays_in_the_mirror(tmp_path, monkeypatch):

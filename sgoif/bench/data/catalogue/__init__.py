@@ -1,33 +1,38 @@
-"""Every dataset that is known, and how to ask for one by name. Needs no data and no network."""
+"""The facts of every dataset: title, licence, sizes, classes, official files and checksums.
+
+Way in: `get(name)`, or `DATASETS` for all of them. The checksum of an official file is `Dataset.sources[i].checksum`,
+that of an array `Dataset.arrays[key]`; both are written beside the dataset in one of the `*_sets` modules. Reads no
+files and needs no network; writes nothing.
+"""
 
 from __future__ import annotations
 
-import difflib
-
 from sgoif.bench.data.catalogue import bundled_sets, cifar_sets, folder_sets, grey_sets, ood_sets
-from sgoif.bench.data.dataset import Dataset, Source
+from sgoif.bench.data.dataset import Dataset, OfficialFile
 from sgoif.errors import UserError
+from sgoif.utils.suggest import suggest
 
-__all__ = ["DATASETS", "Dataset", "Source", "get"]
+__all__ = ["DATASETS", "Dataset", "OfficialFile", "get"]
 
 DATASETS: dict[str, Dataset] = {
     d.name: d
     for d in (
-        *bundled_sets.EMBEDDED,
-        *grey_sets.GREY,
-        *cifar_sets.CIFAR,
-        *ood_sets.OFFICIAL,
-        *ood_sets.STAND_INS,
-        *folder_sets.TREES,
+        *bundled_sets.BUNDLED_SETS,
+        *grey_sets.GREY_SETS,
+        *cifar_sets.CIFAR_SETS,
+        *ood_sets.OFFICIAL_SETS,
+        *ood_sets.STAND_IN_SETS,
+        *folder_sets.FOLDER_SETS,
     )
 }
 
 
 def get(name: str) -> Dataset:
-    """The dataset of that name, or a UserError with the nearest names."""
-    if name in DATASETS:
-        return DATASETS[name]
-    lower = {known.lower(): known for known in DATASETS}
-    close = [lower[n] for n in difflib.get_close_matches(str(name).lower(), lower, n=3, cutoff=0.5)]
-    hint = f"did you mean {' or '.join(close)}?" if close else f"known: {', '.join(sorted(DATASETS, key=str.lower))}"
-    raise UserError(f"no dataset is called {name!r}; {hint}")
+    """Return the dataset of that name.
+
+    Raises:
+        UserError: If there is none; the message suggests the nearest names.
+    """
+    if name not in DATASETS:
+        raise UserError(f"no dataset is called {name!r}; {suggest(name, DATASETS)}")
+    return DATASETS[name]

@@ -1,16 +1,20 @@
 """Datasets inside scikit-learn: real data that needs no download."""
 
+from __future__ import annotations
+
+from typing import Any
+
 from sgoif.bench.data.catalogue.class_names import DIGITS
 from sgoif.bench.data.dataset import Dataset
 
-_DIGITS = dict(
+_DIGITS: dict[str, Any] = dict(
     licence="CC BY 4.0 (UCI, Optical Recognition of Handwritten Digits); inside scikit-learn",
     citation="E. Alpaydin, C. Kaynak, Optical Recognition of Handwritten Digits, UCI ML Repository, 1998",
     image_size=8,
-    reader="embedded",
+    reader="bundled",
 )
 
-EMBEDDED = (
+BUNDLED_SETS = (
     Dataset(
         name="digits",
         title="scikit-learn's digits, 8x8 grey, split once for all into four fifths and one fifth of each class",
@@ -76,6 +80,6 @@ EMBEDDED = (
         parts={"test": 1000},
         classes=("china", "flower"),
         image_size=8,
-        reader="embedded",
+        reader="bundled",
     ),
 )

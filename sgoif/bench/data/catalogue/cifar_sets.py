@@ -1,9 +1,13 @@
 """CIFAR-10 and CIFAR-100, and the human labels of their training images."""
 
-from sgoif.bench.data.catalogue.class_names import CIFAR10, CIFAR100, CIFAR100_SUPERCLASS_OF
-from sgoif.bench.data.dataset import Dataset, Source
+from __future__ import annotations
 
-_KRIZHEVSKY = dict(
+from typing import Any
+
+from sgoif.bench.data.catalogue.class_names import CIFAR10, CIFAR100, CIFAR100_SUPERCLASS_OF
+from sgoif.bench.data.dataset import Dataset, OfficialFile
+
+_KRIZHEVSKY: dict[str, Any] = dict(
     licence="not stated; cite the report",
     citation="A. Krizhevsky, Learning Multiple Layers of Features from Tiny Images, 2009",
     image_size=32,
@@ -12,7 +16,7 @@ _KRIZHEVSKY = dict(
     reader="cifar",
     needs_mb=355,
 )
-_CIFAR_N = dict(
+_CIFAR_N: dict[str, Any] = dict(
     kind="labels",
     licence="CC BY-NC 4.0",
     citation="J. Wei et al., Learning with Noisy Labels Revisited, ICLR 2022",
@@ -23,7 +27,7 @@ _CIFAR_N = dict(
 )
 _CIFAR_N_URL = "https://raw.githubusercontent.com/UCSC-REAL/cifar-10-100n/main/data/"
 
-CIFAR = (
+CIFAR_SETS = (
     Dataset(
         name="cifar10",
         title="CIFAR-10",
@@ -33,7 +37,7 @@ CIFAR = (
         mean=(0.4914, 0.4822, 0.4465),
         std=(0.2470, 0.2435, 0.2616),
         sources=(
-            Source(
+            OfficialFile(
                 "https://www.cs.toronto.edu/~kriz/cifar-10-python.tar.gz",
                 "cifar-10-python.tar.gz",
                 "md5:c58f30108f718f92721af3b95e74349a",
@@ -67,7 +71,7 @@ CIFAR = (
         mean=(0.5071, 0.4867, 0.4408),
         std=(0.2675, 0.2565, 0.2761),
         sources=(
-            Source(
+            OfficialFile(
                 "https://www.cs.toronto.edu/~kriz/cifar-100-python.tar.gz",
                 "cifar-100-python.tar.gz",
                 "md5:eb9058c3a382ffc7106e4002c42a8d85",
@@ -92,7 +96,7 @@ CIFAR = (
         title="CIFAR-10N: human labels of CIFAR-10's training images",
         classes=CIFAR10,
         sources=(
-            Source(
+            OfficialFile(
                 _CIFAR_N_URL + "CIFAR-10_human.pt",
                 "CIFAR-10_human.pt",
                 "md5:96644db5574813cae939af5f7f2a0aec",
@@ -114,7 +118,7 @@ CIFAR = (
         title="CIFAR-100N: human labels of CIFAR-100's training images",
         classes=CIFAR100,
         sources=(
-            Source(
+            OfficialFile(
                 _CIFAR_N_URL + "CIFAR-100_human.pt",
                 "CIFAR-100_human.pt",
                 "md5:a67b45c1d7992051865b5c755bd68bb1",

@@ -40,15 +40,7 @@ CIFAR100 = tuple(
     tractor train trout tulip turtle wardrobe whale willow_tree wolf woman worm
     """.split()
 )
-CIFAR100_SUPERCLASSES = tuple(
-    """
-    aquatic_mammals fish flowers food_containers fruit_and_vegetables household_electrical_devices
-    household_furniture insects large_carnivores large_man-made_outdoor_things large_natural_outdoor_scenes
-    large_omnivores_and_herbivores medium_mammals non-insect_invertebrates people reptiles small_mammals trees
-    vehicles_1 vehicles_2
-    """.split()
-)
-# The superclass of each of the 100 classes.
+# The superclass of each of the 100 classes, numbered in the alphabetical order of their names.
 CIFAR100_SUPERCLASS_OF = tuple(
     int(number)
     for number in """

@@ -1,7 +1,11 @@
 """Datasets that must be asked for, are very large, or come without a checksum: read where they were unpacked.
 
-Sizes are the published ones. A tree may hold fewer images; what is there is counted when it is prepared.
+Sizes are the published ones. A folder may hold fewer images; they are counted when it is prepared.
 """
+
+from __future__ import annotations
+
+from typing import Any
 
 from sgoif.bench.data.catalogue.class_names import CLOTHING, LETTERS
 from sgoif.bench.data.dataset import Dataset
@@ -11,7 +15,7 @@ def _numbered(n: int) -> tuple[str, ...]:
     return tuple(f"class {i}" for i in range(n))
 
 
-_PHOTOS = dict(
+_PHOTOS: dict[str, Any] = dict(
     image_size=224,
     margin=16,  # shorter side to 256, then 224 of it
     channels=3,
@@ -19,18 +23,20 @@ _PHOTOS = dict(
     std=(0.229, 0.224, 0.225),
     flip=True,
 )
-_WEBVISION = dict(kind="labelled", licence="non-commercial research", tree="webvision", truth="none", **_PHOTOS)
+_WEBVISION: dict[str, Any] = dict(
+    kind="labelled", licence="non-commercial research", layout="webvision", truth="none", **_PHOTOS
+)
 _SITE = "data.vision.ee.ethz.ch/cvl/webvision"
-_OPENOOD = dict(
+_OPENOOD: dict[str, Any] = dict(
     kind="ood",
     licence="that of each source; collected by OpenOOD",
-    tree="openood",
+    layout="openood",
     folder="openood",
     gated="OpenOOD's data (github.com/Jingkang50/OpenOOD): benchmark_imglist/, images_largescale/, images_classic/",
     **_PHOTOS,
 )
 
-TREES = (
+FOLDER_SETS = (
     Dataset(
         name="webvision",
         title="WebVision 2.0; test is its validation set",
@@ -62,7 +68,7 @@ TREES = (
         folder="webvision",
         gated=f"WebVision 1.0 ({_SITE}/dataset2017.html): info/, google/ (folders of labels below 50), val_images_256/",
         needs_mb=8000,
-        **{**_WEBVISION, "tree": "mini_webvision"},
+        **{**_WEBVISION, "layout": "mini_webvision"},
     ),
     Dataset(
         name="clothing1m",
@@ -72,7 +78,7 @@ TREES = (
         citation="T. Xiao et al., Learning from Massive Noisy Labeled Data for Image Classification, CVPR 2015",
         parts={"train": 1000000, "test": 10526},
         classes=CLOTHING,
-        tree="clothing1m",
+        layout="clothing1m",
         truth="partial",
         folder="clothing1m",
         gated="Clothing1M, by request to its authors (github.com/Cysu/noisy_label): images/, *_list.txt, *_kv.txt",
@@ -87,7 +93,7 @@ TREES = (
         citation="O. Russakovsky et al., ImageNet Large Scale Visual Recognition Challenge, IJCV 2015",
         parts={"train": 1281167, "test": 50000},
         classes=_numbered(1000),
-        tree="imagenet",
+        layout="imagenet",
         folder="imagenet1k",
         gated="ILSVRC 2012 from image-net.org, with an account: train/<wnid>/, val/ (class folders, or the devkit)",
         needs_mb=160000,
@@ -142,7 +148,7 @@ TREES = (
         parts={"test": 18724},
         classes=LETTERS,
         image_size=28,
-        tree="notmnist",
+        layout="notmnist",
         folder="notmnist",
         gated="notMNIST_small.tar.gz (yaroslavvb.com/upload/notMNIST; without a published checksum it is not fetched)",
         needs_mb=24,

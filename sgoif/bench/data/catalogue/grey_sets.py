@@ -1,20 +1,22 @@
 """The MNIST family."""
 
+from __future__ import annotations
+
 from sgoif.bench.data.catalogue.class_names import DIGITS, FASHION, KUZUSHIJI
-from sgoif.bench.data.dataset import Dataset, Source
+from sgoif.bench.data.dataset import Dataset, OfficialFile
 
 
-def _idx(base: str, **md5: str) -> tuple[Source, ...]:
+def _idx(base: str, **md5: str) -> tuple[OfficialFile, ...]:
     names = {
         "train_images": "train-images-idx3-ubyte.gz",
         "train_labels": "train-labels-idx1-ubyte.gz",
         "test_images": "t10k-images-idx3-ubyte.gz",
         "test_labels": "t10k-labels-idx1-ubyte.gz",
     }
-    return tuple(Source(base + names[key], names[key], f"md5:{value}") for key, value in md5.items())
+    return tuple(OfficialFile(base + names[key], names[key], f"md5:{value}") for key, value in md5.items())
 
 
-GREY = (
+GREY_SETS = (
     Dataset(
         name="MNIST",
         title="MNIST handwritten digits",

@@ -4,10 +4,12 @@ The stand-ins are NOT the official test sets. They are subsets, or were cropped 
 so they have names of their own and a result never passes for one on the official pixels.
 """
 
-from sgoif.bench.data.catalogue.class_names import DIGITS, DTD10, LETTERS, SCENES, TINY_IMAGENET
-from sgoif.bench.data.dataset import Dataset, Source
+from __future__ import annotations
 
-OFFICIAL = (
+from sgoif.bench.data.catalogue.class_names import DIGITS, DTD10, LETTERS, SCENES, TINY_IMAGENET
+from sgoif.bench.data.dataset import Dataset, OfficialFile
+
+OFFICIAL_SETS = (
     Dataset(
         name="svhn",
         title="SVHN, the official cropped test digits",
@@ -20,7 +22,7 @@ OFFICIAL = (
         channels=3,
         reader="svhn",
         sources=(
-            Source(
+            OfficialFile(
                 "http://ufldl.stanford.edu/housenumbers/test_32x32.mat",
                 "test_32x32.mat",
                 "md5:eb5a983be6a315427106f1b164d9cef3",
@@ -41,7 +43,7 @@ OFFICIAL = (
         channels=3,
         reader="dtd",
         sources=(
-            Source(
+            OfficialFile(
                 "https://www.robots.ox.ac.uk/~vgg/data/dtd/download/dtd-r1.0.1.tar.gz",
                 "dtd-r1.0.1.tar.gz",
                 "md5:fff73e5086ae6bdbea199a49dfb8a4c1",
@@ -64,9 +66,9 @@ OFFICIAL = (
         std=(0.229, 0.224, 0.225),
         flip=True,
         reader="tinyimagenet",
-        tree="tinyimagenet",
+        layout="tinyimagenet",
         sources=(
-            Source(
+            OfficialFile(
                 "http://cs231n.stanford.edu/tiny-imagenet-200.zip",
                 "tiny-imagenet-200.zip",
                 "md5:90528d7ca1a48142e341f4ef8d21d0de",
@@ -86,9 +88,9 @@ OFFICIAL = (
         image_size=32,
         channels=3,
         reader="places365",
-        tree="places365",
+        layout="places365",
         sources=(
-            Source(
+            OfficialFile(
                 "http://data.csail.mit.edu/places/places365/val_256.tar",
                 "val_256.tar",
                 "md5:e27b17d8d44f4af9a78502beb927f808",
@@ -101,7 +103,7 @@ OFFICIAL = (
 
 _NOTMNIST = "https://raw.githubusercontent.com/davidflanagan/notMNIST-to-MNIST/master/"
 
-STAND_INS = (
+STAND_IN_SETS = (
     Dataset(
         name="svhn10k_recropped",
         title="the first 10,000 SVHN test digits, cropped again from the full-number images (not the official pixels)",
@@ -164,8 +166,8 @@ STAND_INS = (
         image_size=28,
         reader="idx",
         sources=(
-            Source(_NOTMNIST + "t10k-images-idx3-ubyte.gz", "t10k-images-idx3-ubyte.gz", None),
-            Source(_NOTMNIST + "t10k-labels-idx1-ubyte.gz", "t10k-labels-idx1-ubyte.gz", None),
+            OfficialFile(_NOTMNIST + "t10k-images-idx3-ubyte.gz", "t10k-images-idx3-ubyte.gz", None),
+            OfficialFile(_NOTMNIST + "t10k-labels-idx1-ubyte.gz", "t10k-labels-idx1-ubyte.gz", None),
         ),
         folder="notmnist",
         arrays={

@@ -1,73 +1,95 @@
-"""What a noise specification may say. Needs no data, so a configuration is refused before any job starts."""
+"""Check noise specifications without any data, so that a configuration is refused before any job starts.
+
+`KINDS` lists the kinds of noise: the keys of each and the function that checks their values. `noise/corrupt.py`
+explains what the kinds do.
+"""
 
 from __future__ import annotations
 
-import difflib
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
 from numbers import Integral, Real
+from typing import Any
 
 from sgoif.bench.data.catalogue.class_names import CIFAR10
 from sgoif.errors import UserError
+from sgoif.utils.suggest import suggest
 
 # Patrini et al. (2017): truck -> automobile, bird -> airplane, deer -> horse, cat <-> dog.
-PATRINI = {9: 1, 2: 0, 4: 7, 3: 5, 5: 3}
-HUMAN_COLUMNS = {
+PATRINI_MAP = {9: 1, 2: 0, 4: 7, 3: 5, 5: 3}
+HUMAN_COLUMNS = {  # number of classes -> columns of the human label file
     10: ("aggre_label", "random_label1", "random_label2", "random_label3", "worse_label"),
     100: ("noisy_label",),
 }
-KEYS = {  # kind -> keys that must be there, keys that may be there
-    "clean": ((), ()),
-    "class_conditional": (("noise",), ("sparsity", "seed")),
-    "symmetric": (("rate",), ("seed",)),
-    "asymmetric": (("rate", "map"), ("seed",)),
-    "superclass": (("rate",), ("seed",)),
-    "human": (("column",), ()),
-    "collected": ((), ()),
-}
+MAX_CLASS_CONDITIONAL_NOISE = 0.9999
+
+
+@dataclass(frozen=True)
+class LabelSpace:
+    """The classes a specification is checked against, and where in the configuration it stands."""
+
+    n_classes: int
+    classes: Sequence[str] | None
+    superclasses: Sequence[int] | None
+    where: str
+
+
+@dataclass(frozen=True)
+class NoiseKind:
+    """One kind of noise: its keys besides `kind`, and the function that checks their values."""
+
+    required: tuple[str, ...]
+    optional: tuple[str, ...]
+    check: Callable[[Mapping[str, Any], LabelSpace], None]
 
 
 def check_spec(
-    spec: Mapping,
+    spec: Mapping[str, Any],
     n_classes: int,
     *,
     classes: Sequence[str] | None = None,
     superclasses: Sequence[int] | None = None,
     where: str = "noise",
 ) -> None:
-    """Raises UserError, naming the key as `where.key`, unless `spec` can be applied to `n_classes` classes."""
+    """Check that a noise specification can be applied to labels of `n_classes` classes.
+
+    Args:
+        spec: Noise specification.
+        n_classes: Number of classes K.
+        classes: Names of the classes, if known, length K.
+        superclasses: Superclass of each class, if it has one, length K.
+        where: Path of the specification in the configuration, for messages.
+
+    Raises:
+        UserError: If it cannot be applied; the message names the key as `where.key`.
+    """
     if not isinstance(spec, Mapping):
         raise UserError(f"{where}: expected keys and values, got {spec!r}")
-    kind = spec.get("kind")
-    if kind not in KEYS:
-        raise UserError(f"{where}.kind: {kind!r} is not a kind of noise; {_nearest(kind, KEYS)}")
-    needed, optional = KEYS[kind]
-    for key in spec:
-        if key not in ("kind", *needed, *optional):
-            raise UserError(f"{where}.{key}: unknown for {kind} noise; {_nearest(key, (*needed, *optional))}")
-    for key in needed:
-        if key not in spec:
-            raise UserError(f"{where}.{key}: missing; {kind} noise needs it")
-    seed = spec.get("seed", 0)
-    if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= seed < 2**32:
-        raise UserError(f"{where}.seed: expected a whole number from 0 to 2^32 - 1, got {seed!r}")
-    if kind != "clean" and n_classes < 2:
-        raise UserError(f"{where}.kind: {kind} noise needs two classes or more, the dataset has {n_classes}")
-    if kind == "class_conditional":
-        _check_class_conditional(spec, n_classes, where)
-    elif kind == "human":
-        _check_human(spec, n_classes, where)
-    elif kind not in ("clean", "collected"):
-        _number(spec, "rate", where, 0, 1)
-        if kind == "asymmetric" and spec["map"] == "cifar10" and classes is not None and tuple(classes) != CIFAR10:
-            raise UserError(f"{where}.map: 'cifar10' is for CIFAR-10's classes only; use 'next' or give the map")
-        if kind != "symmetric":
-            class_map(spec, n_classes, superclasses, where)
+    name = spec.get("kind")
+    if name not in KINDS:
+        raise UserError(f"{where}.kind: {name!r} is not a kind of noise; {suggest(name, KINDS)}")
+    kind = KINDS[name]
+    _check_keys(spec, kind, where)
+    _check_seed(spec.get("seed", 0), where)
+    if name != "clean" and n_classes < 2:
+        raise UserError(f"{where}.kind: {name} noise needs two classes or more, the dataset has {n_classes}")
+    kind.check(spec, LabelSpace(n_classes, classes, superclasses, where))
 
 
 def class_map(
-    spec: Mapping, n_classes: int, superclasses: Sequence[int] | None = None, where: str = "noise"
+    spec: Mapping[str, Any], n_classes: int, superclasses: Sequence[int] | None = None, where: str = "noise"
 ) -> dict[int, int]:
-    """{true class: the class it is mistaken for} of asymmetric and superclass noise (empty for clean labels)."""
+    """Return {true class: the class it is mistaken for} of asymmetric and superclass noise; empty for clean labels.
+
+    Args:
+        spec: Noise specification.
+        n_classes: Number of classes K.
+        superclasses: Superclass of each class, length K; needed by superclass noise.
+        where: Path of the specification in the configuration, for messages.
+
+    Raises:
+        UserError: If the map does not fit the classes.
+    """
     if spec["kind"] == "clean":
         return {}
     if spec["kind"] == "superclass":
@@ -76,9 +98,14 @@ def class_map(
     if wanted == "cifar10":
         if n_classes != 10:
             raise UserError(f"{where}.map: 'cifar10' is for 10 classes, the dataset has {n_classes}; use 'next'")
-        return dict(PATRINI)
+        return dict(PATRINI_MAP)
     if wanted == "next":
         return {y: (y + 1) % n_classes for y in range(n_classes)}
+    return _listed_map(wanted, n_classes, where)
+
+
+def _listed_map(wanted: Any, n_classes: int, where: str) -> dict[int, int]:
+    """Return the map of asymmetric noise that lists its pairs of classes."""
     if not isinstance(wanted, Mapping) or not wanted:
         raise UserError(f"{where}.map: expected 'cifar10', 'next' or pairs of classes (from: to), got {wanted!r}")
     try:
@@ -96,7 +123,7 @@ def _next_in_superclass(n_classes: int, superclasses: Sequence[int] | None, wher
         raise UserError(f"{where}.kind: superclass noise needs a dataset with superclasses, such as cifar100")
     if len(superclasses) != n_classes:
         raise UserError(f"{where}.kind: {len(superclasses)} superclass entries for {n_classes} classes")
-    following = {}
+    following: dict[int, int] = {}
     for group in set(superclasses):
         members = [y for y in range(n_classes) if superclasses[y] == group]
         if len(members) > 1:
@@ -104,39 +131,89 @@ def _next_in_superclass(n_classes: int, superclasses: Sequence[int] | None, wher
     return dict(sorted(following.items()))
 
 
-def _check_class_conditional(spec: Mapping, k: int, where: str) -> None:
-    noise = _number(spec, "noise", where, 0, 1, open_ends=True)
-    sparsity = _number({"sparsity": 0.0, **spec}, "sparsity", where, 0, 1)
-    most = 0.5 if k == 2 else (k - 2) / (k - 1)
-    if sparsity > most + 1e-12:
+# ------------------------------------------------------------------------------------------------ one checker a kind
+
+
+def _check_nothing(spec: Mapping[str, Any], labels: LabelSpace) -> None:
+    """Accept a kind that has no keys."""
+
+
+def _check_class_conditional(spec: Mapping[str, Any], labels: LabelSpace) -> None:
+    k, where = labels.n_classes, labels.where
+    noise = _check_number(spec["noise"], f"{where}.noise")
+    if noise in (0, 1):
+        raise UserError(f"{where}.noise: {spec['noise']!r} must lie strictly between 0 and 1")
+    sparsity = _check_number(spec.get("sparsity", 0.0), f"{where}.sparsity")
+    max_sparsity = 0.5 if k == 2 else (k - 2) / (k - 1)
+    if sparsity > max_sparsity + 1e-12:
         raise UserError(
             f"{where}.sparsity: {sparsity} leaves a noisy class no wrong label to flip to; "
-            f"at most {most:.4g} for {k} classes"
+            f"at most {max_sparsity:.4g} for {k} classes"
         )
     if 1 - noise < 1e-4:
-        raise UserError(f"{where}.noise: {noise} gives a trace of {k * (1 - noise):.3g}; at most 0.9999")
+        trace = k * (1 - noise)
+        raise UserError(f"{where}.noise: {noise} gives a trace of {trace:.3g}; at most {MAX_CLASS_CONDITIONAL_NOISE}")
     if k == 2 and sparsity >= 0.5 and noise > 0.5:
         raise UserError(f"{where}.noise: {noise} with two classes, one of them without noise; at most 0.5")
 
 
-def _check_human(spec: Mapping, k: int, where: str) -> None:
+def _check_symmetric(spec: Mapping[str, Any], labels: LabelSpace) -> None:
+    _check_number(spec["rate"], f"{labels.where}.rate")
+
+
+def _check_asymmetric(spec: Mapping[str, Any], labels: LabelSpace) -> None:
+    _check_number(spec["rate"], f"{labels.where}.rate")
+    if spec["map"] == "cifar10" and labels.classes is not None and tuple(labels.classes) != CIFAR10:
+        raise UserError(f"{labels.where}.map: 'cifar10' is for CIFAR-10's classes only; use 'next' or give the map")
+    class_map(spec, labels.n_classes, labels.superclasses, labels.where)
+
+
+def _check_superclass(spec: Mapping[str, Any], labels: LabelSpace) -> None:
+    _check_number(spec["rate"], f"{labels.where}.rate")
+    class_map(spec, labels.n_classes, labels.superclasses, labels.where)
+
+
+def _check_human(spec: Mapping[str, Any], labels: LabelSpace) -> None:
+    k, where, column = labels.n_classes, labels.where, spec["column"]
     if k not in HUMAN_COLUMNS:
         raise UserError(f"{where}.kind: human labels exist for cifar10 and cifar100, not for a dataset of {k} classes")
-    if spec["column"] not in HUMAN_COLUMNS[k]:
-        raise UserError(f"{where}.column: no {spec['column']!r}; {_nearest(spec['column'], HUMAN_COLUMNS[k])}")
+    if column not in HUMAN_COLUMNS[k]:
+        raise UserError(f"{where}.column: no {column!r}; {suggest(column, HUMAN_COLUMNS[k])}")
 
 
-def _number(spec: Mapping, key: str, where: str, low: float, high: float, open_ends: bool = False) -> float:
-    value = spec[key]
-    if not isinstance(value, Real) or isinstance(value, bool) or not low <= value <= high:
-        raise UserError(f"{where}.{key}: expected a number from {low} to {high}, got {value!r}")
-    if open_ends and value in (low, high):
-        raise UserError(f"{where}.{key}: {value!r} must lie strictly between {low} and {high}")
+KINDS = {
+    "clean": NoiseKind((), (), _check_nothing),
+    "class_conditional": NoiseKind(("noise",), ("sparsity", "seed"), _check_class_conditional),
+    "symmetric": NoiseKind(("rate",), ("seed",), _check_symmetric),
+    "asymmetric": NoiseKind(("rate", "map"), ("seed",), _check_asymmetric),
+    "superclass": NoiseKind(("rate",), ("seed",), _check_superclass),
+    "human": NoiseKind(("column",), (), _check_human),
+    "collected": NoiseKind((), (), _check_nothing),
+}
+
+
+# ------------------------------------------------------------------------------------------------ keys and values
+
+
+def _check_keys(spec: Mapping[str, Any], kind: NoiseKind, where: str) -> None:
+    """Check that a specification has the keys of its kind, and no other."""
+    known = (*kind.required, *kind.optional)
+    for key in spec:
+        if key != "kind" and key not in known:
+            hint = suggest(key, known) if known else "it takes no keys"
+            raise UserError(f"{where}.{key}: unknown for {spec['kind']} noise; {hint}")
+    for key in kind.required:
+        if key not in spec:
+            raise UserError(f"{where}.{key}: missing; {spec['kind']} noise needs it")
+
+
+def _check_seed(seed: Any, where: str) -> None:
+    if not isinstance(seed, Integral) or isinstance(seed, bool) or not 0 <= int(seed) < 2**32:
+        raise UserError(f"{where}.seed: expected a whole number from 0 to 2^32 - 1, got {seed!r}")
+
+
+def _check_number(value: Any, where: str) -> float:
+    """Return a value as a float, after checking that it is a number from 0 to 1."""
+    if not isinstance(value, Real) or isinstance(value, bool) or not 0 <= float(value) <= 1:
+        raise UserError(f"{where}: expected a number from 0 to 1, got {value!r}")
     return float(value)
-
-
-def _nearest(wrong: object, known: Sequence[str] | Mapping) -> str:
-    close = difflib.get_close_matches(str(wrong), list(known), n=3, cutoff=0.4)
-    if close:
-        return f"did you mean {' or '.join(close)}?"
-    return f"known: {', '.join(known)}" if known else "it takes no keys"

@@ -1,4 +1,4 @@
-"""Readers of the official file formats. Each takes {file name: path} of verified files and gives the parts.
+"""Read the official file formats. Each reader takes {file name: path} of verified files and returns the parts.
 
 Archives are read member by member and never unpacked, so no member can write anywhere. Pickles are read by an unpickler
 that knows numpy arrays and nothing else, and only after their checksum was found right.
@@ -16,8 +16,7 @@ from pathlib import Path
 
 import numpy as np
 
-from sgoif.bench.data.dataset import Dataset
-from sgoif.bench.data.readers.bundled import Parts
+from sgoif.bench.data.dataset import Dataset, Parts
 from sgoif.bench.data.readers.jpeg_archives import read_dtd, read_places365, read_tinyimagenet
 from sgoif.errors import UserError
 from sgoif.utils.files import load_npz
@@ -34,13 +33,14 @@ class ArraysOnly(pickle.Unpickler):
     )
 
     def find_class(self, module: str, name: str) -> object:
+        """Return a class or function of numpy arrays; raise UserError for any other name."""
         if (module, name) not in self._KNOWN:
             raise UserError(f"a pickle asks for {module}.{name}, which is no array; delete the file")
         return super().find_class(module.replace("numpy.core", "numpy._core"), name)
 
 
 def read_idx(d: Dataset, files: Files) -> Parts:
-    """MNIST's format, gzipped or not."""
+    """Read MNIST's format, gzipped or not."""
     stems = {"train": "train", "test": "t10k"}
     found = {name.removesuffix(".gz"): path for name, path in files.items()}
     return {
@@ -65,22 +65,23 @@ def _idx(path: Path, n_dims: int) -> np.ndarray:
 
 
 def read_cifar(d: Dataset, files: Files) -> Parts:
-    """The Python version of CIFAR: pickled batches, loose or in their tar.gz."""
+    """Read the Python version of CIFAR: pickled batches, loose or in their tar.gz."""
     batches: dict[str, tuple[np.ndarray, np.ndarray]] = {}
     wanted = {Path(name).name for name in d.loose}
     for name, path in files.items():
         if name.endswith(".tar.gz"):
             with tarfile.open(path) as tar:
                 for member in tar:
-                    if member.isfile() and member.name in d.loose:
-                        batches[Path(member.name).name] = _batch(tar.extractfile(member).read())
+                    content = tar.extractfile(member) if member.isfile() and member.name in d.loose else None
+                    if content is not None:
+                        batches[Path(member.name).name] = _batch(content.read())
         else:
             batches[Path(name).name] = _batch(path.read_bytes())
     if missing := wanted - batches.keys():
         raise UserError(f"{d.name}: the archive lacks {', '.join(sorted(missing))}; fetch it again")
     parts = {}
     for part in d.parts:
-        mine = [batches[b] for b in sorted(batches) if (b.startswith("test")) == (part == "test")]
+        mine = [batches[b] for b in sorted(batches) if b.startswith("test") == (part == "test")]
         parts[part] = (np.concatenate([x for x, _ in mine]), np.concatenate([y for _, y in mine]))
     return parts
 
@@ -93,7 +94,7 @@ def _batch(raw: bytes) -> tuple[np.ndarray, np.ndarray]:
 
 
 def read_svhn(d: Dataset, files: Files) -> Parts:
-    """MATLAB files, height x width x RGB x example; the digit 0 is stored as label 10."""
+    """Read MATLAB files, [height, width, RGB, example]; the digit 0 is stored as label 10."""
     from scipy.io import loadmat
 
     parts = {}
@@ -105,7 +106,7 @@ def read_svhn(d: Dataset, files: Files) -> Parts:
 
 
 def read_human(d: Dataset, files: Files) -> dict[str, np.ndarray]:
-    """CIFAR-N: a PyTorch file (a zip with one pickle of numpy arrays), or the same columns in `cifar_n.npz`."""
+    """Read CIFAR-N: a PyTorch file (a zip with one pickle of numpy arrays), or the same columns in `cifar_n.npz`."""
     (name, path), *_ = files.items()
     if name.endswith(".npz"):
         prefix = d.name.removesuffix("n") + "_"

@@ -1,4 +1,4 @@
-"""Readers of archives of JPEG images, and the transform that every test image passes through."""
+"""Read archives of JPEG images: DTD, Places365 and Tiny-ImageNet. Members are decoded one by one, never unpacked."""
 
 from __future__ import annotations
 
@@ -11,13 +11,28 @@ from pathlib import Path
 
 import numpy as np
 
-from sgoif.bench.data.dataset import Dataset
-from sgoif.bench.data.readers.bundled import Parts
+from sgoif.bench.data.dataset import Dataset, Parts
 from sgoif.errors import UserError
 from sgoif.utils.image_ops import fit_square
 
+TINYIMAGENET_TOP = "tiny-imagenet-200/"
 
-def decode(raw: bytes, size: int, channels: int, name: str) -> np.ndarray:
+
+def decode_image(raw: bytes, size: int, channels: int, name: str) -> np.ndarray:
+    """Decode an image file and fit it to a square.
+
+    Args:
+        raw: The bytes of the file.
+        size: Height and width of the result.
+        channels: 1 (grey) or 3 (RGB).
+        name: Name of the file, for messages.
+
+    Returns:
+        Pixels, uint8, shape [size, size] or [size, size, 3].
+
+    Raises:
+        UserError: If it is not a readable image.
+    """
     from PIL import Image
 
     try:
@@ -28,10 +43,10 @@ def decode(raw: bytes, size: int, channels: int, name: str) -> np.ndarray:
 
 
 def read_dtd(d: Dataset, files: Mapping[str, Path]) -> Parts:
-    """dtd/images/<class>/<file>.jpg: sorted by class and name; the label is the class's place in the alphabet."""
-    images = {}
+    """Read dtd/images/<class>/<file>.jpg, sorted by class and name; classes are numbered alphabetically."""
+    images: dict[tuple[str, ...], np.ndarray] = {}
     for match, raw in _tar_members(files[d.sources[0].filename], r"dtd/images/(\w+)/([^/]+\.jpg)"):
-        images[match.groups()] = decode(raw, d.image_size, d.channels, match[0])
+        images[match.groups()] = decode_image(raw, d.image_size, d.channels, match[0])
     classes = sorted({class_name for class_name, _ in images})
     order = sorted(images)
     labels = np.array([classes.index(class_name) for class_name, _ in order], np.int64)
@@ -39,32 +54,47 @@ def read_dtd(d: Dataset, files: Mapping[str, Path]) -> Parts:
 
 
 def read_places365(d: Dataset, files: Mapping[str, Path]) -> Parts:
-    """val_256/Places365_val_<number>.jpg, by number; the labels are not in the archive and not needed: all are -1."""
+    """Read val_256/Places365_val_<number>.jpg, by number; all labels are -1, since the archive has none."""
     images = {}
     for match, raw in _tar_members(files[d.sources[0].filename], r"val_256/(Places365_val_\d+)\.jpg"):
-        images[match[1]] = decode(raw, d.image_size, d.channels, match[0])
+        images[match[1]] = decode_image(raw, d.image_size, d.channels, match[0])
     return {"test": (_stack(d, [images[key] for key in sorted(images)]), np.full(len(images), -1, np.int64))}
 
 
 def read_tinyimagenet(d: Dataset, files: Mapping[str, Path]) -> Parts:
-    """Training images by class and number; the official validation images, by number, as the test part."""
-    number = {wnid: i for i, wnid in enumerate(d.classes)}
-    top = "tiny-imagenet-200/"
-    with zipfile.ZipFile(files[d.sources[0].filename]) as z:
-        lines = z.read(top + "val/val_annotations.txt").decode().splitlines()
-        truth = {line.split("\t")[0]: number[line.split("\t")[1]] for line in lines if line}
-        train = []
-        for name in z.namelist():
-            if match := re.fullmatch(top + r"train/(n\d+)/images/n\d+_(\d+)\.JPEG", name):
-                train.append((number[match[1]], int(match[2]), name))
-        test = [(truth[name], int(re.search(r"\d+", name)[0]), f"{top}val/images/{name}") for name in truth]
-        parts = {}
-        for part, listed in (("train", sorted(train)), ("test", sorted(test, key=lambda entry: entry[1]))):
-            images = np.empty((len(listed), d.image_size, d.image_size, 3), np.uint8)
-            for i, (_, _, name) in enumerate(listed):
-                images[i] = decode(z.read(name), d.image_size, 3, name)
-            parts[part] = (images, np.array([label for label, _, _ in listed], np.int64))
-    return parts
+    """Read training images by class and number; the official validation images, by number, are the test part."""
+    with zipfile.ZipFile(files[d.sources[0].filename]) as archive:
+        label_of = {wnid: i for i, wnid in enumerate(d.classes)}
+        return {
+            "train": _decode_members(d, archive, _tinyimagenet_train(archive, label_of)),
+            "test": _decode_members(d, archive, _tinyimagenet_val(archive, label_of)),
+        }
+
+
+def _tinyimagenet_train(archive: zipfile.ZipFile, label_of: Mapping[str, int]) -> list[tuple[int, str]]:
+    """Return (label, member) of the training images, sorted by label and number."""
+    found = []
+    for name in archive.namelist():
+        if match := re.fullmatch(TINYIMAGENET_TOP + r"train/(n\d+)/images/n\d+_(\d+)\.JPEG", name):
+            found.append((label_of[match[1]], int(match[2]), name))
+    return [(label, name) for label, _, name in sorted(found)]
+
+
+def _tinyimagenet_val(archive: zipfile.ZipFile, label_of: Mapping[str, int]) -> list[tuple[int, str]]:
+    """Return (label, member) of the validation images, sorted by number."""
+    lines = archive.read(TINYIMAGENET_TOP + "val/val_annotations.txt").decode().splitlines()
+    labels = {line.split("\t")[0]: label_of[line.split("\t")[1]] for line in lines if line}
+    names = sorted(labels, key=lambda name: int(re.findall(r"\d+", name)[0]))
+    return [(labels[name], f"{TINYIMAGENET_TOP}val/images/{name}") for name in names]
+
+
+def _decode_members(
+    d: Dataset, archive: zipfile.ZipFile, listed: list[tuple[int, str]]
+) -> tuple[np.ndarray, np.ndarray]:
+    images = np.empty((len(listed), d.image_size, d.image_size, 3), np.uint8)
+    for i, (_, name) in enumerate(listed):
+        images[i] = decode_image(archive.read(name), d.image_size, 3, name)
+    return images, np.array([label for label, _ in listed], np.int64)
 
 
 def _stack(d: Dataset, images: list[np.ndarray]) -> np.ndarray:
@@ -72,13 +102,14 @@ def _stack(d: Dataset, images: list[np.ndarray]) -> np.ndarray:
     return np.stack(images) if images else np.empty(shape, np.uint8)
 
 
-def _tar_members(path: Path, pattern: str) -> Iterator[tuple[re.Match, bytes]]:
-    """Plain files of a tar whose whole name matches, as they come. Links and odd names match nothing."""
+def _tar_members(path: Path, pattern: str) -> Iterator[tuple[re.Match[str], bytes]]:
+    """Yield (match, bytes) of the plain files of a tar whose whole name matches; links match nothing."""
     try:
         with tarfile.open(path) as tar:
             for member in tar:
                 match = re.fullmatch(r"(?:\./)?" + pattern, member.name)
-                if match and member.isfile():
-                    yield match, tar.extractfile(member).read()
+                content = tar.extractfile(member) if match and member.isfile() else None
+                if match and content is not None:
+                    yield match, content.read()
     except (tarfile.TarError, EOFError, OSError) as e:
         raise UserError(f"{path}: damaged archive ({e}); delete it and fetch it again") from None
