@@ -64,14 +64,14 @@ class Laps(Session):
         self.laps: dict[str, list[float]] = defaultdict(list)
 
     @contextlib.contextmanager
-    def timed(self, name: str) -> Iterator[None]:
+    def timer(self, name: str) -> Iterator[None]:
         self.check()
-        before = self.seconds.get(name, 0.0)
-        with super().timed(name):
+        before = self.timers.seconds.get(name, 0.0)
+        with super().timer(name):
             yield
-        self.laps[name].append(self.seconds[name] - before)
+        self.laps[name].append(self.timers.seconds[name] - before)
 
-    def say(self, *_, **__) -> None:
+    def progress(self, *_, **__) -> None:
         pass
 
 
@@ -164,29 +164,29 @@ def rounded(value: Any) -> Any:
 
 
 def plain(task: NoisyTask) -> Learner:
-    """Ordinary training. Accounts of the task's session: `train`, a lap an epoch, and `rest`, building the network."""
-    with task.session.timed("rest"):
+    """Ordinary training. Timers of the task's session: `train`, a lap an epoch, and `rest`, building the network."""
+    with task.session.timer("rest"):
         return train_plainly(task)
 
 
 def watched(task: NoisyTask, **params) -> None:
-    """The detector that the benchmark runs, watching the same training. Further accounts: `read`, the scores, and
+    """The detector that the benchmark runs, watching the same training. Further timers: `read`, the scores, and
     `estimate`, how many labels are wrong; whatever else it does is `rest`."""
     session = task.session
     with (
-        _booked(session, "read", OnlineInfluence, "scores"),
-        _booked(session, "estimate", watching, "estimate_label_errors"),
-        session.timed("rest"),
+        _timed_method(session, "read", OnlineInfluence, "scores"),
+        _timed_method(session, "estimate", watching, "estimate_label_errors"),
+        session.timer("rest"),
     ):
         SGOIF(**params).detect(task)
 
 
-def _booked(session: Laps, account: str, owner: Any, name: str):
-    """`owner.name` books its time on an account of its own."""
+def _timed_method(session: Laps, timer: str, owner: Any, name: str):
+    """`owner.name` is measured under a timer of its own."""
     function = getattr(owner, name)
 
     def timed(*args, **kw):
-        with session.timed(account):
+        with session.timer(timer):
             return function(*args, **kw)
 
     return mock.patch.object(owner, name, timed)

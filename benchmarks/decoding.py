@@ -16,7 +16,7 @@ from pathlib import Path
 import torch
 
 from sgoif.bench.execution.environment import cpu_name
-from sgoif.training.streaming import decoded
+from sgoif.training.streaming import decode_file
 
 
 def main() -> None:
@@ -27,12 +27,12 @@ def main() -> None:
     torch.set_num_threads(1)
     with tempfile.TemporaryDirectory() as folder:
         files = photographs(Path(folder))
-        decoded(files[0], 256, 3)
+        decode_file(files[0], 256, 3)
         rates = []
         for _ in range(3):
             start = time.process_time()
             for i in range(args.images):
-                decoded(files[i % len(files)], 256, 3)
+                decode_file(files[i % len(files)], 256, 3)
             rates.append(args.images / (time.process_time() - start))
     rate = round(statistics.median(rates), 1)
     result = {"images_per_core_second": rate, "cpu": cpu_name(), "arch": platform.machine()}

@@ -3,7 +3,7 @@
     python -m benchmarks.influence_overhead [--rounds 3] [--out influence_overhead.json]
 
 ResNet-9 on CIFAR-10 by the recipe of configs/cifar.yaml (compiled and captured on a GPU); watched is the detector that
-the benchmark runs, `baselines/noisy/sgoif.py`, with the accounts it books: training, reading the scores, estimating
+the benchmark runs, `baselines/noisy/sgoif.py`, by timer: training, reading the scores, estimating
 how many labels are wrong. Plain and watched runs take turns in one process. Scope `all` is measured beside the same
 engine without compiling, which it needs. The packages score the training images with the network of the last plain
 run; SG-OIF's time for the same is everything its run takes beyond the plain one, but the estimate.
@@ -52,12 +52,12 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def head(bench: Bench) -> nn.Module:
-    """Scope head over the whole recipe: medians by account, and watched over plain training with what comes after.
+    """Scope head over the whole recipe: medians by timer, and watched over plain training with what comes after.
     Returns a plainly trained network."""
     for run in (plain, watched):  # compiles, chooses algorithms
         run(bench.task(epochs=2))
     found, net = turns(bench, bench.options.rounds, {}, epochs=bench.options.epochs or bench.recipe.epochs)
-    runs = {kind: [session.seconds for session in sessions] for kind, sessions in found.items()}
+    runs = {kind: [session.timers.seconds for session in sessions] for kind, sessions in found.items()}
     base, mine = (
         {name: statistics.median(run[name] for run in some) for name in some[0]}
         for some in (runs["plain"], runs["watched"])

@@ -19,8 +19,8 @@ import torch.nn.functional as F
 from torch import nn
 
 from benchmarks.common import Bench, parser, plain
-from sgoif.training.learner import seeded_weights
-from sgoif.training.models import build
+from sgoif.training.models import build_network
+from sgoif.training.seeds import seeded_weights
 
 
 def torchvision_loop(bench: Bench) -> tuple[nn.Module, list[float]]:
@@ -104,7 +104,7 @@ def wait(cuda: bool) -> None:
 
 def network(bench: Bench) -> nn.Module:
     with seeded_weights(0):
-        net = build(bench.recipe.model, 10, 3, 32)
+        net = build_network(bench.recipe.model, 10, 3, 32)
     return net.to(bench.device, memory_format=torch.channels_last)
 
 

@@ -13,7 +13,7 @@ from importlib.util import find_spec
 from pathlib import Path
 
 from sgoif.errors import UserError
-from sgoif.utils.interrupt import heeded
+from sgoif.utils.interrupt import sigint_as_keyboard_interrupt
 
 SCAN_PACKAGES = {  # module -> package of the extra `scan`
     "PIL": "pillow",
@@ -41,7 +41,7 @@ def main(argv: list[str] | None = None) -> int:
         return bench(argv[1:])
     args = parser().parse_args(argv)
     try:
-        with heeded():
+        with sigint_as_keyboard_interrupt():
             args.run(args)
             sys.stdout.flush()
         return 0

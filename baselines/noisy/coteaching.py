@@ -35,7 +35,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
 from sgoif.bench.methods.peer_networks import Peers, among, exchange, mean_loss
 from sgoif.bench.methods.robust_training import History
-from sgoif.training.images import Batch
+from sgoif.training.batches import Batch
 
 MOST = 0.9  # an estimated τ is never above this: something must be left to learn from
 
@@ -97,14 +97,14 @@ class CoTeaching(NoisyLabelDetector):
             picked = torch.zeros(len(task.labels), device=task.labels.device)
             keep = torch.tensor(self.kept(batches.batch_size, forget))
             for batch in batches.epoch(epoch):
-                *_, chosen = step(batch.bring(keep))
+                *_, chosen = step(batch.with_extra(keep))
                 picked.index_copy_(0, batch.index, chosen)
-            with session.timed("score"):
+            with session.timer("score"):
                 logits = peers.predict(task)
                 losses = torch.stack([F.cross_entropy(f, task.labels, reduction="none") for f in logits]).mean(0)
                 contradicted = self.contradicted(*logits, task.labels)
                 history.add(loss=losses, picked=picked, contradicted=contradicted, forget_rate=forget)
-        with session.timed("score"):
+        with session.timer("score"):
             test_logits, _ = task.predict(peers.first.net, task.test)
         start = min(warm_epochs + ramp_epochs, epochs - 1)
         losses, picked = history.stack("loss"), history.stack("picked")

@@ -35,11 +35,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask, seeded
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
 from sgoif.bench.methods.score_threshold import by_mixture
 from sgoif.errors import UserError
-from sgoif.training.images import mix_seed
 from sgoif.training.learner import Diverged
+from sgoif.training.seeds import mix_seed, numpy_generator, torch_generator
 
 
 def hvp(p: Tensor, a: Tensor, v: Tensor, c: float = 1.0) -> Tensor:
@@ -52,7 +52,7 @@ def hvp(p: Tensor, a: Tensor, v: Tensor, c: float = 1.0) -> Tensor:
 
 def largest_eigenvalue(p: Tensor, a: Tensor, c: float = 1.0, steps: int = 30, seed: int = 0) -> float:
     """lambda_max of the head's Hessian over all of p, a by power iteration."""
-    g = torch.Generator().manual_seed(mix_seed(seed, "power"))
+    g = torch_generator(seed, "power")
     v = torch.randn(1, p.shape[1], a.shape[1], generator=g).to(a)
     for _ in range(steps):
         v = hvp(p, a, v / v.norm().clamp(min=1e-30), c)
@@ -132,7 +132,7 @@ class FastIF(NoisyLabelDetector):
         errors = p - F.one_hot(task.labels, task.n_classes)
 
         images, labels = task.trusted
-        chosen = np.sort(seeded(task.seed, "fastif", "anchors").permutation(len(images))[: q.n_anchors])
+        chosen = np.sort(numpy_generator(task.seed, "fastif", "anchors").permutation(len(images))[: q.n_anchors])
         v_logits, v_z = task.predict(net, images, chosen, features=True)
         v_errors = v_logits.softmax(1) - F.one_hot(labels.to(p.device)[chosen], task.n_classes)
         g = net.scale * torch.einsum("mk,md->mkd", v_errors, F.pad(v_z, (0, 1), value=1.0))  # [M, K, D]
@@ -156,7 +156,7 @@ class FastIF(NoisyLabelDetector):
         remove = np.zeros(len(scores), dtype=bool)
         remove[judged] = by_mixture(scores[judged])
         return Detection(
-            break_ties(scores, judged, seeded(task.seed, "fastif", "ties")),
+            break_ties(scores, judged, numpy_generator(task.seed, "fastif", "ties")),
             remove=remove & (scores > 0),
             extras={
                 "coverage": float(judged.mean()),

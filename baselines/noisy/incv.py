@@ -39,9 +39,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask, seeded
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
 from sgoif.bench.methods.peer_networks import Peers, exchange
-from sgoif.training.images import Batch, Batches, mix_seed
+from sgoif.training.batches import Batch, Batches
+from sgoif.training.seeds import mix_seed, numpy_generator
 
 
 class INCV(NoisyLabelDetector):
@@ -105,7 +106,7 @@ class INCV(NoisyLabelDetector):
             candidates = np.flatnonzero(~selected & ~discarded)
             if len(candidates) < 2:
                 break
-            shuffled = seeded(task.seed, "incv", iteration).permutation(candidates)
+            shuffled = numpy_generator(task.seed, "incv", iteration).permutation(candidates)
             halves = np.split(shuffled, [len(shuffled) // 2])
             chosen, worst = [], []
             for number, (seen, held) in enumerate(((halves[0], halves[1]), (halves[1], halves[0]))):
@@ -123,7 +124,7 @@ class INCV(NoisyLabelDetector):
                 discarded[np.concatenate(worst)] = True
                 discarded &= ~selected
         peers = self._second_stage(task, selected, ~selected & ~discarded, rate)
-        with task.session.timed("score"):
+        with task.session.timer("score"):
             test_logits, _ = task.predict(peers.first.net, task.test)
         rank = np.where(selected, 0, np.where(discarded, 2, 1))
         return Detection(
@@ -146,7 +147,7 @@ class INCV(NoisyLabelDetector):
                 for batch in batches.epoch(epoch):
                     step(batch)
                 if best or epoch + 1 == epochs:
-                    with task.session.timed("score"):
+                    with task.session.timer("score"):
                         logits, _ = task.predict(learner.net, indices=held)
                         accuracy = float((logits.argmax(1) == task.labels[torch.as_tensor(held)]).float().mean())
                         kept.offer(accuracy, logits)
@@ -182,7 +183,7 @@ class INCV(NoisyLabelDetector):
             # its length is part of the shapes by which steps are captured, so each number kept has a graph of its own
             places = torch.arange(max(keep, 1), device=task.labels.device)
             for batch in batches.epoch(epoch):
-                step((batch if more is None else batch.join(next(more))).bring(places))
+                step((batch if more is None else batch.concatenate(next(more))).with_extra(places))
         return peers
 
 

@@ -34,7 +34,8 @@ from torch import Tensor, nn
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
 from sgoif.bench.methods.robust_training import History
 from sgoif.errors import UserError
-from sgoif.training.images import Batch, Batches, mix_seed
+from sgoif.training.batches import Batch, Batches
+from sgoif.training.seeds import mix_seed, torch_generator
 
 BURN_IN, LATE = 18, 90  # percent of training between which PD is self-paced
 UPDATES = (21, 75)  # percent of training at which DD's mentor is learned
@@ -119,15 +120,15 @@ class MentorNet(NoisyLabelDetector):
                 percent = min(100 * student.steps_done // student.total_steps, 99)
                 if learned:
                     mentor.learn_if_due(percent)
-                _, losses = step(batch.bring(torch.tensor(percent), self.dropped(len(batch.labels), percent)))
+                _, losses = step(batch.with_extra(torch.tensor(percent), self.dropped(len(batch.labels), percent)))
                 if learned:
                     mentor.watch(batch.index - len(task.labels), losses, percent, trusted_is_right)
-            with session.timed("score"):
+            with session.timer("score"):
                 percent = min(100 * (epoch + 1) // task.recipe.epochs, 99)
                 logits, _ = task.predict(student.net)
                 losses = F.cross_entropy(logits, task.labels, reduction="none")
                 history.add(loss=losses, weight=mentor.weigh(losses, percent), percent=percent)
-        with session.timed("score"):
+        with session.timer("score"):
             test_logits, _ = task.predict(student.net, task.test)
         losses, weights = history.stack("loss"), history.stack("weight")
         start = UPDATES[0] if learned else BURN_IN
@@ -147,11 +148,11 @@ class MentorNet(NoisyLabelDetector):
         if task.trusted is None:
             raise UserError('params.mentornet.mentor: "data_driven" needs trusted labels, and this task has none')
         images, clean = task.trusted
-        g = torch.Generator().manual_seed(mix_seed(task.seed, "flips"))
+        g = torch_generator(task.seed, "flips")
         flip = torch.rand(len(clean), generator=g) < self.params.flips
         other = torch.randint(1, task.n_classes, (len(clean),), generator=g)
         labels = torch.where(flip, (clean.cpu() + other) % task.n_classes, clean.cpu()).to(task.labels.device)
-        together = task.train.like(torch.cat([task.train.pixels, images.pixels]))
+        together = task.train.with_pixels(torch.cat([task.train.pixels, images.pixels]))
         r = task.recipe
         labels = torch.cat([task.labels, labels])
         return Batches(together, labels, r.batch_size, task.seed, None, r.shift, r.flip), (~flip).to(labels.device)
@@ -238,7 +239,7 @@ class MentorModel(nn.Module):
         """Binary cross-entropy on rows (loss, difference, percent, label is right)."""
         optimizer = torch.optim.Adam((w for w in self.parameters() if w.requires_grad), lr=0.1)
         schedule = torch.optim.lr_scheduler.ExponentialLR(optimizer, 0.01 ** (1 / steps))
-        g = torch.Generator().manual_seed(mix_seed(seed, "mentor-batches"))
+        g = torch_generator(seed, "mentor-batches")
         picks = torch.randint(0, len(table), (steps, min(batch_size, len(table))), generator=g).to(table.device)
         for pick in picks:
             loss, difference, percent, right = table[pick].unbind(1)

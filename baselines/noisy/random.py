@@ -3,7 +3,8 @@
 s_i ~ U(0, 1), a function of the seed alone.   Removal rule: nothing is removed, since nothing was found.
 """
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask, seeded
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.training.seeds import numpy_generator
 
 
 class Random(NoisyLabelDetector):
@@ -13,4 +14,4 @@ class Random(NoisyLabelDetector):
     order = 1
 
     def detect(self, task: NoisyTask) -> Detection:
-        return Detection(seeded(task.seed, self.name).random(len(task.train)))
+        return Detection(numpy_generator(task.seed, self.name).random(len(task.train)))

@@ -31,7 +31,7 @@ class Trusted:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         parts = torch.arange(len(self.labels), device=self.images.device).split(BATCH)
-        for part, x in zip(parts, self.images.passes(parts), strict=True):
+        for part, x in zip(parts, self.images.iter_batches(parts), strict=True):
             yield x, self.labels[part]
 
 

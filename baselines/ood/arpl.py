@@ -19,8 +19,9 @@ from torch import Tensor, nn
 
 from sgoif.bench.methods.base import OODDetector, OODTask
 from sgoif.training.images import ImageSet
-from sgoif.training.learner import Learner, seeded_weights
-from sgoif.training.models import Network, build
+from sgoif.training.learner import Learner
+from sgoif.training.models import Network, build_network
+from sgoif.training.seeds import seeded_weights
 
 
 class ReciprocalPoints(nn.Module):
@@ -66,7 +67,7 @@ class ARPL(OODDetector):
     def fit(self, task: OODTask) -> None:
         batches = task.batches()
         with seeded_weights(task.seed):
-            plain = build(task.recipe.model, task.n_classes, task.train.channels, task.train.size)
+            plain = build_network(task.recipe.model, task.n_classes, task.train.channels, task.train.size)
             net = Network(plain.backbone, ReciprocalPoints(plain.head.in_features, task.n_classes), plain.stages)
         recipe = replace(task.recipe, weight_decay=self.params.weight_decay)
         learner = Learner.for_batches(recipe, task.n_classes, batches, task.seed, network=net)

@@ -28,10 +28,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sgoif.bench.methods.base import OODDetector, OODTask
-from sgoif.training.compute_counter import WORK
+from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.images import ImageSet
-from sgoif.training.learner import Learner, seeded_weights
-from sgoif.training.models import build
+from sgoif.training.learner import Learner
+from sgoif.training.models import build_network
+from sgoif.training.seeds import seeded_weights
 
 # RGB to a luma axis and two chroma axes (YIQ): hue is a rotation of the chroma, saturation its length
 YIQ = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
@@ -163,7 +164,7 @@ class CSI(OODDetector):
             return rotations((view(images.denormalise(x).clamp(0, 1), u, p.crop, task.recipe.flip) - mean) / std)
 
         with seeded_weights(task.seed):
-            net = build(task.recipe.model, task.n_classes, images.channels, images.size)
+            net = build_network(task.recipe.model, task.n_classes, images.channels, images.size)
             width = net.head.in_features
             net.projection = nn.Sequential(nn.Linear(width, width), nn.ReLU(), nn.Linear(width, p.projection))
             heads = Heads(width, task.n_classes)
@@ -180,7 +181,7 @@ class CSI(OODDetector):
         step = learner.stepper(contrast)
         for epoch in task.session.epochs(recipe.epochs, learner, phase="contrast"):
             for batch in batches.epoch(epoch):
-                step(batch.bring(torch.rand(2, rows, len(batch.labels))))
+                step(batch.with_extra(torch.rand(2, rows, len(batch.labels))))
         self.net, self.heads = net.eval(), heads
 
         batches = task.batches(shift=0, flip=False)
@@ -189,15 +190,15 @@ class CSI(OODDetector):
         head_learner = Learner.for_batches(recipe, task.n_classes, batches, task.seed, network=heads)
 
         def on_frozen(batch) -> tuple[Tensor]:
-            with torch.no_grad(), head_learner.passing():
+            with torch.no_grad(), head_learner.forward_context():
                 z = net.features(turned_view(batch.x, *batch.extra)).float()
-            WORK.passes += len(z)
+            COMPUTE.forward_passes += len(z)
             return (heads.loss(z, batch.labels, task.n_classes),)
 
         step = head_learner.stepper(on_frozen)
         for epoch in task.session.epochs(recipe.epochs, head_learner, phase="heads"):
             for batch in batches.epoch(epoch):
-                step(batch.bring(torch.rand(rows, len(batch.labels))))
+                step(batch.with_extra(torch.rand(rows, len(batch.labels))))
 
     @torch.no_grad()
     def logits(self, images: ImageSet) -> Tensor:
@@ -208,7 +209,7 @@ class CSI(OODDetector):
                 out.append(self.heads.ensemble(self.net.features(rotations(x))))
             else:
                 out.append(self.heads.linear(self.net.features(x)))
-            WORK.passes += len(x) * (4 if self.params.ensemble else 1)
+            COMPUTE.forward_passes += len(x) * (4 if self.params.ensemble else 1)
         return torch.cat(out)
 
     def score(self, images: ImageSet) -> Tensor:

@@ -19,9 +19,10 @@ from torch import Tensor, nn
 
 from sgoif.bench.methods.base import OODDetector, OODTask
 from sgoif.bench.methods.features import check_param, features_and_logits
-from sgoif.training.images import ImageSet, mix_seed
-from sgoif.training.learner import Learner, seeded_weights
+from sgoif.training.images import ImageSet
+from sgoif.training.learner import Learner
 from sgoif.training.models import Network
+from sgoif.training.seeds import mix_seed, seeded_weights, torch_generator
 
 
 class CutPaste(OODDetector):
@@ -119,9 +120,9 @@ class CutPaste(OODDetector):
 
         step = learner.stepper(told_apart)
         for epoch in task.session.epochs(epochs, learner, phase=self.name):
-            g = torch.Generator().manual_seed(mix_seed(task.seed, self.name, epoch))
+            g = torch_generator(task.seed, self.name, epoch)
             for batch in batches.epoch(epoch):
-                step(batch.bring(self.boxes(len(batch.labels), task.train.size, p.area, p.aspect, g)))
+                step(batch.with_extra(self.boxes(len(batch.labels), task.train.size, p.area, p.aspect, g)))
         self.embedder = learner.net.eval()
         self.mean, covariance, self.shrinkage = self.ledoit_wolf(self._embed(task.train))
         self.precision = torch.linalg.inv(covariance)

@@ -24,9 +24,10 @@ from torch import Tensor, nn
 
 from sgoif.bench.methods.base import OODDetector, OODTask
 from sgoif.bench.methods.features import check_param, finite
-from sgoif.training.compute_counter import WORK
-from sgoif.training.images import ImageSet, mix_seed
-from sgoif.training.learner import Learner, seeded_weights
+from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.images import ImageSet
+from sgoif.training.learner import Learner
+from sgoif.training.seeds import mix_seed, seeded_weights, torch_generator
 
 
 def block(c_in: int, c_out: int) -> nn.Sequential:
@@ -216,16 +217,16 @@ class DRAEM(OODDetector):
 
         step = learner.stepper(undone_and_found)
         for epoch in task.session.epochs(epochs, learner, phase=self.name):
-            g = torch.Generator().manual_seed(mix_seed(task.seed, self.name, epoch))
+            g = torch_generator(task.seed, self.name, epoch)
             for batch in batches.epoch(epoch):
-                step(batch.bring(*draw(len(batch.labels), images.channels, images.size, g)))
+                step(batch.with_extra(*draw(len(batch.labels), images.channels, images.size, g)))
         self.detector = learner.net.eval()
 
     @torch.no_grad()
     def score(self, images: ImageSet) -> Tensor:
         scores = []
         for part in torch.arange(len(images), device=images.device).split(512):
-            WORK.passes += len(part)
+            COMPUTE.forward_passes += len(part)
             out = self.detector(images.denormalise(images.batch(part)))
             scores.append(self.pooled_max(out[:, -2:].softmax(1)[:, 1]))
         return finite(torch.cat(scores), "draem: defect maps")

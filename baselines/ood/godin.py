@@ -16,10 +16,11 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sgoif.bench.methods.base import OODDetector, OODTask
-from sgoif.training.compute_counter import WORK
+from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.images import ImageSet
-from sgoif.training.learner import Learner, seeded_weights
-from sgoif.training.models import Network, build
+from sgoif.training.learner import Learner
+from sgoif.training.models import Network, build_network
+from sgoif.training.seeds import seeded_weights
 
 
 class QuotientHead(nn.Module):
@@ -57,7 +58,7 @@ class GODIN(OODDetector):
     def fit(self, task: OODTask) -> None:
         batches = task.batches()
         with seeded_weights(task.seed):
-            plain = build(task.recipe.model, task.n_classes, task.train.channels, task.train.size)
+            plain = build_network(task.recipe.model, task.n_classes, task.train.channels, task.train.size)
             net = Network(plain.backbone, QuotientHead(plain.head.in_features, task.n_classes), plain.stages)
         learner = Learner.for_batches(
             task.recipe, task.n_classes, batches, task.seed, network=net, undecayed=("head.h",)
@@ -85,5 +86,5 @@ class GODIN(OODDetector):
             x = self.perturbed(self.net, images.batch(index), self.params.epsilon / std)
             h = self.net.head.cosine(self.net.features(x))
             scores.append(-(h.softmax(1) if self.params.softmax else h).amax(1))
-            WORK.passes += 4 * len(x)  # two forward passes and a backward pass
+            COMPUTE.forward_passes += 4 * len(x)  # two forward passes and a backward pass
         return torch.cat(scores)

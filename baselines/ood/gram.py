@@ -17,9 +17,10 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sgoif.bench.methods.base import OODDetector, OODTask, seeded
+from sgoif.bench.methods.base import OODDetector, OODTask
 from sgoif.bench.methods.features import check_param, stage_outputs
 from sgoif.training.images import ImageSet
+from sgoif.training.seeds import numpy_generator
 
 
 class Gram(OODDetector):
@@ -62,7 +63,7 @@ class Gram(OODDetector):
     def fit(self, task: OODTask) -> None:
         super().fit(task)
         n = len(task.train)
-        order = seeded(task.seed, self.name).permutation(n)
+        order = numpy_generator(task.seed, self.name).permutation(n)
         held = max(round(self.params.held_out * n), 1)
         self.low: list[Tensor] = []  # per stage [K, P, C]
         self.high: list[Tensor] = []

@@ -16,11 +16,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.bench.methods.base import OODDetector, OODTask, seeded
+from sgoif.bench.methods.base import OODDetector, OODTask
 from sgoif.bench.methods.kmeans import kmeans
 from sgoif.training.images import ImageSet
-from sgoif.training.learner import Learner, seeded_weights
+from sgoif.training.learner import Learner
 from sgoif.training.models import Network
+from sgoif.training.seeds import numpy_generator, seeded_weights
 
 
 def default_groups(n_classes: int) -> int:
@@ -113,10 +114,11 @@ class MOS(OODDetector):
 
         step = learner.stepper(mixed_loss)
         for epoch in task.session.epochs(epochs, learner, phase="tune"):
-            rng = seeded(task.seed, "mixup", epoch)
+            rng = numpy_generator(task.seed, "mixup", epoch)
             for batch in batches.epoch(epoch):
                 lam = float(rng.beta(p.mixup, p.mixup)) if p.mixup else 1.0
-                step(batch.bring(torch.tensor([lam, 1 - lam]), torch.from_numpy(rng.permutation(len(batch.labels)))))
+                partners = torch.from_numpy(rng.permutation(len(batch.labels)))
+                step(batch.with_extra(torch.tensor([lam, 1 - lam]), partners))
         self.task, self.net = task, net
 
     def score(self, images: ImageSet) -> Tensor:

@@ -16,9 +16,10 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sgoif.bench.methods.base import OODDetector, OODTask
-from sgoif.training.cuda_graphs import Graphed, captures
-from sgoif.training.images import Batch, ImageSet
-from sgoif.training.learner import seeded_weights
+from sgoif.training.batches import Batch
+from sgoif.training.cuda_graphs import GraphedStep, uses_cuda_graphs
+from sgoif.training.images import ImageSet
+from sgoif.training.seeds import seeded_weights
 
 
 def stack(widths: list[int], slope: float) -> nn.Sequential:
@@ -75,7 +76,7 @@ class OpenGAN(OODDetector):
         p, z = self.params, task.plain.features
         with seeded_weights(task.seed):
             self.gan = FeatureGAN(z.shape[1], p.noise).to(z.device)
-        graph = captures(task.recipe, z.device)
+        graph = uses_cuda_graphs(task.recipe, z.device)
         adam = {"betas": (0.5, 0.999), "capturable": graph}
         generator = torch.optim.Adam(self.gan.generator.parameters(), lr=p.lr, **adam)
         discriminator = torch.optim.Adam(self.gan.discriminator.parameters(), lr=p.lr / 1.5, **adam)
@@ -90,11 +91,11 @@ class OpenGAN(OODDetector):
             self._step(discriminator, self.gan.discriminator_loss(z[batch.index], fake))
             self._step(generator, self.gan.generator_loss(fake))
 
-        step = Graphed(turn) if graph else turn
+        step = GraphedStep(turn) if graph else turn
         for _ in task.session.epochs(epochs, self.gan, generator, discriminator, phase="gan"):
             order = torch.randperm(len(z)).to(z.device)
             for index in order[: steps * size].split(size):
-                step(Batch(task.train, index, task.labels[index]).bring(torch.randn(size, p.noise)))
+                step(Batch(task.train, index, task.labels[index]).with_extra(torch.randn(size, p.noise)))
         self.gan.eval()
 
     @staticmethod

@@ -17,9 +17,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import OODDetector, OODTask, seeded
+from sgoif.bench.methods.base import OODDetector, OODTask
 from sgoif.bench.methods.features import check_param, nearest, stage_outputs
 from sgoif.training.images import ImageSet
+from sgoif.training.seeds import numpy_generator
 
 
 class PatchCore(OODDetector):
@@ -80,7 +81,7 @@ class PatchCore(OODDetector):
 
     def fit(self, task: OODTask) -> None:
         super().fit(task)
-        p, rng, n = self.params, seeded(task.seed, self.name), len(task.train)
+        p, rng, n = self.params, numpy_generator(task.seed, self.name), len(task.train)
         self.stages = self.middle(self.net.stages)
         drawn = np.sort(rng.permutation(n)[: p.pool])
         pool, per_image = [], 1

@@ -23,7 +23,8 @@ from torch import Tensor
 
 from sgoif.bench.methods.base import OODDetector, OODTask
 from sgoif.bench.methods.fractals import fractals
-from sgoif.training.images import ImageSet, mix_seed
+from sgoif.training.images import ImageSet
+from sgoif.training.seeds import mix_seed
 
 TONE = ("autocontrast", "equalize", "posterize", "solarize")
 GEOMETRY = ("rotate", "shear_x", "shear_y", "translate_x", "translate_y")
@@ -212,7 +213,7 @@ class PixMix(OODDetector):
                 where = places(len(batch.labels), pictures, images.size)
                 x = images.denormalise(batch.x).clamp(0, 1)
                 copies = augmented(x, 1 + p.k, p.severity)
-                step(batch.bring(x, copies, where, choices(len(x), p.k, p.beta)))
+                step(batch.with_extra(x, copies, where, choices(len(x), p.k, p.beta)))
         self.task, self.net = task, learner.net
 
     def score(self, images: ImageSet) -> Tensor:

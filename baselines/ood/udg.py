@@ -25,9 +25,11 @@ from torch import Tensor, nn
 from sgoif.bench.methods.base import OODDetector, OODTask
 from sgoif.bench.methods.kmeans import kmeans
 from sgoif.errors import UserError
-from sgoif.training.images import Batches, ImageSet, mix_seed
-from sgoif.training.learner import Learner, predict, seeded_weights
-from sgoif.training.models import build
+from sgoif.training.batches import Batches
+from sgoif.training.images import ImageSet
+from sgoif.training.learner import Learner, predict
+from sgoif.training.models import build_network
+from sgoif.training.seeds import mix_seed, seeded_weights
 
 UNLABELLED = -1
 
@@ -99,7 +101,7 @@ class UDG(OODDetector):
         labels = torch.cat([task.labels, task.labels.new_full((m,), UNLABELLED)])
         k = max(min(p.clusters, (n + m) // 50), 2)
         with seeded_weights(task.seed):
-            net = build(r.model, task.n_classes, task.train.channels, task.train.size)
+            net = build_network(r.model, task.n_classes, task.train.channels, task.train.size)
             net.auxiliary = nn.Linear(net.head.in_features, k)
         # not compiled: batches are larger than those of other methods, and would have to be compiled for
         learner = Learner.for_batches(replace(r, compile=False), task.n_classes, batches, task.seed, network=net)
@@ -119,7 +121,7 @@ class UDG(OODDetector):
             self._renew(net.auxiliary, learner.optimizer)
             for batch, more in zip(batches.epoch(epoch), self._endless(unlabelled, epoch), strict=False):
                 at = torch.cat([batch.index, n + more.index])
-                step(batch.bring(more.x, cluster[at], pseudo[at], weight[at], rarity))
+                step(batch.with_extra(more.x, cluster[at], pseudo[at], weight[at], rarity))
         taken = (pseudo[n:] != UNLABELLED).float().mean()
         self.task, self.net, self.filtered = task, net, float(taken)
 

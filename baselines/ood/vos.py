@@ -25,8 +25,9 @@ from torch import Tensor, nn
 
 from sgoif.bench.methods.base import OODDetector, OODTask
 from sgoif.training.images import ImageSet
-from sgoif.training.learner import Learner, seeded_weights
-from sgoif.training.models import build
+from sgoif.training.learner import Learner
+from sgoif.training.models import build_network
+from sgoif.training.seeds import seeded_weights
 
 
 def weighted_energy(logits: Tensor, weights: Tensor) -> Tensor:
@@ -121,7 +122,7 @@ class VOS(OODDetector):
         p, batches = self.params, task.batches()
         smallest = int(torch.bincount(task.labels, minlength=task.n_classes).min())
         with seeded_weights(task.seed):
-            net = build(task.recipe.model, task.n_classes, task.train.channels, task.train.size)
+            net = build_network(task.recipe.model, task.n_classes, task.train.channels, task.train.size)
             net.outliers = VirtualOutliers(task.n_classes, max(min(p.queue, smallest), 2), net.head.in_features)
         learner = Learner.for_batches(task.recipe, task.n_classes, batches, task.seed, network=net)
         start = round(p.start * task.recipe.epochs)
@@ -141,7 +142,7 @@ class VOS(OODDetector):
         for epoch in task.session.epochs(task.recipe.epochs, learner):
             ready = epoch >= start and net.outliers.full
             for batch in batches.epoch(epoch):
-                step(batch.bring(net.outliers.sample(p.candidates, p.keep)) if ready else batch)
+                step(batch.with_extra(net.outliers.sample(p.candidates, p.keep)) if ready else batch)
         self.task, self.net = task, net
 
     def score(self, images: ImageSet) -> Tensor:

@@ -13,7 +13,7 @@ from typing import Any
 
 from sgoif.bench import steps
 from sgoif.errors import UserError
-from sgoif.utils.interrupt import heeded
+from sgoif.utils.interrupt import sigint_as_keyboard_interrupt
 
 Step = Callable[[argparse.Namespace], int | None]
 
@@ -29,7 +29,7 @@ def main(argv: list[str] | None = None) -> int:
     """
     args = parser().parse_args(argv)
     try:
-        with heeded():
+        with sigint_as_keyboard_interrupt():
             return args.step(args) or 0
     except UserError as e:
         print(f"error: {e}", file=sys.stderr)

@@ -77,16 +77,16 @@ def batch_step(args: argparse.Namespace) -> int | None:
 
     processes = plan.processes(args.task, args.method)
     slots: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
-    if not distributed.launched():  # launched processes use the GPUs of the process that launched them
+    if not distributed.launched_by_torchrun():  # launched processes use the GPUs of the process that launched them
         folder = Path(".snakemake") / "gpu-slots" / gpu_slots.place()
         slots = gpu_slots.slot(folder, execution["jobs_per_gpu"], processes)
     with slots:
-        if processes > 1 and not distributed.launched():
+        if processes > 1 and not distributed.launched_by_torchrun():
             names = ("config", "task", "dataset", "method", "batch", "threads")
             return distributed.launch(processes, ["batch", *(f"--{n}={getattr(args, n)}" for n in names)])
         _configure_torch(args.threads)
         forbid_truth()
-        with distributed.together(execution["device"]):
+        with distributed.process_group(execution["device"]):
             run_batch(plan, run_dir, args.task, args.dataset, args.method, args.batch, execution["device"])
     return None
 

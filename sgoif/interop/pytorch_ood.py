@@ -21,7 +21,7 @@ from torch import Tensor
 
 from sgoif.bench.methods.base import OODDetector, OODTask
 from sgoif.bench.methods.features import finite
-from sgoif.training.compute_counter import WORK
+from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.images import ImageSet
 from sgoif.training.models import Network
 
@@ -39,7 +39,7 @@ class Loader:
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
         for index in torch.arange(len(self.images), device=self.images.device).split(BATCH):
-            WORK.passes += len(index)
+            COMPUTE.forward_passes += len(index)
             yield self.images.batch(index), self.labels[index]
 
 
@@ -61,6 +61,6 @@ class PytorchOOD(OODDetector):
     def score(self, images: ImageSet) -> Tensor:
         parts = []
         for index in torch.arange(len(images), device=images.device).split(BATCH):
-            WORK.passes += len(index)
+            COMPUTE.forward_passes += len(index)
             parts.append(self.detector.predict(images.batch(index)).detach().float())
         return finite(torch.cat(parts), f"{self.name}: scores of pytorch-ood's {type(self.detector).__name__}")

@@ -7,7 +7,7 @@ from torch import nn
 
 from sgoif.errors import UserError
 from sgoif.scan.settings import COMPACT, Settings
-from sgoif.training.models import GlobalMax, Network, Residual, conv_block, from_timm
+from sgoif.training.models import GlobalMaxPool, Network, Residual, conv_block, from_timm
 
 LOGIT_SCALE = 0.125  # of the compact network
 
@@ -56,7 +56,7 @@ def compact_network(n_classes: int, channels: int, size: int, width: int) -> Net
         conv_block(2 * w, 4 * w, pool=True),
         nn.Sequential(conv_block(4 * w, 8 * w, pool=True), Residual(8 * w)),
     ]
-    return Network(nn.Sequential(*stages, GlobalMax()), nn.Linear(8 * w, n_classes), stages, scale=LOGIT_SCALE)
+    return Network(nn.Sequential(*stages, GlobalMaxPool()), nn.Linear(8 * w, n_classes), stages, scale=LOGIT_SCALE)
 
 
 def check_network(settings: Settings, n_classes: int) -> None:

@@ -48,9 +48,9 @@ def image_progress(session: Session, what: str) -> Progress:
     remaining = RemainingTime()
 
     def report(done: int, total: int) -> None:
-        interrupt.check()
+        interrupt.raise_if_pending()
         if done % REPORT_EVERY == 0 or done == total:
             share = done / total
-            session.say(f"{what}: {done}/{total}{remaining.left(share)}", done=done == total, share=share)
+            session.progress(f"{what}: {done}/{total}{remaining.left(share)}", done=done == total, share=share)
 
     return report

@@ -17,7 +17,7 @@ from sgoif.scan.ranking import Ranking, count_by_class, count_other_suggestions,
 from sgoif.scan.settings import Settings
 from sgoif.scan.sources.listing import Listing
 from sgoif.utils import interrupt
-from sgoif.utils.files import atomic_write_json, atomic_write_text, replacing
+from sgoif.utils.files import atomic_replace, atomic_write_json, atomic_write_text
 
 if TYPE_CHECKING:
     from sgoif.scan.train import TrainedScan
@@ -56,7 +56,7 @@ def write_scan(
     probabilities = trained.result.numpy()["mean_predictions"]
     write_gallery(out / "gallery.html", listing, ranking, trained.anchors, probabilities, gallery_size)
     report = make_report(listing, ranking, settings, seconds)
-    interrupt.check()  # an import that Ctrl-C broke off would read as "pyarrow is missing"
+    interrupt.raise_if_pending()  # an import that Ctrl-C broke off would read as "pyarrow is missing"
     atomic_write_json(out / "report.json", report)
     _print_summary(out, listing, ranking, parquet)
 
@@ -120,7 +120,7 @@ def write_parquet(path: Path, table: dict[str, list[Any]]) -> bool:
         import pyarrow.parquet
     except ImportError:
         return False
-    with replacing(path) as temporary:
+    with atomic_replace(path) as temporary:
         pyarrow.parquet.write_table(pyarrow.table(table), temporary)
     return True
 

@@ -16,10 +16,12 @@ from sgoif.errors import UserError
 from sgoif.scan.network import build_network
 from sgoif.scan.progress import RemainingTime
 from sgoif.scan.settings import Settings
-from sgoif.training.images import Batch, Batches, ImageSet
-from sgoif.training.learner import Diverged, Learner, predict, seeded_weights
+from sgoif.training.batches import Batch, Batches
+from sgoif.training.images import ImageSet
+from sgoif.training.learner import Diverged, Learner, predict
 from sgoif.training.models import Network
 from sgoif.training.recipe import Recipe
+from sgoif.training.seeds import seeded_weights
 from sgoif.training.session import Session
 
 
@@ -139,7 +141,7 @@ def _train(
             evidence.add(batch, features, logits)
             influence.step(learner.optimizer)
             share = learner.steps_done / learner.total_steps
-            session.say(f"training: epoch {epoch + 1}/{epochs}{remaining.left(share)}", share=share)
+            session.progress(f"training: epoch {epoch + 1}/{epochs}{remaining.left(share)}", share=share)
         influence.end_epoch()
 
 

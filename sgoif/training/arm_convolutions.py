@@ -1,70 +1,90 @@
-"""Convolutions whose gradients are ordinary products, for processors on which PyTorch's are slow.
+"""Convolution gradients as matrix products, for ARM processors, on which PyTorch's are slow.
 
-On ARM they take three quarters of a training step. Those of y = W * x with stride 1 are a convolution and a product:
+There the gradients of convolutions take three quarters of a training step. Those of y = W * x with stride 1 are a
+convolution and a product:
 
-    dx = flip(W)ᵀ * dy          dW = dyᵀ · patches(x),   patches [n h w, k k c]: what each output saw
+    dx = flip(W)ᵀ * dy          dW = dyᵀ · patches(x),   patches [n h w, k k c]: the inputs of each output position
 
-which halves the time of a training step there (docs/faq.md). Elsewhere nothing changes.
+which halves the time of a training step (docs/faq.md). On other processors nothing changes.
 (`sgoif.gradients.layers.patches_of` lays out the patches of any convolution, channel by channel; in channels-last
 memory that takes two to twenty times as long.)
 """
 
+from __future__ import annotations
+
 import contextlib
 import platform
+from collections.abc import Callable, Iterable, Sequence
+from typing import Any
 
 import torch
 from torch import Tensor
 from torch.overrides import TorchFunctionMode
 
-ARM = platform.machine() == "aarch64"
-PATCHES = 1 << 22  # numbers laid out at once: 16 MB
+IS_ARM = platform.machine() == "aarch64"
+MAX_PATCH_ELEMENTS = 1 << 22  # numbers laid out at once: 16 MB
 
 
-def by_products() -> contextlib.AbstractContextManager:
-    """Convolutions of CPU tensors inside get such gradients; on other processors than ARM, nothing."""
-    return ByProducts() if ARM else contextlib.nullcontext()
+def matmul_conv_gradients() -> contextlib.AbstractContextManager[Any]:
+    """Compute gradients of CPU convolutions inside a `with` block as matrix products; a no-op unless on ARM."""
+    return MatmulConvGradients() if IS_ARM else contextlib.nullcontext()
 
 
-class ByProducts(TorchFunctionMode):
-    def __torch_function__(self, func, types, args=(), kwargs=None):
+class MatmulConvGradients(TorchFunctionMode):
+    """Replaces `torch.conv2d` where its gradients can be matrix products."""
+
+    def __torch_function__(
+        self, func: Callable[..., Any], types: Iterable[type], args: tuple[Any, ...] = (), kwargs: Any = None
+    ) -> Any:
         if func is torch.conv2d and not kwargs and torch.is_grad_enabled():
-            padding = _padding(*args)
+            padding = _supported_padding(*args)
             if padding is not None:
                 x, weight, bias = (*args, None)[:3]
-                return _Convolution.apply(x, weight, bias, padding)
+                return _Convolution.apply(x, weight, bias, padding)  # type: ignore[no-untyped-call]
         return func(*args, **(kwargs or {}))
 
 
-def _padding(x, weight, bias=None, stride=1, padding=0, dilation=1, groups=1) -> tuple[int, int] | None:
-    """The padding of a convolution that is done here, or None."""
-    pair = (padding, padding) if isinstance(padding, int) else padding
-    plain = x.device.type == "cpu" and x.dtype == weight.dtype and x.dtype.is_floating_point and x.dim() == 4
-    wanted = x.requires_grad or weight.requires_grad
-    simple = groups == 1 and _ones(stride) and _ones(dilation) and not isinstance(pair, str)
-    if not (plain and wanted and simple) or len(pair) != 2:
+def _supported_padding(
+    x: Tensor,
+    weight: Tensor,
+    bias: Tensor | None = None,
+    stride: int | Sequence[int] = 1,
+    padding: int | str | Sequence[int] = 0,
+    dilation: int | Sequence[int] = 1,
+    groups: int = 1,
+) -> tuple[int, int] | None:
+    """The padding (rows, columns) of a convolution that can be replaced, or None."""
+    if isinstance(padding, str):
         return None
-    return tuple(pair) if all(p < k for p, k in zip(pair, weight.shape[2:], strict=True)) else None
+    pair = (padding, padding) if isinstance(padding, int) else tuple(padding)
+    on_cpu = x.device.type == "cpu" and x.dtype == weight.dtype and x.dtype.is_floating_point and x.dim() == 4
+    has_gradient = x.requires_grad or weight.requires_grad
+    simple = groups == 1 and _all_ones(stride) and _all_ones(dilation)
+    if not (on_cpu and has_gradient and simple) or len(pair) != 2:
+        return None
+    fits = all(p < k for p, k in zip(pair, weight.shape[2:], strict=True))
+    return (pair[0], pair[1]) if fits else None
 
 
-def _ones(value) -> bool:
-    return value == 1 or tuple(value) == (1, 1)
+def _all_ones(value: int | Sequence[int]) -> bool:
+    return value == 1 if isinstance(value, int) else tuple(value) == (1, 1)
 
 
 class _Convolution(torch.autograd.Function):
     @staticmethod
-    def forward(ctx, x, weight, bias, padding):
+    def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, padding: tuple[int, int]) -> Tensor:
         ctx.save_for_backward(x, weight)
         ctx.padding = padding
         return torch.conv2d(x, weight, bias, padding=padding)
 
     @staticmethod
-    def backward(ctx, dy):
+    def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
         x, weight = ctx.saved_tensors
         dx = dw = db = None
         if ctx.needs_input_grad[0]:
-            turned = weight.flip(2, 3).transpose(0, 1).contiguous(memory_format=torch.channels_last)
-            rest = [k - 1 - p for k, p in zip(weight.shape[2:], ctx.padding, strict=True)]
-            dx = torch.conv2d(dy, turned, padding=rest)
+            flipped = weight.flip(2, 3).transpose(0, 1).contiguous(memory_format=torch.channels_last)
+            padding = [k - 1 - p for k, p in zip(weight.shape[2:], ctx.padding, strict=True)]
+            dx = torch.conv2d(dy, flipped, padding=padding)
         if ctx.needs_input_grad[1]:
             dw = _weight_gradient(x, dy, weight.shape, ctx.padding)
         if ctx.needs_input_grad[2]:
@@ -73,22 +93,37 @@ class _Convolution(torch.autograd.Function):
 
 
 def _weight_gradient(x: Tensor, dy: Tensor, shape: torch.Size, padding: tuple[int, int]) -> Tensor:
-    """Σ over examples and places of dy · what was seen there, [c_out, c_in, k, k]."""
+    """Sum over examples and positions of dy times patch, shape [c_out, c_in, k, k]."""
     c_out, c_in, *kernel = shape
-    high, wide = dy.shape[2:]
-    entries = high * wide * kernel[0] * kernel[1] * c_in
-    total = None
-    for some, grads in zip(*(t.split(max(PATCHES // entries, 1)) for t in (x, dy)), strict=True):
-        rows = grads.permute(0, 2, 3, 1).reshape(-1, c_out)
-        part = rows.T @ patches(some, kernel, padding, (high, wide))
+    height, width = dy.shape[2:]
+    elements = height * width * kernel[0] * kernel[1] * c_in  # of the patches of one example
+    chunk = max(MAX_PATCH_ELEMENTS // elements, 1)
+    total: Tensor | None = None
+    image_chunks, gradient_chunks = x.split(chunk), dy.split(chunk)  # type: ignore[no-untyped-call]
+    for images, gradients in zip(image_chunks, gradient_chunks, strict=True):
+        rows = gradients.permute(0, 2, 3, 1).reshape(-1, c_out)
+        part: Tensor = rows.T @ patches(images, kernel, padding, (height, width))
         total = part if total is None else total + part
+    assert total is not None  # a batch has at least one chunk
     return total.view(c_out, *kernel, c_in).permute(0, 3, 1, 2)
 
 
-def patches(x: Tensor, kernel, padding: tuple[int, int], places: tuple[int, int]) -> Tensor:
-    """[n · places, k · k · c]: what each place of a convolution with stride 1 sees."""
-    (up, side), (high, wide) = padding, places
-    x = torch.nn.functional.pad(x.permute(0, 2, 3, 1), (0, 0, side, side, up, up))
-    across = x.unfold(2, kernel[1], 1).transpose(3, 4).flatten(3)  # [n, rows, wide, k · c]
-    # a row of the kernel at a time: one long copy of overlapping places is several times slower
-    return torch.stack([across[:, i : i + high, :wide] for i in range(kernel[0])], 3).reshape(len(x) * high * wide, -1)
+def patches(x: Tensor, kernel: Sequence[int], padding: tuple[int, int], output: tuple[int, int]) -> Tensor:
+    """Lay out the inputs of each output position of a convolution with stride 1.
+
+    Args:
+        x: Input of the convolution, shape [n, c, H, W].
+        kernel: Height and width of the kernel.
+        padding: Rows and columns of zeros on each side.
+        output: Height h and width w of the convolution's output.
+
+    Returns:
+        The patches, shape [n * h * w, k * k * c].
+    """
+    rows, columns = padding
+    height, width = output
+    x = torch.nn.functional.pad(x.permute(0, 2, 3, 1), (0, 0, columns, columns, rows, rows))
+    across = x.unfold(2, kernel[1], 1).transpose(3, 4).flatten(3)  # [n, rows, width, k · c]
+    # one row of the kernel at a time: a single long copy of overlapping positions is several times slower
+    kernel_rows = [across[:, i : i + height, :width] for i in range(kernel[0])]
+    return torch.stack(kernel_rows, 3).reshape(len(x) * height * width, -1)

@@ -1,43 +1,59 @@
-"""A training step as one CUDA graph: the launches of some hundred kernels become one."""
+"""Runs a training step as one CUDA graph, so that the launches of some hundred kernels become one.
+
+`GraphedStep` is for whole training steps, whose inputs are a `Batch`. (`sgoif.backend.cuda` captures functions of plain
+tensors, for the method.)
+"""
+
+from __future__ import annotations
 
 from collections.abc import Callable
-from typing import Any
+from typing import Generic, TypeVar
 
 import torch
 
 from sgoif.backend.collectives import active
 from sgoif.backend.cuda import own_stream
-from sgoif.training.images import Batch
+from sgoif.training.batches import Batch
 from sgoif.training.recipe import Recipe
 
-WARM_UP = 3  # ordinary steps first: they allocate optimiser state and let cuDNN choose its algorithms
-SHAPES = 4  # graphs of one function at most, each holds memory of its own: the oldest makes room
+WARM_UP_CALLS = 3  # ordinary steps first: they allocate optimiser state and let cuDNN choose its algorithms
+MAX_GRAPHS = 4  # of one function; each graph holds memory of its own, so the oldest is dropped
+
+Result = TypeVar("Result")
+BatchShape = tuple[torch.Size, ...]
 
 
-def captures(recipe: Recipe, device: torch.device) -> bool:
-    """Whether steps are captured here: on a GPU, unless the recipe says no or other processes share the step."""
+def uses_cuda_graphs(recipe: Recipe, device: torch.device) -> bool:
+    """Say whether training steps are captured: on a GPU, if the recipe allows it, in a single process."""
     return recipe.graph and device.type == "cuda" and not active()
 
 
-class Graphed:
-    """`function(batch)` run as it is a few times, then captured once for each shape of batch and replayed.
+class GraphedStep(Generic[Result]):
+    """Runs `function(batch)` as it is a few times, then captures it once per batch shape and replays the graph.
 
-    The function may use device tensors only (no `.item()`, no branch on a value); what differs from step to step is
-    among `batch.tensors()`. What it returns is overwritten by the next call.
+    Attributes:
+        calls: Number of calls by batch shape.
+        graphs: Graph, its input batch and its output, by batch shape.
     """
 
-    def __init__(self, function: Callable[[Batch], Any]):
-        self.function = function
-        self.calls: dict[tuple, int] = {}
-        self.graphs: dict[tuple, tuple[torch.cuda.CUDAGraph, Batch, Any]] = {}
+    def __init__(self, function: Callable[[Batch], Result]) -> None:
+        """Wrap a function.
 
-    def __call__(self, batch: Batch) -> Any:
+        Args:
+            function: Does one step. It may use device tensors only: no `.item()`, no branch on a value. What differs
+                from step to step is among `batch.tensors()`. What it returns is overwritten by the next call.
+        """
+        self.function = function
+        self.calls: dict[BatchShape, int] = {}
+        self.graphs: dict[BatchShape, tuple[torch.cuda.CUDAGraph, Batch, Result]] = {}
+
+    def __call__(self, batch: Batch) -> Result:
         shape = tuple(t.shape for t in batch.tensors())
         self.calls[shape] = self.calls.get(shape, 0) + 1
-        if self.calls[shape] <= WARM_UP:
-            return self._aside(batch)
+        if self.calls[shape] <= WARM_UP_CALLS:
+            return self._warm_up(batch)
         if shape not in self.graphs:
-            if len(self.graphs) == SHAPES:
+            if len(self.graphs) == MAX_GRAPHS:
                 del self.graphs[next(iter(self.graphs))]
             self.graphs[shape] = self._capture(batch)
         graph, inputs, output = self.graphs[shape]
@@ -46,8 +62,8 @@ class Graphed:
         graph.replay()
         return output
 
-    def _aside(self, batch: Batch) -> Any:
-        """Not on the default stream, as capturing asks of the steps before it."""
+    def _warm_up(self, batch: Batch) -> Result:
+        """Run the function on a side stream, as CUDA requires of the steps before a capture."""
         stream = own_stream(torch.cuda.current_device(), "capture")
         stream.wait_stream(torch.cuda.current_stream())
         with torch.cuda.stream(stream):
@@ -55,8 +71,9 @@ class Graphed:
         torch.cuda.current_stream().wait_stream(stream)
         return output
 
-    def _capture(self, batch: Batch) -> tuple[torch.cuda.CUDAGraph, Batch, Any]:
-        inputs, graph = batch.clone(), torch.cuda.CUDAGraph()
+    def _capture(self, batch: Batch) -> tuple[torch.cuda.CUDAGraph, Batch, Result]:
+        inputs = batch.clone()
+        graph = torch.cuda.CUDAGraph()
         with torch.cuda.graph(graph):
             output = self.function(inputs)
         return graph, inputs, output

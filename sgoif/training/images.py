@@ -1,97 +1,142 @@
-"""Images as networks see them, and the minibatches of an epoch.
+"""Images as networks see them: normalised batches from memory or from files.
 
-An `ImageSource` is either an `ImageSet`, whose images live on the device as bytes (nothing is decoded, copied or
-augmented on the host during training), or a `StreamedSet` (`stream.py`), whose images are decoded from files a few
-batches ahead. What an epoch looks like (order, shifts, flips) is a function of (seed, epoch) alone and is drawn on the
-CPU, so it is the same on every device and after every resume.
+An `ImageSource` is either an `ImageSet`, whose images lie on the device as bytes (nothing is decoded, copied or
+augmented on the host during training), or a `StreamedSet` (`streaming.py`), whose images are decoded from files a few
+batches ahead.
 """
 
-import functools
-from collections.abc import Iterable, Iterator
-from dataclasses import dataclass
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Iterator, Sequence
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.backend.collectives import size
-from sgoif.errors import UserError
-from sgoif.training.distributed import rank
+PAD_CHUNK = 8192  # images that are padded at once
 
 
-def mix_seed(*parts: int | str) -> int:
-    """One 63-bit seed from several numbers or names; the same on every machine."""
-    import hashlib
+class ImageSource(ABC):
+    """Images by number, as normalised floats [n, C, H, W] (channels-last in memory).
 
-    digest = hashlib.blake2b(repr(parts).encode(), digest_size=8).digest()
-    return int.from_bytes(digest, "little") >> 1
+    Attributes:
+        device: Where batches are made.
+        mean: Mean of each channel, of pixel values in [0, 1].
+        std: Standard deviation of each channel.
+    """
 
-
-class ImageSource:
-    """Images by number; `batch` gives normalised floats [n, C, H, W] (channels-last in memory)."""
-
-    size: int
-    channels: int
-
-    def __init__(self, mean, std, device: torch.device | str = "cpu"):
+    def __init__(self, mean: Sequence[float], std: Sequence[float], device: torch.device | str = "cpu") -> None:
         self.device = torch.device(device)
-        self.mean, self.std = tuple(mean), tuple(std)
+        self.mean = tuple(mean)
+        self.std = tuple(std)
         scale = 255.0 * torch.tensor(self.std, device=self.device)
-        self._mul = (1.0 / scale).view(1, -1, 1, 1)
-        self._add = (-255.0 * torch.tensor(self.mean, device=self.device) / scale).view(1, -1, 1, 1)
+        self._multiplier = (1.0 / scale).view(1, -1, 1, 1)
+        self._offset = (-255.0 * torch.tensor(self.mean, device=self.device) / scale).view(1, -1, 1, 1)
 
-    def __len__(self) -> int:
-        raise NotImplementedError
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Height and width of the images in pixels."""
 
-    def subset(self, index) -> "ImageSource":
-        """The images at `index` as a source of their own."""
-        raise NotImplementedError
+    @property
+    @abstractmethod
+    def channels(self) -> int:
+        """Number of channels: 1 (grey) or 3 (RGB)."""
 
+    @abstractmethod
+    def __len__(self) -> int: ...
+
+    @abstractmethod
+    def subset(self, index: Sequence[int] | np.ndarray | Tensor) -> ImageSource:
+        """Return the images at `index`, shape [m], as a source of their own."""
+
+    @abstractmethod
     def batch(self, index: Tensor, shift: Tensor | None = None, flip: Tensor | None = None, pad: int = 0) -> Tensor:
-        """Normalised images; `shift` [n, 2] in 0 … 2*pad moves each image, `flip` [n] mirrors it."""
-        raise NotImplementedError
+        """Return normalised, optionally augmented images.
 
-    def passes(self, parts: Iterable[Tensor]) -> Iterator[Tensor]:
-        """`batch(part)` for one part after the other."""
+        Args:
+            index: Numbers of the images, shape [n].
+            shift: Row and column in 0 ... 2 * pad at which each window starts, shape [n, 2].
+            flip: Which images are mirrored, bool, shape [n].
+            pad: Pixels around the images that windows may reach into.
+
+        Returns:
+            float32 images, shape [n, C, size, size].
+        """
+
+    def iter_batches(self, parts: Iterable[Tensor]) -> Iterator[Tensor]:
+        """Yield `batch(part)` for one part after the other."""
         return map(self.batch, parts)
 
-    def fetched(self, parts: Iterable[Tensor]) -> Iterator[Tensor | None]:
-        """What has to be brought in for each part (numbers on the host) before it can be cut: here nothing."""
+    def prefetch(self, parts: Iterable[Tensor]) -> Iterator[Tensor | None]:
+        """Yield the pixels that `crop` needs for each part, or None if `batch` needs nothing beforehand.
+
+        Args:
+            parts: Numbers of images on the host, shape [n] each.
+        """
         return (None for _ in parts)
 
+    def crop(self, pixels: Tensor, shift: Tensor | None = None, flip: Tensor | None = None, pad: int = 0) -> Tensor:
+        """Return the normalised images of prefetched pixels; `shift`, `flip` and `pad` as in `batch`."""
+        raise NotImplementedError(f"{type(self).__name__} prefetches nothing")
+
     def normalise(self, pixels: Tensor) -> Tensor:
-        """uint8 [n, H, W, C] -> float32 [n, C, H, W]."""
-        return pixels.permute(0, 3, 1, 2).to(torch.float32).mul_(self._mul).add_(self._add)
+        """Turn uint8 pixels [n, H, W, C] into normalised float32 images [n, C, H, W]."""
+        return pixels.permute(0, 3, 1, 2).to(torch.float32).mul_(self._multiplier).add_(self._offset)
 
     def denormalise(self, x: Tensor) -> Tensor:
-        """float [n, C, H, W] as given by `batch` -> values in [0, 1]."""
-        return (x - self._add) / self._mul / 255.0
+        """Turn images of `batch`, shape [n, C, H, W], into values in [0, 1]."""
+        return (x - self._offset) / self._multiplier / 255.0
 
-    def _cut(self, source: Tensor, index: Tensor, shift: Tensor | None, flip: Tensor | None, corner: int) -> Tensor:
-        """Windows of `size` from the images source[index], at `corner` + shift, mirrored where `flip`."""
+    def _windows(self, pixels: Tensor, index: Tensor, shift: Tensor | None, flip: Tensor | None, corner: int) -> Tensor:
+        """Normalised windows of `size` from pixels[index], at `corner` + shift, mirrored where `flip`."""
         span = torch.arange(self.size, device=self.device)
-        cols = span.expand(len(index), -1)
+        columns = span.expand(len(index), -1)
         if flip is not None:
-            cols = torch.where(flip[:, None], self.size - 1 - cols, cols)
+            columns = torch.where(flip[:, None], self.size - 1 - columns, columns)
         rows = span.expand(len(index), -1)
         if shift is not None:
-            rows, cols = rows + shift[:, :1], cols + shift[:, 1:]
+            rows, columns = rows + shift[:, :1], columns + shift[:, 1:]
         if corner:
-            rows, cols = rows + corner, cols + corner
-        return self.normalise(source[index[:, None, None], rows[:, :, None], cols[:, None, :]])
+            rows, columns = rows + corner, columns + corner
+        return self.normalise(pixels[index[:, None, None], rows[:, :, None], columns[:, None, :]])
 
 
 class ImageSet(ImageSource):
-    """uint8 images [N, H, W, C] on a device."""
+    """uint8 images on a device.
 
-    def __init__(self, images: np.ndarray, mean, std, device: torch.device | str = "cpu"):
+    Attributes:
+        pixels: uint8, shape [N, H, W, C].
+    """
+
+    def __init__(
+        self,
+        images: np.ndarray | Tensor,
+        mean: Sequence[float],
+        std: Sequence[float],
+        device: torch.device | str = "cpu",
+    ) -> None:
+        """Copy the images to the device.
+
+        Args:
+            images: uint8, shape [N, H, W] (grey) or [N, H, W, C].
+            mean: Mean of each channel, of pixel values in [0, 1].
+            std: Standard deviation of each channel.
+            device: Where the images lie and batches are made.
+
+        Raises:
+            TypeError: If the images are not uint8.
+        """
         super().__init__(mean, std, device)
-        if images.dtype != np.uint8:
+        if images.dtype not in (np.uint8, torch.uint8):
             raise TypeError(f"images must be uint8, not {images.dtype}")
         if images.ndim == 3:
             images = images[..., None]
-        self.pixels = torch.from_numpy(np.require(images, requirements=["C", "W"])).to(self.device)
+        if isinstance(images, np.ndarray):
+            images = torch.from_numpy(np.require(images, requirements=["C", "W"]))
+        self.pixels = images.to(self.device)
         self._padded: dict[int, Tensor] = {}
 
     def __len__(self) -> int:
@@ -105,123 +150,24 @@ class ImageSet(ImageSource):
     def size(self) -> int:
         return self.pixels.shape[1]
 
-    def subset(self, index) -> "ImageSet":
-        return self.like(self.pixels[torch.as_tensor(index, device=self.device)])
+    def subset(self, index: Sequence[int] | np.ndarray | Tensor) -> ImageSet:
+        return self.with_pixels(self.pixels[torch.as_tensor(index, device=self.device)])
 
-    def like(self, pixels: Tensor) -> "ImageSet":
-        """Other uint8 pixels [n, H, W, C] with this set's normalisation."""
-        other = ImageSet.__new__(ImageSet)
-        other.__dict__.update(self.__dict__)
-        other.pixels, other._padded = pixels, {}
-        return other
+    def with_pixels(self, pixels: Tensor) -> ImageSet:
+        """Return other uint8 pixels, shape [n, H, W, C], as a set with the same normalisation."""
+        return ImageSet(pixels, self.mean, self.std, self.device)
 
     def batch(self, index: Tensor, shift: Tensor | None = None, flip: Tensor | None = None, pad: int = 0) -> Tensor:
         if shift is None and flip is None:
             return self.normalise(self.pixels[index])
-        return self._cut(self._pad(pad), index, shift, flip, 0)
+        return self._windows(self._reflection_padded(pad), index, shift, flip, 0)
 
-    def _pad(self, pad: int) -> Tensor:
+    def _reflection_padded(self, pad: int) -> Tensor:
+        """All images with a reflected border of `pad` pixels, made once."""
         if pad not in self._padded:
             x = self.pixels.permute(0, 3, 1, 2)
-            # reflection is not implemented for bytes; halves hold 0 … 255 exactly
-            padded = torch.cat([F.pad(c.float(), (pad,) * 4, mode="reflect").to(torch.uint8) for c in x.split(8192)])
-            self._padded[pad] = padded.permute(0, 2, 3, 1).contiguous()
+            # reflection is not implemented for bytes; floats hold 0 … 255 exactly
+            parts = x.split(PAD_CHUNK)  # type: ignore[no-untyped-call]
+            chunks = [F.pad(part.float(), (pad,) * 4, mode="reflect").to(torch.uint8) for part in parts]
+            self._padded[pad] = torch.cat(chunks).permute(0, 2, 3, 1).contiguous()
         return self._padded[pad]
-
-
-PARTS = ("index", "labels", "shift", "flip", "fetched")  # of a batch: one row per example
-
-
-@dataclass
-class Batch:
-    """Examples of one step. The images are gathered, augmented and normalised when `x` is first asked for."""
-
-    images: ImageSource
-    index: Tensor  # [n] positions in the training set
-    labels: Tensor  # [n] given labels
-    shift: Tensor | None = None  # [n, 2]
-    flip: Tensor | None = None  # [n]
-    pad: int = 0
-    fetched: Tensor | None = None  # what a streamed source has brought in for these examples
-    extra: tuple[Tensor, ...] = ()  # what a method drew on the host for this step
-
-    @functools.cached_property
-    def x(self) -> Tensor:
-        """[n, C, H, W]"""
-        if self.fetched is not None:
-            return self.images.cut(self.fetched, self.shift, self.flip, self.pad)
-        return self.images.batch(self.index, self.shift, self.flip, self.pad)
-
-    def tensors(self) -> list[Tensor]:
-        """Everything that differs from step to step."""
-        own = [t for name in PARTS if (t := getattr(self, name)) is not None]
-        return [*own, *self.extra]
-
-    def clone(self) -> "Batch":
-        """The same examples in memory of their own."""
-        copies = {name: None if (t := getattr(self, name)) is None else t.clone() for name in PARTS}
-        return Batch(self.images, pad=self.pad, extra=tuple(t.clone() for t in self.extra), **copies)
-
-    def join(self, other: "Batch") -> "Batch":
-        """These examples followed by those of another batch of the same images."""
-        pairs = {name: (getattr(self, name), getattr(other, name)) for name in PARTS}
-        both = {name: None if pair[0] is None else torch.cat(pair) for name, pair in pairs.items()}
-        return Batch(self.images, pad=self.pad, **both)
-
-    def bring(self, *values: Tensor) -> "Batch":
-        """The same batch with `values`, drawn on the host, beside it on the device as `extra`."""
-        device = self.labels.device
-        if device.type == "cuda":  # a copy out of ordinary memory would wait for the steps before it
-            values = tuple(v if v.is_cuda else v.pin_memory() for v in values)
-        self.extra = tuple(v.to(device, non_blocking=True) for v in values)
-        return self
-
-
-class Batches:
-    """Minibatches of a training set. The last short batch is dropped unless it is the only one."""
-
-    def __init__(
-        self,
-        images: ImageSource,
-        labels: Tensor,
-        batch_size: int,
-        seed: int,
-        indices=None,
-        shift: int = 0,
-        flip: bool = False,
-    ):
-        self.images, self.labels = images, labels.to(images.device)
-        self.seed, self.shift, self.flip = seed, shift, flip
-        everything = torch.arange(len(images)) if indices is None else torch.as_tensor(indices).cpu()
-        if len(everything) == 0:
-            raise ValueError("no training examples left: every one was removed")
-        self.indices = everything
-        self.batch_size = min(batch_size, len(everything))
-        if self.batch_size % size():
-            raise UserError(
-                f"recipe.batch_size: {self.batch_size} examples cannot be dealt to {size()} processes evenly"
-            )
-
-    @property
-    def steps(self) -> int:
-        """Steps per epoch."""
-        return max(len(self.indices) // self.batch_size, 1)
-
-    def epoch(self, number: int) -> Iterator[Batch]:
-        g = torch.Generator().manual_seed(mix_seed(self.seed, "epoch", number))
-        n, device = self.steps * self.batch_size, self.images.device
-        chosen = self.indices[torch.randperm(len(self.indices), generator=g)[:n]]
-        order = chosen.to(device, non_blocking=True)
-        shifts = flips = None
-        if self.shift:
-            shifts = torch.randint(0, 2 * self.shift + 1, (n, 2), generator=g).to(device, non_blocking=True)
-        if self.flip:
-            flips = (torch.rand(n, generator=g) < 0.5).to(device, non_blocking=True)
-        labels = self.labels[order]
-        # one process takes every example of a batch; of several, each takes one of as many
-        mine = [chosen[lo + rank() : lo + self.batch_size : size()] for lo in range(0, n, self.batch_size)]
-        for step, fetched in enumerate(self.images.fetched(mine)):
-            part = slice(step * self.batch_size + rank(), (step + 1) * self.batch_size, size())
-            shift = None if shifts is None else shifts[part]
-            flip = None if flips is None else flips[part]
-            yield Batch(self.images, order[part], labels[part], shift, flip, self.shift, fetched)

@@ -1,54 +1,64 @@
 """A network with its optimiser, schedule and precision: `step = learner.stepper(forward)`, then `step(batch)`."""
 
+from __future__ import annotations
+
 import contextlib
 import importlib
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Sequence
+from typing import Any
 
+import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.backend.collectives import sum_
 from sgoif.training import arm_convolutions, distributed
-from sgoif.training.compute_counter import WORK
-from sgoif.training.cuda_graphs import Graphed, captures
-from sgoif.training.images import Batch, Batches, ImageSource, mix_seed
-from sgoif.training.models import Network, build
+from sgoif.training.batches import Batch, Batches
+from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cuda_graphs import GraphedStep, uses_cuda_graphs
+from sgoif.training.images import ImageSource
+from sgoif.training.models import Network, build_network
 from sgoif.training.recipe import Recipe
+from sgoif.training.seeds import seeded_weights
 from sgoif.utils import interrupt
+from sgoif.utils.eval_mode import eval_mode
+
+SMALL_IMAGE_SIZE = 64  # pixels a side up to which `predict` uses large batches
+
+StepResult = tuple[Any, ...]
+Step = Callable[[Batch], StepResult]
 
 
 class Diverged(RuntimeError):
     """The loss became NaN or infinite; the cell ends as a typed failure."""
 
 
-def compiles(recipe: Recipe, device: torch.device) -> bool:
-    """Whether networks in training are compiled."""
+def uses_compile(recipe: Recipe, device: torch.device) -> bool:
+    """Say whether networks in training are compiled: on a GPU, if the recipe asks for it."""
     return recipe.compile and device.type == "cuda"
 
 
-def load_compiler(recipe: Recipe, device: torch.device) -> None:
-    """Imports what the first optimiser and compiling would: seconds, once in a process, that no cell's clock should
-    count."""
+def preload_compiler(recipe: Recipe, device: torch.device) -> None:
+    """Import torch's compiler, so that its import time (seconds) is not charged to the first cell of a process."""
     importlib.import_module("torch._dynamo")
-    if compiles(recipe, device):
+    if uses_compile(recipe, device):
         importlib.import_module("torch._inductor.compile_fx")
-
-
-@contextlib.contextmanager
-def seeded_weights(seed: int):
-    """Networks and heads built inside get initial weights that are a function of `seed` alone."""
-    with torch.random.fork_rng(devices=[]):
-        torch.manual_seed(mix_seed(seed, "weights"))
-        yield
 
 
 class Learner:
     """One network in training.
 
     The learning rate is a pure function of the step, so the state is weights, optimiser moments and a step count.
-    Weights of the submodules named in `undecayed` get no weight decay.
+
+    Attributes:
+        net: The network.
+        optimizer: Its optimiser.
+        recipe: How it is trained.
+        total_steps: Number of steps of the whole training.
+        steps_done: Number of steps done so far.
+        device: Where the network lies.
     """
 
     def __init__(
@@ -60,159 +70,223 @@ class Learner:
         seed: int,
         network: Network | None = None,
         undecayed: tuple[str, ...] = (),
-    ):
-        self.recipe, self.total_steps, self.steps_done = recipe, total_steps, 0
+    ) -> None:
+        """Build the network and its optimiser on the device of the images.
+
+        Args:
+            recipe: How the network is trained.
+            n_classes: Number of classes K.
+            images: The training images; they determine channels, size and device.
+            total_steps: Number of steps of the whole training.
+            seed: Seed of the initial weights.
+            network: A network to train instead of a new one of `recipe.model`.
+            undecayed: Names of submodules whose weights get no weight decay.
+        """
+        self.recipe = recipe
+        self.total_steps = total_steps
+        self.steps_done = 0
         self.device = images.device
         if network is None:
             with seeded_weights(seed):
-                network = build(recipe.model, n_classes, images.channels, images.size)
-        network = distributed.synced(network, self.device)
-        self.net = network.to(self.device, memory_format=torch.channels_last)
+                network = build_network(recipe.model, n_classes, images.channels, images.size)
+        network = distributed.sync_batch_norms(network, self.device)
+        self.net: Network = network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        self._uses_graphs = uses_cuda_graphs(recipe, self.device)
         # a captured step reads its learning rate from the device
-        self._graph = captures(recipe, self.device)
-        self._rate = torch.tensor(recipe.lr, device=self.device) if self._graph else None
+        self._lr_on_device = torch.tensor(recipe.lr, device=self.device) if self._uses_graphs else None
         self.optimizer = self._make_optimizer(undecayed)
-        self._compiled = torch.compile(self.net.backbone, dynamic=False) if compiles(recipe, self.device) else None
+        self._compiled: Callable[[Tensor], Tensor] | None = None
+        if uses_compile(recipe, self.device):
+            self._compiled = torch.compile(self.net.backbone, dynamic=False)
         self._loss_sum = torch.zeros((), device=self.device)
 
     @classmethod
-    def for_batches(cls, recipe: Recipe, n_classes: int, batches: Batches, seed: int, epochs: int | None = None, **kw):
-        """A learner that will see `epochs` (default: the recipe's) passes over `batches`."""
+    def for_batches(
+        cls, recipe: Recipe, n_classes: int, batches: Batches, seed: int, epochs: int | None = None, **kw: Any
+    ) -> Learner:
+        """Make a learner that will be trained for some epochs of `batches`.
+
+        Args:
+            recipe: How the network is trained.
+            n_classes: Number of classes K.
+            batches: The batches of an epoch.
+            seed: Seed of the initial weights.
+            epochs: Number of epochs; None for the recipe's.
+            **kw: `network` and `undecayed` of the constructor.
+        """
         total = batches.steps * (recipe.epochs if epochs is None else epochs)
         return cls(recipe, n_classes, batches.images, total, seed, **kw)
 
     def _make_optimizer(self, undecayed: tuple[str, ...]) -> torch.optim.Optimizer:
-        r, fused = self.recipe, self.device.type == "cuda"
-        decay, plain = [], []  # norms and biases are not decayed
+        recipe, fused = self.recipe, self.device.type == "cuda"
+        decayed, plain = [], []  # norms and biases are not decayed
         for name, p in self.net.named_parameters():
-            (decay if p.ndim > 1 and not name.startswith(undecayed) else plain).append(p)
-        groups = [{"params": decay, "weight_decay": r.weight_decay}, {"params": plain, "weight_decay": 0.0}]
-        lr = r.lr if self._rate is None else self._rate
-        if r.optimizer == "adam":
-            return torch.optim.Adam(groups, lr=lr, fused=fused, capturable=self._rate is not None)
-        nesterov = r.nesterov and r.momentum > 0
-        return torch.optim.SGD(groups, lr=lr, momentum=r.momentum, nesterov=nesterov, fused=fused)
+            if p.ndim > 1 and not name.startswith(undecayed):
+                decayed.append(p)
+            else:
+                plain.append(p)
+        groups: list[dict[str, Any]] = [
+            {"params": decayed, "weight_decay": recipe.weight_decay},
+            {"params": plain, "weight_decay": 0.0},
+        ]
+        lr: float | Tensor = recipe.lr if self._lr_on_device is None else self._lr_on_device
+        if recipe.optimizer == "adam":
+            return torch.optim.Adam(groups, lr=lr, fused=fused, capturable=self._lr_on_device is not None)
+        nesterov = recipe.nesterov and recipe.momentum > 0
+        return torch.optim.SGD(groups, lr=lr, momentum=recipe.momentum, nesterov=nesterov, fused=fused)
 
-    def passing(self) -> contextlib.AbstractContextManager:
-        """What batches pass through the network in: the recipe's precision on a GPU, quick gradients on a CPU."""
+    # --- forward passes ---------------------------------------------------------------------------------------------
+
+    def forward_context(self) -> contextlib.AbstractContextManager[Any]:
+        """Return the context of forward passes: the recipe's precision on a GPU, fast gradients on an ARM CPU."""
         if self.device.type == "cpu":
-            return arm_convolutions.by_products()
+            return arm_convolutions.matmul_conv_gradients()
         if self.recipe.precision == "bfloat16" and self.device.type == "cuda":
             return torch.autocast("cuda", torch.bfloat16)
         return contextlib.nullcontext()
 
-    @property
-    def lr(self) -> float:
-        return self.recipe.lr_at(min(self.steps_done, self.total_steps - 1), self.total_steps)
+    def _features(self, x: Tensor) -> Tensor:
+        return self.net.features(x) if self._compiled is None else self._compiled(x)
 
     def __call__(self, x: Tensor) -> Tensor:
-        """Logits in float32, in training mode."""
-        WORK.step(x)
-        with self.passing():
-            return (self.net(x) if self._compiled is None else self.net.classify(self._compiled(x))).float()
+        """Return the logits of images in training mode.
 
-    def hooked(self, x: Tensor) -> Tensor:
-        """Logits in float32, in training mode, by the network as it is: hooks do not fire inside a compiled one."""
-        WORK.step(x)
-        with self.passing():
-            return self.net(x).float()
+        Args:
+            x: Normalised images, shape [n, C, H, W].
+
+        Returns:
+            float32, shape [n, K].
+        """
+        COMPUTE.add_batch(x)
+        with self.forward_context():
+            logits: Tensor = self.net(x) if self._compiled is None else self.net.classify(self._compiled(x))
+            return logits.float()
+
+    def forward_eager(self, x: Tensor) -> Tensor:
+        """Return the same as `learner(x)` by the network as it is, since hooks do not fire inside a compiled one."""
+        COMPUTE.add_batch(x)
+        with self.forward_context():
+            logits: Tensor = self.net(x)
+            return logits.float()
 
     def forward(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Logits [n, K] in float32 and penultimate features [n, d], in training mode."""
-        WORK.step(x)
-        with self.passing():
-            z = (self._compiled or self.net.features)(x)
+        """Return float32 logits [n, K] and penultimate features [n, d] of images in training mode."""
+        COMPUTE.add_batch(x)
+        with self.forward_context():
+            z = self._features(x)
             return self.net.classify(z).float(), z
 
     def features(self, x: Tensor) -> Tensor:
-        """Penultimate features in float32, in training mode: for methods with a head of their own."""
-        WORK.step(x)
-        with self.passing():
-            return (self._compiled or self.net.features)(x).float()
+        """Return float32 penultimate features [n, d] in training mode; for methods with a head of their own."""
+        COMPUTE.add_batch(x)
+        with self.forward_context():
+            return self._features(x).float()
 
-    def stepper(self, forward: Callable[[Batch], tuple], *peers: "Learner") -> Callable[[Batch], tuple]:
-        """A function that does one whole step on a batch: `forward` gives (loss, …), then backward and update.
+    # --- training steps ---------------------------------------------------------------------------------------------
 
-        With `peers`, learners that are trained in the same step, the first results of `forward` are one loss for each.
-        On a GPU it becomes a CUDA graph after the first steps, so `forward` must not look at values; numbers that
-        change from step to step are brought along with the batch (`Batch.bring`). Returns what `forward` returned,
-        tensors detached.
+    @property
+    def lr(self) -> float:
+        """Learning rate of the next step."""
+        return self.recipe.lr_at(min(self.steps_done, self.total_steps - 1), self.total_steps)
+
+    def stepper(self, forward: Step, *peers: Learner) -> Step:
+        """Make a function that does one whole training step on a batch: forward, backward, update.
+
+        On a GPU the step becomes a CUDA graph after the first calls. `forward` must then not look at values of tensors;
+        numbers that change from step to step are passed with the batch (`Batch.with_extra`).
+
+        Args:
+            forward: Maps a batch to (loss, ...). With `peers`, its first results are one loss for each learner.
+            *peers: Learners that are trained in the same step.
+
+        Returns:
+            A function that returns what `forward` returned, tensors detached.
         """
         learners = (self, *peers)
 
-        def whole(batch: Batch) -> tuple:
+        def train_on(batch: Batch) -> StepResult:
             results = forward(batch)
             for learner, loss in zip(learners, results, strict=False):
                 loss.backward()
-                learner._apply(loss)
+                learner._apply_gradients(loss)
             return tuple(t.detach() if isinstance(t, Tensor) else t for t in results)
 
-        run = Graphed(whole) if self._graph else whole
-        cost = 0
+        run: Step = GraphedStep(train_on) if self._uses_graphs else train_on
+        forward_passes = 0  # of one step
 
-        def step(batch: Batch) -> tuple:
-            nonlocal cost
-            interrupt.check()
-            before = WORK.passes
+        def step(batch: Batch) -> StepResult:
+            nonlocal forward_passes
+            interrupt.raise_if_pending()
+            before = COMPUTE.forward_passes
             for learner in learners:
-                learner._pace()
+                learner._set_learning_rate()
             if self.steps_done == 0 and self._compiled is not None:
-                result = self._first(run, batch)
+                result = self._first_step(run, batch)
             else:
                 result = run(batch)
             for learner in learners:
                 learner.steps_done += 1
-            cost = WORK.passes - before or cost  # a replay does not pass through `forward`
-            WORK.passes = before + cost
+            # a replayed graph does not call `forward`, which counts: it costs what the last counted step did
+            forward_passes = COMPUTE.forward_passes - before or forward_passes
+            COMPUTE.forward_passes = before + forward_passes
             return result
 
         return step
 
-    def _first(self, run: Callable[[Batch], tuple], batch: Batch) -> tuple:
+    def _first_step(self, run: Step, batch: Batch) -> StepResult:
+        """Do the first step of a compiled network and count its time as compiling."""
         start = time.perf_counter()
         result = run(batch)
         if self.device.type == "cuda":
             torch.cuda.synchronize(self.device)
-        WORK.compiling += time.perf_counter() - start
+        COMPUTE.compile_seconds += time.perf_counter() - start
         return result
 
-    def plain_stepper(self) -> Callable[[Batch], tuple]:
-        """Ordinary training: one step of cross-entropy to the given labels."""
+    def plain_stepper(self) -> Step:
+        """Make a function that does one step of ordinary training: cross-entropy to the labels of the batch."""
         return self.stepper(lambda batch: (F.cross_entropy(self(batch.x), batch.labels),))
 
-    def _pace(self) -> None:
-        if self._rate is not None:
-            self._rate.fill_(self.lr)
+    def _set_learning_rate(self) -> None:
+        if self._lr_on_device is not None:
+            self._lr_on_device.fill_(self.lr)
         else:
             for group in self.optimizer.param_groups:
                 group["lr"] = self.lr
 
-    def _apply(self, loss: Tensor) -> None:
+    def _apply_gradients(self, loss: Tensor) -> None:
         distributed.average_gradients(self.net.parameters())
         self.optimizer.step()
         self.optimizer.zero_grad(set_to_none=True)
         self._loss_sum += loss.detach()
 
     def check_finite(self) -> None:
-        """Raise `Diverged` if any loss since the last check was not finite. One device sync: called once an epoch."""
+        """Check the losses since the last check. It waits for the device, so it is called once per epoch.
+
+        Raises:
+            Diverged: If any of them was not finite.
+        """
         sum_(self._loss_sum)
         if not torch.isfinite(self._loss_sum):
             raise Diverged(f"the training loss became {self._loss_sum.item()} before step {self.steps_done}")
         self._loss_sum.zero_()
 
-    def state_dict(self) -> dict:
+    # --- state ------------------------------------------------------------------------------------------------------
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return weights, optimiser state and step count."""
         return {
             "net": self.net.state_dict(),
             "optimizer": self.optimizer.state_dict(),
             "steps_done": self.steps_done,
         }
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state of `state_dict`."""
         self.net.load_state_dict(state["net"])
         self.optimizer.load_state_dict(state["optimizer"])
-        if self._rate is not None:
+        if self._lr_on_device is not None:
             for group in self.optimizer.param_groups:
-                group["lr"] = self._rate
+                group["lr"] = self._lr_on_device
         self.steps_done = state["steps_done"]
 
 
@@ -220,28 +294,39 @@ class Learner:
 def predict(
     net: Network,
     images: ImageSource,
-    indices=None,
+    indices: Sequence[int] | np.ndarray | Tensor | None = None,
     batch_size: int | None = None,
     precision: str = "float32",
     features: bool = False,
 ) -> tuple[Tensor, Tensor | None]:
-    """Logits [n, K] and, if asked, penultimate features [n, d]; eval mode, no augmentation, dataset order, float32."""
+    """Predict images in eval mode, without augmentation; of several processes each predicts its share.
+
+    Args:
+        net: The network; its modes are restored afterwards.
+        images: The images, N of them.
+        indices: Which images, in this order, shape [n]; None for all.
+        batch_size: Images of a forward pass; None for a value that suits their size.
+        precision: "float32" or "bfloat16" (on a GPU).
+        features: Whether to return penultimate features too.
+
+    Returns:
+        float32 logits [n, K], and float32 features [n, d] or None.
+    """
     everything = torch.arange(len(images)) if indices is None else torch.as_tensor(indices)
-    order = distributed.share_of(everything).to(images.device)
-    batch_size = batch_size or (1024 if images.size <= 64 else 256)
-    half = precision == "bfloat16" and images.device.type == "cuda"
-    was_training = net.training
-    net.eval()
+    order = distributed.shard(everything).to(images.device)
+    batch_size = batch_size or (1024 if images.size <= SMALL_IMAGE_SIZE else 256)
+    bfloat16 = precision == "bfloat16" and images.device.type == "cuda"
+    parts = order.split(batch_size)  # type: ignore[no-untyped-call]
     logits, penultimate = [], []
-    for x in images.passes(order.split(batch_size)):
-        with torch.autocast("cuda", torch.bfloat16) if half else contextlib.nullcontext():
-            z = net.features(x)
-            f = net.classify(z)
-        logits.append(f.float())
-        if features:
-            penultimate.append(z.float())
-    net.train(was_training)
-    WORK.passes += len(order)
+    with eval_mode(net):
+        for x in images.iter_batches(parts):
+            with torch.autocast("cuda", torch.bfloat16) if bfloat16 else contextlib.nullcontext():
+                z = net.features(x)
+                f = net.classify(z)
+            logits.append(f.float())
+            if features:
+                penultimate.append(z.float())
+    COMPUTE.forward_passes += len(order)
     n = len(everything)
-    found = distributed.collect(torch.cat(logits), n)
-    return found, distributed.collect(torch.cat(penultimate), n) if features else None
+    found = distributed.gather_shards(torch.cat(logits), n)
+    return found, distributed.gather_shards(torch.cat(penultimate), n) if features else None

@@ -1,73 +1,106 @@
 """Networks. Every one is a `Network`: a backbone that gives penultimate features, and a linear head.
 
-    features z = backbone(x)  [n, d]          logits f = scale * (W z + b)  [n, K]
-
-`stages` are the modules whose outputs post-hoc methods may hook, shallow to deep.
+features z = backbone(x)  [n, d]          logits f = scale * (W z + b)  [n, K]
 """
 
+from __future__ import annotations
+
+from collections.abc import Callable, Sequence
+from typing import Any
+
 import torch
-from torch import nn
+from torch import Tensor, nn
 
 from sgoif.errors import UserError
 
 
 class Network(nn.Module):
-    def __init__(self, backbone: nn.Module, head: nn.Linear, stages: list[nn.Module], scale: float = 1.0):
+    """A classifier made of a backbone and a linear head.
+
+    Attributes:
+        backbone: Maps images [n, C, H, W] to penultimate features [n, d].
+        head: The last layer.
+        scale: Factor of the logits.
+    """
+
+    def __init__(self, backbone: nn.Module, head: nn.Linear, stages: Sequence[nn.Module], scale: float = 1.0) -> None:
+        """Put a network together.
+
+        Args:
+            backbone: Maps images [n, C, H, W] to penultimate features [n, d].
+            head: Maps features [n, d] to K classes.
+            stages: Modules of the backbone whose outputs post-hoc methods may hook, shallow to deep.
+            scale: Factor of the logits.
+        """
         super().__init__()
-        self.backbone, self.head, self.scale = backbone, head, scale
+        self.backbone = backbone
+        self.head = head
+        self.scale = scale
         self._stages = tuple(stages)  # a tuple, so that the modules are not registered twice
 
     @property
     def stages(self) -> tuple[nn.Module, ...]:
+        """Modules whose outputs post-hoc methods may hook, shallow to deep."""
         return self._stages
 
-    def features(self, x):
-        return self.backbone(x)
+    def features(self, x: Tensor) -> Tensor:
+        """Return the penultimate features [n, d] of images [n, C, H, W]."""
+        features: Tensor = self.backbone(x)
+        return features
 
-    def classify(self, z):
-        return self.scale * self.head(z)
+    def classify(self, z: Tensor) -> Tensor:
+        """Return the logits [n, K] of features [n, d]."""
+        logits: Tensor = self.head(z)
+        return self.scale * logits
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
+        """Return the logits [n, K] of images [n, C, H, W]."""
         return self.classify(self.features(x))
 
-    def linear(self) -> tuple[torch.Tensor, torch.Tensor]:
-        """Effective last layer (W [K, d], b [K]) with the logit scale folded in."""
+    def linear(self) -> tuple[Tensor, Tensor]:
+        """Return the last layer's effective weight [K, d] and bias [K]: the logit scale is multiplied in."""
         return self.scale * self.head.weight.detach(), self.scale * self.head.bias.detach()
 
 
 def conv_block(c_in: int, c_out: int, pool: bool = False) -> nn.Sequential:
-    """3x3 convolution, batch norm, ReLU. Pooling stands before the norm: a quarter of the memory traffic."""
-    layers = [nn.Conv2d(c_in, c_out, 3, padding=1, bias=False)]
+    """Make a 3x3 convolution with batch norm and ReLU.
+
+    Pooling comes before the norm, which saves three quarters of the memory traffic.
+    """
+    layers: list[nn.Module] = [nn.Conv2d(c_in, c_out, 3, padding=1, bias=False)]
     if pool:
         layers.append(nn.MaxPool2d(2))
     return nn.Sequential(*layers, nn.BatchNorm2d(c_out), nn.ReLU(inplace=True))
 
 
 class Residual(nn.Module):
-    def __init__(self, channels: int):
+    """Two convolution blocks and a skip connection."""
+
+    def __init__(self, channels: int) -> None:
         super().__init__()
         self.body = nn.Sequential(conv_block(channels, channels), conv_block(channels, channels))
 
-    def forward(self, x):
-        return x + self.body(x)
+    def forward(self, x: Tensor) -> Tensor:
+        residual: Tensor = self.body(x)
+        return x + residual
 
 
-class GlobalMax(nn.Module):
-    """The largest value of each channel. (Adaptive max-pooling says the same, much slower in channels-last memory.)"""
+class GlobalMaxPool(nn.Module):
+    """The largest value of each channel. (Adaptive max-pooling is the same, but slow in channels-last memory.)"""
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return x.amax((2, 3))
 
 
 def small_cnn(n_classes: int, channels: int, size: int) -> Network:
-    """Three convolutions for 8x8 images: trains in about a second on one core."""
+    """Make a network of three convolutions for 8x8 images; it trains in about a second on one core."""
     stages = [conv_block(channels, 16), conv_block(16, 32, pool=True), conv_block(32, 64, pool=True)]
     pool = nn.Sequential(nn.AdaptiveAvgPool2d(1), nn.Flatten())
     return Network(nn.Sequential(*stages, pool), nn.Linear(64, n_classes), stages)
 
 
 def lenet5(n_classes: int, channels: int, size: int) -> Network:
-    """LeNet-5 with ReLU: penultimate width 84, as in OpenOOD's MNIST benchmark."""
+    """Make a LeNet-5 with ReLU and penultimate width 84, as in OpenOOD's MNIST benchmark."""
     first = nn.Sequential(nn.Conv2d(channels, 6, 5, padding=2), nn.ReLU(inplace=True), nn.MaxPool2d(2))
     second = nn.Sequential(nn.Conv2d(6, 16, 5), nn.ReLU(inplace=True), nn.MaxPool2d(2))
     side = (size // 2 - 4) // 2
@@ -80,7 +113,7 @@ def lenet5(n_classes: int, channels: int, size: int) -> Network:
 
 
 def resnet9(n_classes: int, channels: int, size: int, width: int = 64) -> Network:
-    """The fast CIFAR network of the DAWNBench entries; logits scaled by 1/8."""
+    """Make the fast CIFAR network of the DAWNBench entries; its logits are scaled by 1/8."""
     w = width
     stages = [
         conv_block(channels, w),
@@ -88,11 +121,13 @@ def resnet9(n_classes: int, channels: int, size: int, width: int = 64) -> Networ
         conv_block(2 * w, 4 * w, pool=True),
         nn.Sequential(conv_block(4 * w, 8 * w, pool=True), Residual(8 * w)),
     ]
-    return Network(nn.Sequential(*stages, GlobalMax()), nn.Linear(8 * w, n_classes), stages, scale=0.125)
+    return Network(nn.Sequential(*stages, GlobalMaxPool()), nn.Linear(8 * w, n_classes), stages, scale=0.125)
 
 
 class BasicBlock(nn.Module):
-    def __init__(self, c_in: int, c_out: int, stride: int):
+    """The residual block of ResNet-18."""
+
+    def __init__(self, c_in: int, c_out: int, stride: int) -> None:
         super().__init__()
         self.body = nn.Sequential(
             nn.Conv2d(c_in, c_out, 3, stride, 1, bias=False),
@@ -101,19 +136,16 @@ class BasicBlock(nn.Module):
             nn.Conv2d(c_out, c_out, 3, 1, 1, bias=False),
             nn.BatchNorm2d(c_out),
         )
-        same = stride == 1 and c_in == c_out
-        self.skip = (
-            nn.Identity()
-            if same
-            else nn.Sequential(nn.Conv2d(c_in, c_out, 1, stride, bias=False), nn.BatchNorm2d(c_out))
-        )
+        self.skip: nn.Module = nn.Identity()
+        if stride != 1 or c_in != c_out:
+            self.skip = nn.Sequential(nn.Conv2d(c_in, c_out, 1, stride, bias=False), nn.BatchNorm2d(c_out))
 
-    def forward(self, x):
+    def forward(self, x: Tensor) -> Tensor:
         return torch.relu(self.body(x) + self.skip(x))
 
 
 def resnet18(n_classes: int, channels: int, size: int) -> Network:
-    """ResNet-18 with the CIFAR stem (3x3, no max-pool), penultimate width 512."""
+    """Make a ResNet-18 with the CIFAR stem (3x3, no max-pool) and penultimate width 512."""
     stem = nn.Sequential(nn.Conv2d(channels, 64, 3, 1, 1, bias=False), nn.BatchNorm2d(64), nn.ReLU(inplace=True))
     widths, strides = (64, 64, 128, 256, 512), (1, 2, 2, 2)
     stages = [
@@ -127,22 +159,35 @@ def resnet18(n_classes: int, channels: int, size: int) -> Network:
 class _TimmBackbone(nn.Module):
     """A timm model up to its pooled pre-logits."""
 
-    def __init__(self, model: nn.Module):
+    def __init__(self, model: Any) -> None:
         super().__init__()
         self.model = model
 
-    def forward(self, x):
-        return self.model.forward_head(self.model.forward_features(x), pre_logits=True)
+    def forward(self, x: Tensor) -> Tensor:
+        features: Tensor = self.model.forward_head(self.model.forward_features(x), pre_logits=True)
+        return features
 
 
 def from_timm(name: str, n_classes: int, channels: int, size: int, pretrained: bool = False) -> Network:
+    """Make a network from a timm model.
+
+    Args:
+        name: Name of the model in timm.
+        n_classes: Number of classes of the new head.
+        channels: Channels of the images.
+        size: Height and width of the images.
+        pretrained: Whether to load pretrained weights of the backbone.
+
+    Raises:
+        UserError: If timm has no such model, or its classifier is not a linear layer.
+    """
     import timm
 
     if not timm.is_model(name):
         near = timm.list_models(f"*{name[:6]}*")[:5]
         raise UserError(f"model timm:{name}: timm has no such model" + (f"; near: {', '.join(near)}" if near else ""))
     try:
-        model = timm.create_model(name, pretrained, num_classes=n_classes, in_chans=channels, img_size=size)
+        model: Any = timm.create_model(name, pretrained, num_classes=n_classes, in_chans=channels, img_size=size)
     except TypeError:  # convolutional models take no image size
         model = timm.create_model(name, pretrained, num_classes=n_classes, in_chans=channels)
     head = model.get_classifier()
@@ -154,16 +199,32 @@ def from_timm(name: str, n_classes: int, channels: int, size: int, pretrained: b
     return Network(_TimmBackbone(model), nn.Linear(head.in_features, n_classes), stages)
 
 
-MODELS = {f.__name__: f for f in (small_cnn, lenet5, resnet9, resnet18)}
+MODELS: dict[str, Callable[[int, int, int], Network]] = {
+    "small_cnn": small_cnn,
+    "lenet5": lenet5,
+    "resnet9": resnet9,
+    "resnet18": resnet18,
+}
 
 
 def check_model(name: str) -> None:
+    """Raise a `UserError` if no model has this name; names of timm models are not looked up."""
     if name not in MODELS and not name.startswith("timm:"):
         raise UserError(f"recipe.model: no model {name!r}; there are: {', '.join(MODELS)}, or timm:<name>")
 
 
-def build(name: str, n_classes: int, channels: int, size: int) -> Network:
-    """A freshly initialised network; initial weights follow torch's global seed."""
+def build_network(name: str, n_classes: int, channels: int, size: int) -> Network:
+    """Make a network with random weights drawn from torch's global generator.
+
+    Args:
+        name: A name of `MODELS`, or `timm:<name>`.
+        n_classes: Number of classes K.
+        channels: Channels of the images.
+        size: Height and width of the images.
+
+    Raises:
+        UserError: If there is no such model, or it does not fit the images.
+    """
     check_model(name)
     if name.startswith("timm:"):
         return from_timm(name.removeprefix("timm:"), n_classes, channels, size)

@@ -1,5 +1,7 @@
 """Peak memory of a stretch of work."""
 
+from __future__ import annotations
+
 import resource
 from pathlib import Path
 
@@ -7,12 +9,17 @@ import torch
 
 
 class PeakMemory:
-    """`with PeakMemory(device) as m: ...; m.mb`: peak of the GPU's allocator, or of the process on a CPU."""
+    """Measures the peak memory of a `with` block: of the GPU's allocator, or of the process on a CPU.
 
-    def __init__(self, device: torch.device):
-        self.device, self.mb = device, None
+    Attributes:
+        mb: The peak in MiB, once the block has ended; None before.
+    """
 
-    def __enter__(self) -> "PeakMemory":
+    def __init__(self, device: torch.device) -> None:
+        self.device = device
+        self.mb: float | None = None
+
+    def __enter__(self) -> PeakMemory:
         if self.device.type == "cuda":
             torch.cuda.reset_peak_memory_stats(self.device)
         else:
@@ -22,7 +29,7 @@ class PeakMemory:
                 pass
         return self
 
-    def __exit__(self, *_) -> None:
+    def __exit__(self, *_: object) -> None:
         if self.device.type == "cuda":
             self.mb = round(torch.cuda.max_memory_allocated(self.device) / 2**20, 1)
         else:

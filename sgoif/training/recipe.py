@@ -1,7 +1,11 @@
-"""A training recipe: network, optimiser, schedule, augmentation, precision. One frozen record, checked by field."""
+"""The training recipe: network, optimiser, learning-rate schedule, augmentation, precision."""
+
+from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from dataclasses import dataclass, fields
+from typing import Any
 
 from sgoif.errors import UserError
 
@@ -13,7 +17,32 @@ RECORDS = ("end", "nothing")
 
 @dataclass(frozen=True)
 class Recipe:
-    """How a network is trained. The same recipe serves every method of a dataset, so that only the method differs."""
+    """How a network is trained. All methods share the recipe of a dataset, so that only the method differs.
+
+    Attributes:
+        model: A name of `models.MODELS`, or `timm:<name>`.
+        epochs: Number of epochs.
+        batch_size: Examples of a step.
+        optimizer: "sgd" or "adam".
+        lr: Peak learning rate.
+        momentum: Momentum of SGD.
+        nesterov: Whether SGD uses Nesterov momentum.
+        weight_decay: Weight decay; norms and biases have none.
+        schedule: "onecycle", "cosine", "step" or "constant".
+        warmup: For "onecycle": share of the steps in which the learning rate rises.
+        milestones: For "step": shares of training after which the learning rate is multiplied by `gamma`.
+        gamma: For "step": that factor.
+        shift: Augmentation: random translation in pixels (reflected border).
+        flip: Augmentation: random horizontal flip.
+        precision: "float32" or "bfloat16" (on a GPU).
+        graph: On a GPU: whether the training step is one CUDA graph.
+        compile: On a GPU: whether the network is compiled.
+        checkpoints: How many evenly spaced checkpoints a plain run keeps.
+        record: "end" if a plain run saves logits and features of the training images, "nothing" if not.
+
+    Raises:
+        UserError: If a value is not allowed; the message names the field.
+    """
 
     model: str = "small_cnn"
     epochs: int = 16
@@ -24,18 +53,18 @@ class Recipe:
     nesterov: bool = True
     weight_decay: float = 5e-4
     schedule: str = "onecycle"
-    warmup: float = 0.2  # onecycle: share of the steps spent rising
-    milestones: tuple[float, ...] = (0.5, 0.75)  # step: shares of training after which lr *= gamma
+    warmup: float = 0.2
+    milestones: tuple[float, ...] = (0.5, 0.75)
     gamma: float = 0.1
-    shift: int = 0  # augmentation: random translation in pixels (reflected border)
-    flip: bool = False  # augmentation: random horizontal flip
+    shift: int = 0
+    flip: bool = False
     precision: str = "float32"
-    graph: bool = True  # on a GPU: run the training step as one CUDA graph
+    graph: bool = True
     compile: bool = False
-    checkpoints: int = 5  # how many evenly spaced checkpoints a plain run keeps
-    record: str = "end"  # whether a plain run writes down logits and features of the training images
+    checkpoints: int = 5
+    record: str = "end"
 
-    def __post_init__(self):
+    def __post_init__(self) -> None:
         object.__setattr__(self, "milestones", tuple(self.milestones))
         one_of = {"optimizer": OPTIMIZERS, "schedule": SCHEDULES, "precision": PRECISIONS, "record": RECORDS}
         for name, allowed in one_of.items():
@@ -56,7 +85,12 @@ class Recipe:
             raise UserError(f"recipe.momentum: must be in [0, 1), not {self.momentum}")
 
     @classmethod
-    def from_dict(cls, values: dict) -> "Recipe":
+    def from_dict(cls, values: Mapping[str, Any]) -> Recipe:
+        """Make a recipe from the fields of a configuration.
+
+        Raises:
+            UserError: If there is no such field, or a value is not allowed.
+        """
         known = {f.name for f in fields(cls)}
         unknown = sorted(set(values) - known)
         if unknown:
@@ -64,17 +98,23 @@ class Recipe:
         return cls(**values)
 
     def lr_at(self, step: int, total: int) -> float:
-        """Learning rate of step 0 … total-1; a pure function, so resuming needs no scheduler state."""
+        """Return the learning rate of a step; a pure function, so resuming needs no scheduler state.
+
+        Args:
+            step: The step, 0 to total - 1.
+            total: Number of steps of the whole training.
+        """
         t = (step + 1) / max(total, 1)
-        if self.schedule == "onecycle":  # straight up, straight down to almost 0
+        if self.schedule == "onecycle":  # linear up to `lr`, then linear down to almost 0
             return self.lr * (t / self.warmup if t <= self.warmup else max((1 - t) / (1 - self.warmup), 1e-4))
         if self.schedule == "cosine":
             return self.lr * max(0.5 * (1 + math.cos(math.pi * step / max(total, 1))), 1e-5)
         if self.schedule == "step":
-            return self.lr * self.gamma ** sum(step >= m * total for m in self.milestones)
+            passed = sum(step >= m * total for m in self.milestones)
+            return self.lr * float(self.gamma**passed)
         return self.lr
 
     def checkpoint_epochs(self) -> list[int]:
-        """Epochs (counted from 0) after which a plain run keeps its weights; the last one is always among them."""
+        """Return the epochs (counted from 0) after which a plain run keeps its weights; the last is among them."""
         n = min(self.checkpoints, self.epochs)
         return sorted({round((i + 1) * self.epochs / n) - 1 for i in range(n)})

@@ -1,15 +1,17 @@
-"""What keeps a cell's computation resumable, timed, visible and inside its budget.
+"""Keeps one computation resumable, timed, visible and within its time limit.
 
-A method asks its session for epochs and for named intermediate results:
+A method takes its epochs and its named intermediate results from its session:
 
     for epoch in session.epochs(recipe.epochs, learner):      # resumes after the last saved epoch
         for batch in batches.epoch(epoch): ...
     fold = session.cached("fold-2", lambda: {"probabilities": ...})   # computed once, read back after a kill
 
-Torch's global generator is re-seeded from (seed, phase, epoch) at each epoch, so that nothing random crosses an epoch
-boundary and a resumed run gives the same bits as an uninterrupted one. Passes of images through networks belong to what
-is saved: a resumed run has done, by its own count, as much as an uninterrupted one. Seconds are all that were spent.
+Torch's global generator is re-seeded from (seed, phase, epoch) at each epoch. Nothing random crosses an epoch boundary,
+so a resumed run gives the same bits as an uninterrupted one. Counts of forward passes are part of what is saved: a
+resumed run counts as many as an uninterrupted one. Seconds are all that were spent, before and after a kill.
 """
+
+from __future__ import annotations
 
 import contextlib
 import io
@@ -17,8 +19,9 @@ import shutil
 import sys
 import time
 import warnings
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
+from typing import Any, Protocol
 
 import numpy as np
 import torch
@@ -26,26 +29,41 @@ import torch
 from sgoif.backend.collectives import active, size
 from sgoif.errors import UserError
 from sgoif.training import distributed
-from sgoif.training.compute_counter import WORK
-from sgoif.training.images import mix_seed
+from sgoif.training.seeds import mix_seed
+from sgoif.training.timers import Timers
 from sgoif.utils.files import atomic_write_bytes, is_intact, load_npz, save_npz
 
-PASSES = "passes:"  # before the name of an account, in what `cached` keeps
+FORWARD_PASSES_PREFIX = "passes:"  # before the name of a timer, in the files of `cached`
+
+
+class Stateful(Protocol):
+    """An object whose state is saved between epochs. Its `check_finite()`, if it has one, is called after each."""
+
+    def state_dict(self) -> dict[str, Any]: ...
+
+    def load_state_dict(self, state: dict[str, Any], /) -> Any: ...
+
+
+class OutOfTime(RuntimeError):
+    """The computation exceeded its time limit; the cell ends as a typed failure."""
 
 
 def save_torch(path: Path, value: object) -> None:
-    """torch.save, sealed. Through memory: torch's own writer tells of a full disk as a RuntimeError without a name."""
+    """Write a sealed file with `torch.save`.
+
+    The bytes go through memory: torch's own writer reports a full disk as a RuntimeError without the file's name.
+    """
     buffer = io.BytesIO()
     torch.save(value, buffer)
     atomic_write_bytes(path, buffer.getvalue(), seal=True)
 
 
-class OutOfTime(RuntimeError):
-    """The cell overran its time limit; it ends as a typed failure."""
-
-
 class Session:
-    """State of one cell's computation. `directory=None` keeps everything in memory (tests, notebooks)."""
+    """The state of one computation: its folder, seed, device, timers and time limit.
+
+    Attributes:
+        timers: Seconds and forward passes by name.
+    """
 
     def __init__(
         self,
@@ -56,185 +74,196 @@ class Session:
         time_limit: float | None = None,
         save_every: float = 30.0,
         label: str = "",
-    ):
+    ) -> None:
+        """Open the session's folder, and empty it if it belongs to another key.
+
+        Args:
+            directory: Folder for intermediate files, or None to keep everything in memory (tests, notebooks).
+            key: Identifies the computation; files of another key are deleted.
+            seed: Seed of the run.
+            device: Device that is waited for before a clock is read, and onto which saved states are loaded.
+            time_limit: Seconds after which `epochs` raises `OutOfTime`; None for no limit.
+            save_every: Minimum number of seconds between two saved states.
+            label: Text before every line of progress.
+        """
         self.directory = None if directory is None else Path(directory)
-        self.key, self.seed, self.device = key, seed, torch.device(device)
-        self.time_limit, self.save_every, self.label = time_limit, save_every, label
-        self.seconds: dict[str, float] = {}
-        self.cpu_seconds: dict[str, float] = {}
-        self.passes: dict[str, int] = {}
-        self._running: list[str] = []
-        self._at = (0.0, 0.0, 0)
-        self._claim()
+        self.key = key
+        self.seed = seed
+        self.device = torch.device(device)
+        self.time_limit = time_limit
+        self.save_every = save_every
+        self.label = label
+        self.timers = Timers(self.device)
+        if self.directory is not None:
+            if distributed.is_main_process():
+                self._open(self.directory)
+            distributed.barrier()
 
-    def _claim(self) -> None:
-        """Intermediate files of another key are of no use: start with an empty folder."""
-        if self.directory is None:
-            return
-        if distributed.first():
-            self._take_over()
-        distributed.wait()
-
-    def _take_over(self) -> None:
-        stamp = self.directory / "key"
-        if stamp.is_file() and stamp.read_text() == self.key:
-            if not (times := self.directory / "times.npz").is_file():
+    def _open(self, directory: Path) -> None:
+        """Continue in the folder if it is of this key and whole, else start with an empty one."""
+        key_file = directory / "key"
+        if key_file.is_file() and key_file.read_text() == self.key:
+            times = directory / "times.npz"
+            if not times.is_file():
                 return
             try:
-                saved = load_npz(times)
-                self.seconds = dict(zip(saved["names"].tolist(), saved["seconds"].tolist(), strict=True))
-                self.cpu_seconds = dict(zip(saved["names"].tolist(), saved["cpu_seconds"].tolist(), strict=True))
+                self.timers.load(times)
                 return
             except (UserError, KeyError, ValueError):  # without its times a half-done cell would look too cheap
                 warnings.warn(f"{times} is damaged; the cell starts over", stacklevel=2)
-        shutil.rmtree(self.directory, ignore_errors=True)
-        self.directory.mkdir(parents=True)
-        stamp.write_text(self.key)
+        shutil.rmtree(directory, ignore_errors=True)
+        directory.mkdir(parents=True)
+        key_file.write_text(self.key)
 
-    # --- time -------------------------------------------------------------------------------------------------------
-
-    @contextlib.contextmanager
-    def timed(self, name: str) -> Iterator[None]:
-        """Adds wall and CPU seconds and passes to the account `name`; a nested account is not counted in its outer
-        one."""
-        self._settle()
-        self._running.append(name)
-        try:
-            yield
-        finally:
-            self._settle()
-            self._running.pop()
-
-    def _settle(self) -> None:
-        """Books what came since the last settlement on the innermost account."""
-        if self.device.type == "cuda":
-            torch.cuda.synchronize(self.device)
-        now = time.perf_counter(), time.process_time(), WORK.passes
-        if self._running:
-            name, accounts = self._running[-1], (self.seconds, self.cpu_seconds, self.passes)
-            for account, value, before in zip(accounts, now, self._at, strict=True):
-                account[name] = account.get(name, 0) + value - before
-        self._at = now
-
-    def total_passes(self) -> dict[str, int]:
-        """By account, of all processes together."""
-        self._settle()
-        return {name: int(distributed.total(self.passes[name])) for name in sorted(self.passes)}
-
-    def move(self, name: str, other: str, seconds: float) -> None:
-        """Books `seconds` of wall-clock, or as many as there are, on another account."""
-        seconds = min(seconds, self.seconds.get(name, 0.0))
-        if seconds:
-            self.seconds[name] -= seconds
-            self.seconds[other] = self.seconds.get(other, 0.0) + seconds
+    def timer(self, name: str) -> contextlib.AbstractContextManager[None]:
+        """Measure the work inside a `with` block under `name`; see `Timers.timer`."""
+        return self.timers.timer(name)
 
     def check_time(self) -> None:
-        if self.time_limit and distributed.any_of(sum(self.seconds.values()) > self.time_limit):
-            raise OutOfTime(f"stopped after {sum(self.seconds.values()):.0f} s (time limit {self.time_limit:.0f} s)")
+        """Raise `OutOfTime` if any process has exceeded the time limit."""
+        spent = self.timers.total_seconds()
+        if self.time_limit and distributed.any_process(spent > self.time_limit):
+            raise OutOfTime(f"stopped after {spent:.0f} s (time limit {self.time_limit:.0f} s)")
 
     # --- epochs and phases ------------------------------------------------------------------------------------------
 
-    def epochs(self, n: int, *stateful, phase: str = "train", account: str = "train") -> Iterator[int]:
-        """Yields the epochs still to do. `stateful` objects (state_dict / load_state_dict) are saved between epochs."""
+    def epochs(self, n: int, *stateful: Stateful, phase: str = "train", timer: str = "train") -> Iterator[int]:
+        """Yield the epochs that are still to do.
+
+        Args:
+            n: Number of epochs of this phase.
+            *stateful: Objects that are saved between epochs and restored when the phase resumes.
+            phase: Name of the phase: of its file and of its random numbers.
+            timer: Name under which the body of the loop is measured.
+
+        Yields:
+            The epoch, counted from 0.
+
+        Raises:
+            OutOfTime: If the time limit is exceeded.
+            Diverged: If a learner's loss is not finite.
+        """
         start = self._restore(phase, stateful)
         saved_at = time.perf_counter()
         for epoch in range(start, n):
             torch.manual_seed(mix_seed(self.seed, phase, epoch))
-            with self.timed(account):
+            with self.timer(timer):
                 yield epoch
                 for thing in stateful:
                     if hasattr(thing, "check_finite"):
                         thing.check_finite()
             self.check_time()
-            self.say(f"{phase}: epoch {epoch + 1}/{n}", done=epoch + 1 == n, share=(epoch + 1) / n)
-            if epoch + 1 < n and distributed.any_of(time.perf_counter() - saved_at > self.save_every):
-                self._save(phase, epoch + 1, stateful)
+            done = epoch + 1
+            self.progress(f"{phase}: epoch {done}/{n}", done=done == n, share=done / n)
+            if done < n and distributed.any_process(time.perf_counter() - saved_at > self.save_every):
+                self._save(phase, done, stateful)
                 saved_at = time.perf_counter()
 
-    def cached(self, name: str, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
-        """The arrays `compute()` gives, kept on disk so that a killed job does not compute them twice."""
-        path = None if self.directory is None else self.directory / f"{name}.npz"
-        kept = None
-        if path is not None and path.is_file():
-            try:
-                kept = load_npz(path)
-            except UserError:
-                warnings.warn(f"{path} is damaged; computing it again", stacklevel=2)
-        if not distributed.any_of(kept is None):
-            passes = {k.removeprefix(PASSES): int(kept.pop(k)) for k in list(kept) if k.startswith(PASSES)}
-            self._go_on(passes if distributed.first() else dict.fromkeys(passes, 0))
-            return kept
-        arrays = compute()
-        passes = self.total_passes()
-        if path is not None and distributed.first():
-            save_npz(path, **arrays, **{PASSES + name: np.array(count) for name, count in passes.items()})
-            self._save_times()
-        return arrays
-
-    def _go_on(self, passes: dict[str, int]) -> None:
-        """Counts from where something was saved."""
-        self._settle()
-        self.passes = passes
-
-    def _save(self, phase: str, epoch: int, stateful) -> None:
+    def _save(self, phase: str, epoch: int, stateful: Sequence[Stateful]) -> None:
         if self.directory is None:
             return
-        self._settle()
-        states = [s.state_dict() for s in stateful]
-        save_torch(self._state(phase), {"epoch": epoch, "passes": dict(self.passes), "states": states})
-        if distributed.first():
-            self._save_times()
+        state = {
+            "epoch": epoch,
+            "passes": self.timers.current_forward_passes(),
+            "states": [thing.state_dict() for thing in stateful],
+        }
+        save_torch(self._state_file(self.directory, phase), state)
+        if distributed.is_main_process():
+            self.timers.save(self.directory / "times.npz")
 
-    def _state(self, phase: str) -> Path:
-        """Where a phase is saved. Of several processes each has a state of its own."""
-        which = f"-{distributed.rank()}of{size()}" if active() else ""
-        return self.directory / f"{phase}{which}.pt"
-
-    def _save_times(self) -> None:
-        self._settle()
-        names = sorted(self.seconds)
-        save_npz(
-            self.directory / "times.npz",
-            names=np.array(names, dtype="U32"),
-            seconds=np.array([self.seconds[n] for n in names]),
-            cpu_seconds=np.array([self.cpu_seconds[n] for n in names]),
-        )
-
-    def _restore(self, phase: str, stateful) -> int:
-        saved = None if self.directory is None else self._saved(self._state(phase))
-        if not distributed.same(saved["epoch"] if saved else 0) or saved is None:  # killed while saving: start over
+    def _restore(self, phase: str, stateful: Sequence[Stateful]) -> int:
+        """Load the saved state of a phase and return its next epoch; 0 if there is none in all processes alike."""
+        saved = None if self.directory is None else self._load_state(self._state_file(self.directory, phase))
+        epoch: int = saved["epoch"] if saved else 0
+        if not distributed.all_equal(epoch) or saved is None:  # killed while saving: start over
             return 0
         for thing, state in zip(stateful, saved["states"], strict=True):
             thing.load_state_dict(state)
-        self._go_on(saved["passes"])
-        self.say(f"{phase}: resumed after epoch {saved['epoch']}", done=True)
-        return saved["epoch"]
+        self.timers.restore_forward_passes(saved["passes"])
+        self.progress(f"{phase}: resumed after epoch {epoch}", done=True)
+        return epoch
 
-    def _saved(self, path: Path) -> dict | None:
+    def _state_file(self, directory: Path, phase: str) -> Path:
+        """The file of a phase's state. Each of several processes has its own."""
+        suffix = f"-{distributed.rank()}of{size()}" if active() else ""
+        return directory / f"{phase}{suffix}.pt"
+
+    def _load_state(self, path: Path) -> dict[str, Any] | None:
+        """The saved state, or None; a damaged file is deleted."""
         if not path.is_file():
             return None
         try:
             if not is_intact(path):
                 raise UserError("sha256 differs")
-            return torch.load(path, map_location=self.device, weights_only=True)
+            state: dict[str, Any] = torch.load(path, map_location=self.device, weights_only=True)
+            return state
         except Exception as e:
             warnings.warn(f"{path} is damaged ({type(e).__name__}); this phase starts over", stacklevel=4)
             path.unlink()
             return None
 
+    # --- intermediate results ---------------------------------------------------------------------------------------
+
+    def cached(self, name: str, compute: Callable[[], dict[str, np.ndarray]]) -> dict[str, np.ndarray]:
+        """Return the arrays of `compute()`, and keep them on disk so that a killed job does not compute them twice.
+
+        Args:
+            name: Name of the file, without its ending.
+            compute: Called unless every process could read the file.
+
+        Returns:
+            The arrays by name.
+        """
+        path = None if self.directory is None else self.directory / f"{name}.npz"
+        kept = _read_cached(path)
+        missing = distributed.any_process(kept is None)
+        if kept is not None and not missing:
+            counts = _pop_forward_passes(kept)
+            self.timers.restore_forward_passes(counts if distributed.is_main_process() else dict.fromkeys(counts, 0))
+            return kept
+        arrays = compute()
+        counts = self.timers.total_forward_passes()
+        if self.directory is not None and path is not None and distributed.is_main_process():
+            save_npz(path, **arrays, **{FORWARD_PASSES_PREFIX + k: np.array(count) for k, count in counts.items()})
+            self.timers.save(self.directory / "times.npz")
+        return arrays
+
     def clear(self) -> None:
-        """Removes the intermediate files once the cell's result is safely written."""
+        """Delete the intermediate files, once the cell's result is written."""
         if self.directory is not None:
             shutil.rmtree(self.directory, ignore_errors=True)
 
     # --- progress ---------------------------------------------------------------------------------------------------
 
-    def say(self, text: str, done: bool = False, share: float | None = None) -> None:
-        """Progress: a bar rewritten in place on a terminal, one plain line per phase in a log."""
-        if not distributed.first():
+    def progress(self, text: str, done: bool = False, share: float | None = None) -> None:
+        """Print progress to stderr: a bar rewritten in place on a terminal, one line per phase in a log.
+
+        Args:
+            text: What is going on.
+            done: Whether this is the last message of its phase.
+            share: Finished share of the phase in [0, 1], drawn as a bar.
+        """
+        if not distributed.is_main_process():
             return
         if sys.stderr.isatty():
             bar = "" if share is None else f"[{'#' * round(20 * share):20s}] "
             print(f"\r\033[K{self.label} {bar}{text}", end="\n" if done else "", file=sys.stderr, flush=True)
         elif done:
             print(f"{self.label} {text}", file=sys.stderr, flush=True)
+
+
+def _read_cached(path: Path | None) -> dict[str, np.ndarray] | None:
+    """The arrays of a file of `Session.cached`, or None if it is missing or damaged."""
+    if path is None or not path.is_file():
+        return None
+    try:
+        return load_npz(path)
+    except UserError:
+        warnings.warn(f"{path} is damaged; computing it again", stacklevel=3)
+        return None
+
+
+def _pop_forward_passes(arrays: dict[str, np.ndarray]) -> dict[str, int]:
+    """Take the counts of forward passes by timer out of the arrays of a cached file."""
+    names = [name for name in arrays if name.startswith(FORWARD_PASSES_PREFIX)]
+    return {name.removeprefix(FORWARD_PASSES_PREFIX): int(arrays.pop(name)) for name in names}

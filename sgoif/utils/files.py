@@ -1,6 +1,6 @@
 """Files that are written whole or not at all, with the same bytes for the same content.
 
-A sealed file has its sha256 beside it (`.<name>.sha256`), so that a flipped bit is noticed when it is read.
+A sealed file has its sha256 beside it (`.<name>.sha256`), so that a flipped bit is noticed when the file is read.
 """
 
 from __future__ import annotations
@@ -21,15 +21,22 @@ import numpy as np
 
 from sgoif.errors import UserError
 
-_EPOCH = (1980, 1, 1, 0, 0, 0)  # the earliest date a zip entry can carry
+_ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip entry can have
 
 
 @contextlib.contextmanager
-def replacing(path: Path | str, seal: bool = False) -> Iterator[Path]:
-    """Yields a temporary path; on success that file takes the place of `path` in one step, on failure it goes.
+def atomic_replace(path: Path | str, seal: bool = False) -> Iterator[Path]:
+    """Replace a file in one step by a temporary file that is written inside a `with` block.
 
-    A sealed file stays sealed, and its seal is written first: a kill in between leaves a file that reads as damaged,
-    not one that is wrongly trusted.
+    On an error the temporary file is deleted and `path` stays as it was. A sealed file stays sealed, and its seal is
+    written first: a kill in between leaves a file that reads as damaged, not one that is wrongly trusted.
+
+    Args:
+        path: The file to replace; its folder is made if needed.
+        seal: Whether to write a seal even if the file has none yet.
+
+    Yields:
+        The path of the temporary file.
     """
     path = Path(path)
     path.parent.mkdir(parents=True, exist_ok=True)
@@ -46,8 +53,11 @@ def replacing(path: Path | str, seal: bool = False) -> Iterator[Path]:
 
 
 @contextlib.contextmanager
-def alone(path: Path) -> Iterator[None]:
-    """Waits until no other process of this machine holds `path`: a job may outlive the run that was killed above it."""
+def file_lock(path: Path) -> Iterator[None]:
+    """Hold an exclusive lock on `path` inside a `with` block; wait for other processes of this machine first.
+
+    A job may outlive the run that started it and was killed, so two jobs may want to write the same files.
+    """
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w") as handle:
         fcntl.flock(handle, fcntl.LOCK_EX)
@@ -55,40 +65,61 @@ def alone(path: Path) -> Iterator[None]:
 
 
 def atomic_write_bytes(path: Path | str, data: bytes, seal: bool = False) -> bool:
-    """Writes `data` unless the file already holds exactly that. True when something was written.
+    """Write `data` unless the file already holds exactly that.
 
     An unchanged file keeps its time stamp, so nothing downstream is computed again.
+
+    Args:
+        path: The file.
+        data: Its content.
+        seal: Whether to write a seal beside the file.
+
+    Returns:
+        Whether something was written.
     """
     path = Path(path)
     if path.is_file() and path.stat().st_size == len(data) and path.read_bytes() == data:
         return False
-    with replacing(path, seal) as temporary:
+    with atomic_replace(path, seal) as temporary:
         temporary.write_bytes(data)
     return True
 
 
 def atomic_write_text(path: Path | str, text: str, seal: bool = False) -> bool:
+    """Write `text` as UTF-8 unless the file already holds exactly that; see `atomic_write_bytes`."""
     return atomic_write_bytes(path, text.encode(), seal)
 
 
 def _seal(path: Path) -> Path:
+    """The file that holds the sha256 of `path`."""
     return path.with_name(f".{path.name}.sha256")
 
 
 def is_intact(path: Path | str) -> bool:
-    """Does the file have the sha256 that lies beside it? A file without a seal is not judged here."""
+    """Say whether a file has the sha256 of its seal; a file without a seal counts as intact."""
     seal = _seal(Path(path))
     return not seal.is_file() or seal.read_text(errors="replace").strip() == sha256_file(path)
 
 
 def atomic_write_json(path: Path | str, value: Any, seal: bool = False) -> bool:
-    """Writes `value` as indented JSON with sorted keys; NaN and infinity are refused, since JSON has none."""
+    """Write `value` as indented JSON with sorted keys unless the file already holds exactly that.
+
+    Returns:
+        Whether something was written.
+
+    Raises:
+        ValueError: If `value` contains NaN or infinity, which JSON does not have.
+    """
     text = json.dumps(value, indent=1, sort_keys=True, allow_nan=False, ensure_ascii=False)
     return atomic_write_bytes(path, (text + "\n").encode(), seal)
 
 
 def read_json(path: Path | str) -> Any:
-    """The JSON value of a file; one that is no JSON, or not what was sealed, is refused by name."""
+    """Read a JSON file.
+
+    Raises:
+        UserError: If the file is not valid JSON, or differs from its seal.
+    """
     if not is_intact(path):
         raise UserError(f"{path} is damaged (its sha256 is not the one it was sealed with); delete it and run again")
     try:
@@ -98,15 +129,19 @@ def read_json(path: Path | str) -> Any:
 
 
 def npz_bytes(**arrays: np.ndarray) -> bytes:
-    """An npz whose bytes depend on the arrays alone; object arrays are refused.
+    """Return the bytes of an npz file that depend on the arrays alone.
 
-    Sorted names and fixed dates; not compressed, since the compressed bytes would depend on the machine's zlib.
+    Names are sorted and dates fixed. Nothing is compressed, since compressed bytes would depend on the machine's zlib.
+
+    Raises:
+        ValueError: If an array holds Python objects.
     """
     out = io.BytesIO()
     with zipfile.ZipFile(out, "w", zipfile.ZIP_STORED) as z:
         for name in sorted(arrays):
-            entry = zipfile.ZipInfo(f"{name}.npy", _EPOCH)
-            entry.create_system, entry.external_attr = 3, 0o644 << 16
+            entry = zipfile.ZipInfo(f"{name}.npy", _ZIP_DATE)
+            entry.create_system = 3  # Unix
+            entry.external_attr = 0o644 << 16
             body = io.BytesIO()
             np.lib.format.write_array(body, np.asarray(arrays[name]), allow_pickle=False)
             z.writestr(entry, body.getvalue())
@@ -114,37 +149,51 @@ def npz_bytes(**arrays: np.ndarray) -> bytes:
 
 
 def save_npz(path: Path | str, **arrays: np.ndarray) -> bool:
-    """Writes an npz atomically; the same arrays give the same file, bit for bit. True when the file changed."""
+    """Write an npz file atomically; the same arrays give the same file, bit for bit.
+
+    Returns:
+        Whether the file changed.
+    """
     return atomic_write_bytes(path, npz_bytes(**arrays))
 
 
 def load_npz(path: Path | str, without: Collection[str] = ()) -> dict[str, np.ndarray]:
-    """All arrays of an npz but those named, read into memory; pickled objects are refused."""
+    """Read the arrays of an npz file into memory.
+
+    Args:
+        path: The file.
+        without: Names of arrays that are not read.
+
+    Raises:
+        UserError: If the file is missing, damaged, or holds pickled objects.
+    """
     try:
         with np.load(path, allow_pickle=False) as z:
             return {name: z[name] for name in z.files if name not in without}
     except FileNotFoundError:
         raise UserError(f"{path} is missing; run the step that writes it") from None
     except Exception as e:  # a damaged zip fails in a dozen ways, down to struct, zlib and memory errors
-        said = " ".join(str(e).split())[:200] or type(e).__name__
-        raise UserError(f"{path} is not a readable npz ({said}); delete it and run again") from None
+        message = " ".join(str(e).split())[:200] or type(e).__name__
+        raise UserError(f"{path} is not a readable npz ({message}); delete it and run again") from None
 
 
 def save_npy(path: Path | str, array: np.ndarray) -> None:
-    """Writes one npy atomically."""
-    with replacing(path) as temporary, open(temporary, "wb") as f:
+    """Write one array to an npy file atomically."""
+    with atomic_replace(path) as temporary, open(temporary, "wb") as f:
         np.lib.format.write_array(f, np.asarray(array), allow_pickle=False)
 
 
 def digest_file(path: Path | str, algorithm: str = "sha256") -> str:
+    """Return the hexadecimal digest of a file's content."""
     with open(path, "rb") as f:
         return hashlib.file_digest(f, algorithm).hexdigest()
 
 
 def sha256_file(path: Path | str) -> str:
+    """Return the sha256 of a file's content."""
     return digest_file(path, "sha256")
 
 
 def sha256_array(array: np.ndarray) -> str:
-    """sha256 of an array's elements in C order (not of its npy header)."""
-    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8)).hexdigest()
+    """Return the sha256 of an array's elements in C order (without a header)."""
+    return hashlib.sha256(np.ascontiguousarray(array).reshape(-1).view(np.uint8).data).hexdigest()

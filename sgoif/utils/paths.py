@@ -1,4 +1,6 @@
-"""Where the project's checkout lies. The benchmark runs from a checkout; the library needs none."""
+"""The root of the project's checkout. The benchmark runs from a checkout; the library needs none."""
+
+from __future__ import annotations
 
 from pathlib import Path
 

@@ -13,8 +13,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from sgoif.training import learner
-from sgoif.training.cuda_graphs import WARM_UP
-from sgoif.training.images import Batch
+from sgoif.training.batches import Batch
+from sgoif.training.cuda_graphs import WARM_UP_CALLS
 from sgoif.training.learner import Learner
 
 LOOKS = ("_local_scalar_dense", "item", "is_nonzero", "equal", "nonzero", "masked_select", "unique", "_unique2")
@@ -47,7 +47,7 @@ class Recording(TorchDispatchMode):
 
 
 class Frozen:
-    """Stands in for `Graphed`."""
+    """Stands in for `GraphedStep`."""
 
     def __init__(self, function: Callable[[Batch], Any]):
         self.function, self.calls, self.graphs = function, {}, {}
@@ -55,7 +55,7 @@ class Frozen:
     def __call__(self, batch: Batch) -> Any:
         shape = tuple(t.shape for t in batch.tensors())
         self.calls[shape] = self.calls.get(shape, 0) + 1
-        if self.calls[shape] <= WARM_UP:
+        if self.calls[shape] <= WARM_UP_CALLS:
             return self.function(batch)
         if shape not in self.graphs:
             inputs = batch.clone()
@@ -91,9 +91,9 @@ def capture_steps(monkeypatch, *rooms) -> list[Frozen]:
 
     def capturing(self, *args, **kw):
         build(self, *args, **kw)
-        self._graph = True
+        self._uses_graphs = True
 
     monkeypatch.setattr(Learner, "__init__", capturing)
     for room in (learner, *rooms):
-        monkeypatch.setattr(room, "Graphed", graphed)
+        monkeypatch.setattr(room, "GraphedStep", graphed)
     return made

@@ -12,7 +12,7 @@ from torch.utils.flop_counter import FlopCounterMode
 
 from sgoif import InfluenceConfig, OnlineInfluence
 from sgoif.gradients.queue import Intake
-from sgoif.training.models import build
+from sgoif.training.models import build_network
 
 aten = torch.ops.aten
 BATCH, EXAMPLES, CLASSES = 512, 50_000, 10
@@ -35,7 +35,7 @@ def epoch():
     with pytest.MonkeyPatch.context() as patch, FakeTensorMode():
         # indices and labels on the host are looked at as they are handed over; those on a device, as here, are not
         patch.setattr(Intake, "checked", staticmethod(lambda index, labels, *_: (index, labels)))
-        net = build("resnet9", CLASSES, 3, 32)
+        net = build_network("resnet9", CLASSES, 3, 32)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         influence = OnlineInfluence(net, EXAMPLES, CLASSES, InfluenceConfig(scope="all"))
         x, y = torch.empty(BATCH, 3, 32, 32), torch.zeros(BATCH, dtype=torch.long)

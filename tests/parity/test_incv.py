@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 
 from baselines.noisy.incv import INCV
-from sgoif.bench.methods.base import seeded
 from sgoif.errors import UserError
+from sgoif.training.seeds import numpy_generator
 from tests.helpers.tasks import noisy_task
 from tests.parity.trainers import check_behaviour
 
@@ -55,7 +55,7 @@ def test_one_iteration_selects_what_cleanlab_agrees_with(monkeypatch):
     trained = []
 
     def held_out(self, task, train, held, best, phase):
-        logits = seeded(phase).normal(size=(len(held), 10)).astype(np.float32)
+        logits = numpy_generator(phase).normal(size=(len(held), 10)).astype(np.float32)
         logits[np.arange(len(held)), task.labels.numpy()[held]] += 1.5
         fitted[held] = np.exp(logits) / np.exp(logits).sum(1, keepdims=True)
         trained.append((set(train.tolist()), set(held.tolist())))
@@ -80,7 +80,7 @@ def test_later_iterations_train_on_what_was_selected(monkeypatch):
 
     def held_out(self, task, train, held, best, phase):
         calls.append((set(train.tolist()), set(held.tolist())))
-        logits = seeded(phase).normal(size=(len(held), 10)).astype(np.float32)
+        logits = numpy_generator(phase).normal(size=(len(held), 10)).astype(np.float32)
         logits[np.arange(len(held)), task.labels.numpy()[held]] += 1.0
         return logits
 

@@ -46,9 +46,9 @@ def test_gram_streams_the_same_bounds_as_all_at_once():
     task, images, _ = ood_task()
     method = Gram()
     method.fit(task)
-    from sgoif.bench.methods.base import seeded
+    from sgoif.training.seeds import numpy_generator
 
-    order = seeded(task.seed, "gram").permutation(len(task.train))
+    order = numpy_generator(task.seed, "gram").permutation(len(task.train))
     rest, held = torch.from_numpy(order[80:]), torch.from_numpy(order[:80])
     net, deltas, norms = method.net, [], []
     test_class = task.predict(net, images)[0].argmax(1)

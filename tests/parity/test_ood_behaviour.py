@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sgoif.bench.methods.registry import load
-from sgoif.training.compute_counter import WORK
+from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.session import Session
 from tests.helpers.tasks import ood_task
 
@@ -55,9 +55,9 @@ def briefly(name: str, session: Session | None = None) -> torch.Tensor:
 @pytest.mark.parametrize("name", LEAST)
 def test_separates_with_one_pass(name):
     method, images, ood = fitted(name)
-    WORK.reset()
+    COMPUTE.reset()
     scores = method.score(images)
-    assert WORK.passes == len(images)  # exactly one forward pass per image
+    assert COMPUTE.forward_passes == len(images)  # exactly one forward pass per image
     assert scores.shape == (len(images),) and torch.isfinite(scores).all()
     for group, least in zip(("near", "far"), LEAST[name], strict=True):
         found = auroc(scores, method.score(ood[group]))

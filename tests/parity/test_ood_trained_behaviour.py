@@ -38,8 +38,8 @@ class Dying(Session):
         super().__init__(directory, "key", 0, save_every=-1)
         self.die_at = die_at
 
-    def epochs(self, n, *stateful, phase="train", account="train"):
-        for epoch in super().epochs(n, *stateful, phase=phase, account=account):
+    def epochs(self, n, *stateful, phase="train", timer="train"):
+        for epoch in super().epochs(n, *stateful, phase=phase, timer=timer):
             if self.die_at == epoch:
                 raise Killed
             yield epoch

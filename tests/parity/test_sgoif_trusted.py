@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score
 from baselines.noisy.sgoif import SGOIF
 from baselines.noisy.sgoif_trusted import Trusted, TrustedSGOIF
 from sgoif.errors import UserError
-from sgoif.training.compute_counter import WORK
+from sgoif.training.compute_counter import COMPUTE
 from tests.helpers.tasks import RECIPE, digits, noisy_task
 
 
@@ -64,8 +64,8 @@ def test_trusted_images_count_as_passes(at_once, monkeypatch):
     task = replace(task, recipe=replace(task.recipe, epochs=2))
     passes = []
     for kind, params in ((SGOIF, {}), (TrustedSGOIF, {"anchor_examples": at_once})):
-        WORK.reset()
+        COMPUTE.reset()
         checks = kind(**params).detect(task).extras["checks"]
-        passes.append(WORK.passes)
+        passes.append(COMPUTE.forward_passes)
     assert len(task.trusted[1]) == 100 and checks > 2
     assert passes[1] - passes[0] == 100 + (checks - 1) * at_once + 100

@@ -11,7 +11,7 @@ from baselines.noisy.tracin import TracIn, all_gradients, errors, head_gradient,
 from sgoif.bench.evaluation.metrics import detection
 from sgoif.errors import UserError
 from sgoif.training.images import ImageSet
-from sgoif.training.models import build
+from sgoif.training.models import build_network
 from tests.helpers.tasks import MEAN, STD, digits, noisy_task
 
 RATES = [0.1, 0.03]
@@ -25,7 +25,7 @@ class Plain:
 
     def network(self, epoch):
         torch.manual_seed(epoch)
-        net = build("small_cnn", 10, 1, 8)
+        net = build_network("small_cnn", 10, 1, 8)
         net.scale = 0.5
         with torch.no_grad():  # batch norms that have seen data
             for _ in range(3):

@@ -27,6 +27,6 @@ def check_behaviour(
     if detection.epoch_scores is not None:
         assert detection.epoch_scores.shape == (epochs, n)
     assert accuracy(detection.test_logits) > accuracy(task.plain.test_logits) - slack
-    assert task.session.seconds["train"] > 0
-    assert task.session.seconds["score"] > 0
+    assert task.session.timers.seconds["train"] > 0
+    assert task.session.timers.seconds["score"] > 0
     return detection

@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from sgoif.training import arm_convolutions
-from sgoif.training.arm_convolutions import ByProducts, _Convolution
+from sgoif.training.arm_convolutions import MatmulConvGradients, _Convolution
 
 CASES = {  # n, c_in, c_out, height, width, kernel, padding
     "3x3": (5, 3, 4, 6, 7, (3, 3), 1),
@@ -28,13 +28,13 @@ def made(case):
     return x, weight, bias, padding
 
 
-@pytest.mark.parametrize("at_once", [arm_convolutions.PATCHES, 1], ids=["at once", "one image at a time"])
+@pytest.mark.parametrize("at_once", [arm_convolutions.MAX_PATCH_ELEMENTS, 1], ids=["at once", "one image at a time"])
 @pytest.mark.parametrize("case", CASES)
 def test_gradients_are_pytorchs(case, at_once, monkeypatch):
-    monkeypatch.setattr(arm_convolutions, "PATCHES", at_once)
+    monkeypatch.setattr(arm_convolutions, "MAX_PATCH_ELEMENTS", at_once)
     x, weight, bias, padding = made(case)
     theirs = F.conv2d(x, weight, bias, padding=padding)
-    with ByProducts():
+    with MatmulConvGradients():
         ours = F.conv2d(x, weight, bias, 1, padding)
     assert "_ConvolutionBackward" in type(ours.grad_fn).__name__
     torch.testing.assert_close(ours, theirs)
@@ -55,7 +55,7 @@ def test_single_precision_in_either_memory_format(memory):
     layer = torch.nn.Conv2d(16, 32, 3, padding=1, bias=False).to(memory_format=memory)
     x = torch.randn(8, 16, 8, 8).contiguous(memory_format=memory).requires_grad_()
     wanted = torch.autograd.grad(layer(x).square().sum(), (x, layer.weight))
-    with ByProducts():
+    with MatmulConvGradients():
         loss = layer(x).square().sum()
     for a, b in zip(torch.autograd.grad(loss, (x, layer.weight)), wanted, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-3)
@@ -77,7 +77,7 @@ def test_every_other_convolution_gives_what_it_gives(layer):
     torch.manual_seed(0)
     x = torch.randn(2, 4, 8, 8, requires_grad=True)
     wanted = torch.autograd.grad(layer(x).sin().sum(), (x, *layer.parameters()))
-    with ByProducts():
+    with MatmulConvGradients():
         loss = layer(x).sin().sum()
     for a, b in zip(torch.autograd.grad(loss, (x, *layer.parameters())), wanted, strict=True):
         torch.testing.assert_close(a, b, rtol=1e-4, atol=1e-4)
@@ -85,10 +85,10 @@ def test_every_other_convolution_gives_what_it_gives(layer):
 
 def test_nothing_is_kept_where_no_gradient_is_wanted():
     layer = torch.nn.Conv2d(4, 4, 3)
-    with ByProducts(), torch.no_grad():
+    with MatmulConvGradients(), torch.no_grad():
         assert layer(torch.randn(2, 4, 8, 8)).grad_fn is None
     layer.requires_grad_(False)
-    with ByProducts():
+    with MatmulConvGradients():
         assert layer(torch.randn(2, 4, 8, 8)).grad_fn is None
 
 
@@ -99,7 +99,7 @@ def test_learners_take_them_on_arm_alone(arm, monkeypatch):
 
     taken = []
     apply = _Convolution.apply
-    monkeypatch.setattr(arm_convolutions, "ARM", arm)
+    monkeypatch.setattr(arm_convolutions, "IS_ARM", arm)
     monkeypatch.setattr(arm_convolutions._Convolution, "apply", lambda *t: taken.append(1) or apply(*t))
     images = SimpleNamespace(device=torch.device("cpu"), channels=1, size=8)
     recipe = Recipe.from_dict({"model": "small_cnn", "epochs": 1, "batch_size": 8, "lr": 0.1})

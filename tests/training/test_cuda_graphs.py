@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from sgoif.bench.methods import registry
-from sgoif.training.compute_counter import WORK
+from sgoif.training.compute_counter import COMPUTE
 from tests.contract.interrupt import Killed, killing_session, quiet_session
 from tests.helpers.frozen import NotCapturable, capture_steps
 from tests.helpers.tasks import RECIPE, noisy_task
@@ -32,9 +32,9 @@ def run(name: str, params: dict, session=None):
     task, _ = noisy_task(rate=0.3, n_train=600, plain=False, recipe=SMALL)
     if session is not None:
         task.session = session
-    WORK.reset()
+    COMPUTE.reset()
     found = registry.load("noisy", name)(**params).detect(task)
-    return found, WORK.passes
+    return found, COMPUTE.forward_passes
 
 
 @pytest.mark.parametrize(("name", "params", "epochs"), TRAINERS)
@@ -93,5 +93,5 @@ def test_the_stand_in_freezes_python_values(brought, expected, monkeypatch):
 
     step = learner.stepper(forward)
     for now[0] in (1.0, 2.0, 3.0, 4.0, 5.0, 6.0):
-        seen.append(float(step(batch.bring(torch.tensor(now[0])))[1]))
+        seen.append(float(step(batch.with_extra(torch.tensor(now[0])))[1]))
     assert seen == expected

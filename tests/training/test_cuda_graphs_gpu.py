@@ -7,9 +7,10 @@ import torch
 from baselines.noisy.sgoif_trusted import BATCH, Trusted
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.base import NoisyTask
-from sgoif.training.compute_counter import WORK
-from sgoif.training.cuda_graphs import SHAPES, WARM_UP, Graphed
-from sgoif.training.images import Batch, ImageSet
+from sgoif.training.batches import Batch
+from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cuda_graphs import MAX_GRAPHS, WARM_UP_CALLS, GraphedStep
+from sgoif.training.images import ImageSet
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
 from tests.helpers.tasks import flipped
@@ -50,8 +51,8 @@ def run(name: str, params: dict, device: str = "cuda", **recipe):
         session=Session(None, "test", 0, device),
         trusted=(rest, torch.from_numpy(clean).to(device)),
     )
-    WORK.reset()
-    return registry.load("noisy", name)(**params).detect(task), wrong, WORK.passes
+    COMPUTE.reset()
+    return registry.load("noisy", name)(**params).detect(task), wrong, COMPUTE.forward_passes
 
 
 @gpu
@@ -81,10 +82,10 @@ def test_trusted_images_never_wait_for_the_device():
 @gpu
 def test_the_oldest_graph_makes_room():
     images = ImageSet(synthetic(8, 0)[0], (0.5,) * 3, (0.3,) * 3, "cuda")
-    graphed = Graphed(lambda batch: batch.labels.sum() + batch.extra[0])
-    for n in range(1, SHAPES + 3):
-        for k in range(WARM_UP + 3):
+    graphed = GraphedStep(lambda batch: batch.labels.sum() + batch.extra[0])
+    for n in range(1, MAX_GRAPHS + 3):
+        for k in range(WARM_UP_CALLS + 3):
             index = torch.arange(n, device="cuda")
-            batch = Batch(images, index, torch.full_like(index, k)).bring(torch.tensor(100 * k))
+            batch = Batch(images, index, torch.full_like(index, k)).with_extra(torch.tensor(100 * k))
             assert graphed(batch).item() == n * k + 100 * k
-    assert len(graphed.graphs) == SHAPES
+    assert len(graphed.graphs) == MAX_GRAPHS

@@ -16,7 +16,8 @@ from sgoif.bench.execution import gpu_slots, run_batch
 from sgoif.bench.execution.plan import Cell, Plan
 from sgoif.errors import UserError
 from sgoif.training import distributed
-from sgoif.training.images import Batches, ImageSet
+from sgoif.training.batches import Batches
+from sgoif.training.images import ImageSet
 from sgoif.training.session import Session
 from sgoif.utils.files import atomic_write_json, load_npz
 from sgoif.utils.paths import ROOT
@@ -87,7 +88,7 @@ def _member(rank: int, folder: str) -> None:
     os.environ |= {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(29600 + os.getppid() % 1000), "LOCAL_RANK": str(rank)}
     os.environ |= {"RANK": str(rank), "WORLD_SIZE": "2"}
     torch.set_num_threads(1)
-    with distributed.together("cpu"):
+    with distributed.process_group("cpu"):
         found = {work.__name__: work(rank, Path(folder)) for work in (parts, resumed, trained, cells)}
         torch.save(found, f"{folder}/{rank}.pt")
 
@@ -111,12 +112,12 @@ def cells(rank: int, folder: Path) -> dict | None:
     plan, run_dir = methods(folder / f"of{rank}")  # both make their own inputs, so that no one waits for the other's
     for method in ("plain", "sgoif"):
         run_batch.run_batch(plan, run_dir, "noisy", "digits", method, 0, "cpu")
-    if not distributed.first():
+    if not distributed.is_main_process():
         assert not (run_dir / "cells").exists() or not list((run_dir / "cells").rglob("result.json"))
-    found = {method: result(run_dir, method) for method in ("plain", "sgoif")} if distributed.first() else {}
+    found = {method: result(run_dir, method) for method in ("plain", "sgoif")} if distributed.is_main_process() else {}
     plan, run_dir = methods(folder / f"steep{rank}", lr=1e20)
     run_batch.run_batch(plan, run_dir, "noisy", "digits", "plain", 0, "cpu")
-    if distributed.first():
+    if distributed.is_main_process():
         path = run_dir / Cell("noisy", "digits", "n20_s0", 0, "plain").folder / "result.json"
         found["failed"] = json.loads(path.read_text())
     return found
@@ -135,14 +136,14 @@ def test_two_processes_give_the_cells_of_one(pair, alone):
 
 def parts(rank: int, folder: Path) -> dict:
     x = torch.randn(8, 3, 4, 4, generator=torch.Generator().manual_seed(0))
-    norm = distributed.synced(torch.nn.Sequential(torch.nn.BatchNorm2d(3)), torch.device("cpu")).train()
+    norm = distributed.sync_batch_norms(torch.nn.Sequential(torch.nn.BatchNorm2d(3)), torch.device("cpu")).train()
     mine = x[rank::2].clone().requires_grad_()
     out = norm(mine)
     (out * torch.arange(8.0)[rank::2].view(-1, 1, 1, 1)).sum().backward()
     weight = torch.nn.Parameter(torch.zeros(2))
     weight.grad = torch.tensor([1.0 + rank, 4.0])
     distributed.average_gradients([weight])
-    rows = distributed.share_of(torch.arange(5))
+    rows = distributed.shard(torch.arange(5))
     try:
         Batches(ImageSet(np.zeros((9, 8, 8), np.uint8), (0.5,), (0.5,)), torch.zeros(9, dtype=torch.long), 7, seed=0)
         odd = ""
@@ -150,10 +151,10 @@ def parts(rank: int, folder: Path) -> dict:
         odd = str(e)
     return {
         "out": out.detach(), "grad": mine.grad, "state": norm.state_dict(), "averaged": weight.grad, "odd": odd,
-        "rows": distributed.collect(rows[:, None] * 10, 5), "few": distributed.share_of(torch.arange(1)),
-        "any": distributed.any_of(rank == 1), "same": (distributed.same(3), distributed.same(rank)),
-        "shared": distributed.shared(np.array([rank])), "union": distributed.union([f"{rank}", "x"]),
-        "first": distributed.first(),
+        "rows": distributed.gather_shards(rows[:, None] * 10, 5), "few": distributed.shard(torch.arange(1)),
+        "any": distributed.any_process(rank == 1), "same": (distributed.all_equal(3), distributed.all_equal(rank)),
+        "shared": distributed.broadcast_array(np.array([rank])),
+        "union": distributed.union_over_processes([f"{rank}", "x"]), "first": distributed.is_main_process(),
     }  # fmt: skip
 
 
@@ -214,7 +215,7 @@ def resumed(rank: int, folder: Path) -> list:
             seen.append(epoch)
             if epoch == stop:
                 break
-        distributed.wait()
+        distributed.barrier()
         return seen, counter.n
 
     found = [run(stop=2), run()]

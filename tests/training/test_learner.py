@@ -8,10 +8,11 @@ import pytest
 import torch
 
 from sgoif.errors import UserError
-from sgoif.training.compute_counter import WORK
-from sgoif.training.images import Batches, ImageSet
+from sgoif.training.batches import Batches
+from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.images import ImageSet
 from sgoif.training.learner import Diverged, Learner, predict
-from sgoif.training.models import MODELS, build
+from sgoif.training.models import MODELS, build_network
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
 from tests.helpers.tasks import RECIPE, noisy_task
@@ -59,7 +60,7 @@ def test_an_epoch_is_a_function_of_seed_and_number():
 def test_joined_batches_show_both():
     images, labels = colour(40), torch.arange(40) % 10
     first, second = (next(Batches(images, labels, n, seed=n, shift=1, flip=True).epoch(0)) for n in (16, 8))
-    both = first.join(second)
+    both = first.concatenate(second)
     assert torch.equal(both.x, torch.cat([first.x, second.x]))
     assert torch.equal(both.labels, torch.cat([first.labels, second.labels]))
     assert torch.equal(labels[both.index], both.labels)
@@ -96,7 +97,7 @@ def test_onecycle_rises_and_falls():
 @pytest.mark.parametrize("name", [*MODELS, "timm:resnet10t"])
 def test_networks_give_features_and_logits(name):
     size = 8 if name == "small_cnn" else 32
-    net = build(name, 7, 3, size).eval()
+    net = build_network(name, 7, 3, size).eval()
     x = torch.randn(2, 3, size, size)
     z = net.features(x)
     assert net(x).shape == (2, 7) and z.ndim == 2
@@ -107,9 +108,9 @@ def test_networks_give_features_and_logits(name):
 
 def test_unknown_models_are_refused():
     with pytest.raises(UserError, match="no model 'resnet8'"):
-        build("resnet8", 10, 3, 32)
+        build_network("resnet8", 10, 3, 32)
     with pytest.raises(UserError, match="timm has no such model"):
-        build("timm:resnett18", 10, 3, 32)
+        build_network("timm:resnett18", 10, 3, 32)
 
 
 def test_a_loss_that_is_not_finite_ends_as_diverged():
@@ -125,7 +126,7 @@ def test_a_loss_that_is_not_finite_ends_as_diverged():
 
 def test_predict_keeps_the_order_and_the_mode():
     images = colour(20)
-    net = build("small_cnn", 4, 3, 8)
+    net = build_network("small_cnn", 4, 3, 8)
     logits, features = predict(net, images, batch_size=7, features=True)
     assert net.training and logits.shape == (20, 4) and features.shape == (20, 64)
     some, _ = predict(net, images, indices=[5, 2])
@@ -170,16 +171,17 @@ def test_the_first_step_of_a_compiled_network_is_told_apart():
         return learner.net.features(x)
 
     learner._compiled = slow_once
-    WORK.reset()
+    COMPUTE.reset()
     step = learner.plain_stepper()
     for batch in batches.epoch(0):
         step(batch)
-    assert len(met) == batches.steps and 0.3 <= WORK.compiling < 0.3 + 5
+    assert len(met) == batches.steps and 0.3 <= COMPUTE.compile_seconds < 0.3 + 5
     session = Session(None, "k", 0)
-    session.seconds = {"train": 100.0}
-    session.move("train", "compile", WORK.compiling)
-    assert session.seconds["compile"] == WORK.compiling and sum(session.seconds.values()) == pytest.approx(100)
-    session.move("train", "compile", 900.0)
-    assert session.seconds == {"train": 0.0, "compile": pytest.approx(100)}
-    WORK.reset()
-    assert WORK.compiling == 0
+    session.timers.seconds = {"train": 100.0}
+    session.timers.reassign("train", "compile", COMPUTE.compile_seconds)
+    assert session.timers.seconds["compile"] == COMPUTE.compile_seconds
+    assert session.timers.total_seconds() == pytest.approx(100)
+    session.timers.reassign("train", "compile", 900.0)
+    assert session.timers.seconds == {"train": 0.0, "compile": pytest.approx(100)}
+    COMPUTE.reset()
+    assert COMPUTE.compile_seconds == 0

@@ -1,4 +1,4 @@
-"""Sessions: resuming, time accounts, the time limit, damaged checkpoints."""
+"""Sessions: resuming, timers, the time limit, damaged checkpoints."""
 
 import time
 
@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sgoif.training.compute_counter import WORK
+from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.session import OutOfTime, Session
 
 
@@ -67,40 +67,41 @@ def test_cached_is_computed_once_and_survives(tmp_path):
     assert calls == [1] and got["a"].tolist() == [0, 1, 2]
 
 
-def test_time_and_passes_are_booked_on_the_innermost_account_once(monkeypatch):
+def test_time_and_passes_count_for_the_innermost_timer_once(monkeypatch):
     clock = [100.0]
     monkeypatch.setattr(time, "perf_counter", lambda: clock[0])
 
     def work(seconds: float, passes: int) -> None:
         clock[0] += seconds
-        WORK.passes += passes
+        COMPUTE.forward_passes += passes
 
     session = Session(None, "k", seed=0)
-    with session.timed("outer"):
+    with session.timer("outer"):
         work(2, 20)
-        with session.timed("inner"):
+        with session.timer("inner"):
             work(5, 50)
         work(3, 30)
-    work(7, 70)  # on no account
-    assert session.seconds == {"outer": 5, "inner": 5} and session.passes == {"outer": 50, "inner": 50}
+    work(7, 70)  # outside every timer
+    assert session.timers.seconds == {"outer": 5, "inner": 5}
+    assert session.timers.forward_passes == {"outer": 50, "inner": 50}
 
 
 def trained(session: Session, kill: str | None = None) -> dict[str, int]:
     """Two phases, a prediction after each, a part that is kept; killed in the phase named, after its third epoch."""
 
     def compute() -> dict:
-        WORK.passes += 7
+        COMPUTE.forward_passes += 7
         return {}
 
     for phase in ("first", "second"):
         for epoch in session.epochs(4, Counter(), phase=phase):
-            WORK.passes += 300
+            COMPUTE.forward_passes += 300
             if (kill, epoch) == (phase, 2):
                 raise KeyboardInterrupt
-        with session.timed("score"):
-            WORK.passes += 100
+        with session.timer("score"):
+            COMPUTE.forward_passes += 100
             session.cached(f"{phase}-part", compute)
-    return session.total_passes()
+    return session.timers.total_forward_passes()
 
 
 @pytest.mark.parametrize("kill", ["first", "second"])
@@ -109,7 +110,7 @@ def test_a_resumed_cell_counts_the_passes_of_an_uninterrupted_one(tmp_path, kill
     assert whole == {"train": 2400, "score": 214}
     with pytest.raises(KeyboardInterrupt):
         trained(Session(tmp_path / "w", "k", seed=0, save_every=0), kill)
-    WORK.reset()  # another process
+    COMPUTE.reset()  # another process
     assert trained(Session(tmp_path / "w", "k", seed=0, save_every=0)) == whole
 
 
@@ -125,4 +126,4 @@ def test_seconds_survive_a_kill(tmp_path):
         time.sleep(0.02)
         if epoch == 2:
             break
-    assert Session(tmp_path / "w", "k", seed=0).seconds["train"] > 0.03
+    assert Session(tmp_path / "w", "k", seed=0).timers.seconds["train"] > 0.03

@@ -19,8 +19,9 @@ from sgoif.bench.execution.plan import Plan
 from sgoif.bench.tables import write_tables
 from sgoif.errors import UserError
 from sgoif.training import streaming
-from sgoif.training.images import Batches, ImageSet
-from sgoif.training.streaming import StreamedSet, in_memory
+from sgoif.training.batches import Batches
+from sgoif.training.images import ImageSet
+from sgoif.training.streaming import ImageFiles, StreamedSet, decode_all
 from tests.helpers import tiny_image_folders as tiny_trees
 from tests.helpers.tiny_image_folders import MARGIN, SIZE, picture, small, truncate
 
@@ -35,7 +36,7 @@ def files(folder, n: int = 10) -> np.ndarray:
 
 
 def streamed(folder, margin: int = MARGIN, **kw) -> StreamedSet:
-    return StreamedSet(folder, files(folder), SIZE, 3, margin, MEAN, STD, workers=2, **kw)
+    return StreamedSet(ImageFiles(folder, files(folder), SIZE, 3, margin), MEAN, STD, workers=2, **kw)
 
 
 def test_images_are_resized_and_cropped_like_those_in_memory(tmp_path):
@@ -45,15 +46,15 @@ def test_images_are_resized_and_cropped_like_those_in_memory(tmp_path):
     from sgoif.utils.image_ops import fit_square
 
     source = streamed(tmp_path, margin=0)
-    theirs = np.stack([fit_square(Image.open(tmp_path / p.decode()), SIZE) for p in source.paths]).astype(int)
-    assert np.abs(in_memory(source).astype(int) - theirs).max() <= 3
-    assert np.abs(in_memory(source).astype(int) - theirs).mean() < 0.5
+    theirs = np.stack([fit_square(Image.open(tmp_path / p.decode()), SIZE) for p in source.files.paths]).astype(int)
+    assert np.abs(decode_all(source).astype(int) - theirs).max() <= 3
+    assert np.abs(decode_all(source).astype(int) - theirs).mean() < 0.5
 
 
 def test_an_epoch_of_streamed_images_is_that_of_images_in_memory(tmp_path):
     """Shift and flip move the window over real pixels, where an image in memory is padded: here both have them."""
     source = streamed(tmp_path)
-    wide = in_memory(StreamedSet(tmp_path, source.paths, SIZE + 2 * MARGIN, 3, 0, MEAN, STD))
+    wide = decode_all(StreamedSet(ImageFiles(tmp_path, source.files.paths, SIZE + 2 * MARGIN, 3), MEAN, STD))
     labels = torch.arange(10)
     options = dict(batch_size=3, seed=5, shift=MARGIN, flip=True)
     number = 0
@@ -71,15 +72,15 @@ def test_parts_come_in_order_and_only_a_few_ahead(tmp_path, monkeypatch):
     begin = source._start
     monkeypatch.setattr(source, "_start", lambda part: started.append(part.tolist()) or begin(part))
     parts = torch.arange(10).split(1)
-    stream_of = source.fetched(parts)
+    stream_of = source.prefetch(parts)
     first = next(stream_of)
-    assert len(started) == streaming.AHEAD + 1 and torch.equal(first, next(source.fetched([parts[0]])))
+    assert len(started) == streaming.PREFETCH_BATCHES + 1 and torch.equal(first, next(source.prefetch([parts[0]])))
     rest = list(stream_of)
-    assert len(rest) == 9 and torch.equal(rest[-1], next(source.fetched([parts[-1]])))
+    assert len(rest) == 9 and torch.equal(rest[-1], next(source.prefetch([parts[-1]])))
     monkeypatch.undo()
     some = source.subset([7, 2])
     assert len(some) == 2 and torch.equal(some.batch(torch.tensor([1])), source.batch(torch.tensor([2])))
-    x = torch.cat(list(source.passes(torch.arange(10).split(4))))
+    x = torch.cat(list(source.iter_batches(torch.arange(10).split(4))))
     torch.testing.assert_close(x, source.batch(torch.arange(10)))
 
 
@@ -88,8 +89,8 @@ def test_a_broken_image_becomes_grey_and_is_counted_once(tmp_path, capsys):
     truncate(tmp_path / "001.jpg")
     (tmp_path / "004.jpg").unlink()
     for _ in range(2):
-        pixels = next(source.fetched([torch.tensor([0, 1, 4])]))
-    assert (pixels[1:] == streaming.GREY).all() and pixels[0].float().std() > 1
+        pixels = next(source.prefetch([torch.tensor([0, 1, 4])]))
+    assert (pixels[1:] == streaming.GREY_LEVEL).all() and pixels[0].float().std() > 1
     assert [p.rsplit("/")[-1] for p in sorted(source.unreadable.paths)] == ["001.jpg", "004.jpg"]
     assert capsys.readouterr().err.count("001.jpg") == 1
 

@@ -38,7 +38,7 @@ def test_no_pickles(tmp_path):
 def test_a_failed_write_leaves_the_old_file(tmp_path):
     path = tmp_path / "deep" / "a.txt"
     files.atomic_write_text(path, "old")
-    with pytest.raises(RuntimeError), files.replacing(path) as temporary:
+    with pytest.raises(RuntimeError), files.atomic_replace(path) as temporary:
         temporary.write_text("half")
         raise RuntimeError
     assert path.read_text() == "old" and [p.name for p in path.parent.iterdir()] == ["a.txt"]

@@ -7,7 +7,7 @@ import threading
 import pytest
 
 from sgoif.bench import cli
-from sgoif.utils.interrupt import check, heeded
+from sgoif.utils.interrupt import raise_if_pending, sigint_as_keyboard_interrupt
 from tests.helpers import lost_interrupts as lost
 
 
@@ -19,16 +19,16 @@ def test_a_lost_one_ends_the_command(lose, monkeypatch, capsys):
     assert cli.main(["doctor"]) == 130
     assert capsys.readouterr().err == "interrupted; run again to go on from here\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler and sys.unraisablehook is report
-    check()  # the next command of this process has not been interrupted
+    raise_if_pending()  # the next command of this process has not been interrupted
 
 
 @pytest.mark.usefixtures("ctrl_c")
 def test_a_long_loop_hears_of_it():
-    with pytest.raises(KeyboardInterrupt), heeded():
-        check()
+    with pytest.raises(KeyboardInterrupt), sigint_as_keyboard_interrupt():
+        raise_if_pending()
         lost.dropped()
         with pytest.raises(KeyboardInterrupt):
-            check()
+            raise_if_pending()
 
 
 @pytest.mark.usefixtures("ctrl_c")
@@ -40,7 +40,7 @@ def test_other_errors_are_told_as_ever():
     told = []
     sys.unraisablehook, before = lambda found: told.append(found.exc_value), sys.unraisablehook
     try:
-        with pytest.raises(ZeroDivisionError), heeded():
+        with pytest.raises(ZeroDivisionError), sigint_as_keyboard_interrupt():
             Broken()
             raise ZeroDivisionError
     finally:
@@ -50,9 +50,9 @@ def test_other_errors_are_told_as_ever():
 
 def test_ignored_stays_ignored_and_other_threads_are_left_alone(ctrl_c):
     signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with heeded():
+    with sigint_as_keyboard_interrupt():
         lost.dropped()
-        check()
+        raise_if_pending()
     signal.signal(signal.SIGINT, signal.default_int_handler)
     found = []
     thread = threading.Thread(target=lambda: found.append(cli.main(["where", "--config", "none.json"])))

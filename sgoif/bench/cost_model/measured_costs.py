@@ -45,10 +45,10 @@ class Shape:
     def _network(self):
         import torch
 
-        from sgoif.training.models import build
+        from sgoif.training.models import build_network
 
         with torch.device("meta"):  # shapes alone: nothing is allocated or computed
-            return build(self.model, self.classes, self.channels, self.size).eval()
+            return build_network(self.model, self.classes, self.channels, self.size).eval()
 
     @cached_property
     def flops(self) -> float:

@@ -26,7 +26,7 @@ from sgoif.errors import UserError
 from sgoif.training.images import ImageSet, ImageSource
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
-from sgoif.training.streaming import StreamedSet, Unreadable, in_memory
+from sgoif.training.streaming import ImageFiles, StreamedSet, UnreadableImages, decode_all
 from sgoif.utils.files import load_npz, sha256_file
 
 
@@ -39,7 +39,7 @@ class Inputs:
         self.spec = plan.spec(task, dataset)
         self.facts = catalogue.get(dataset)
         self.recipe = Recipe.from_dict(self.spec["recipe"])
-        self.unreadable = Unreadable()  # images that could not be decoded while they were used
+        self.unreadable = UnreadableImages()  # images that could not be decoded while they were used
 
     # --- images and labels ------------------------------------------------------------------------------------------
 
@@ -52,7 +52,7 @@ class Inputs:
             streamed = self._streamed(name, part)
             if load.image_folder(self.root, self.dataset) is not None:
                 return streamed
-            pixels = in_memory(streamed)
+            pixels = decode_all(streamed)
         else:
             pixels = load.images(self.root, name, part)
             if name != self.dataset:
@@ -60,19 +60,15 @@ class Inputs:
         return ImageSet(np.asarray(pixels), self.facts.mean, self.facts.std, self.device)
 
     def _streamed(self, name: str, part: str) -> StreamedSet:
-        source = StreamedSet(
+        files = ImageFiles(
             load.image_folder(self.root, name),
             load.paths(self.root, name, part),
             self.facts.image_size,
             self.facts.channels,
             self.facts.margin,
-            self.facts.mean,
-            self.facts.std,
-            self.device,
-            workers=self.plan.config["execution"]["threads"],
         )
-        source.unreadable = self.unreadable
-        return source
+        workers = self.plan.config["execution"]["threads"]
+        return StreamedSet(files, self.facts.mean, self.facts.std, self.device, workers, self.unreadable)
 
     @functools.cached_property
     def train(self) -> ImageSource:

@@ -26,12 +26,12 @@ from sgoif.bench.methods.plain_run import plain_run
 from sgoif.bench.methods.registry import FOLDS, PLAIN, SHARED
 from sgoif.errors import UserError
 from sgoif.training import distributed
-from sgoif.training.compute_counter import WORK
-from sgoif.training.learner import Diverged, load_compiler
+from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.learner import Diverged, preload_compiler
 from sgoif.training.peak_memory import PeakMemory
 from sgoif.training.session import OutOfTime, Session
 from sgoif.utils import interrupt
-from sgoif.utils.files import alone, atomic_write_json
+from sgoif.utils.files import atomic_write_json, file_lock
 
 
 def run_batch(plan: Plan, run_dir: Path, task: str, dataset: str, method: str, number: int, device: str) -> Path:
@@ -41,13 +41,13 @@ def run_batch(plan: Plan, run_dir: Path, task: str, dataset: str, method: str, n
     code = plan.code(task, method)
     entries = []
     path = run_dir / "batches" / task / dataset / method / f"{number}.json"
-    with alone(path.with_suffix(".lock")) if distributed.first() else contextlib.nullcontext():
+    with file_lock(path.with_suffix(".lock")) if distributed.is_main_process() else contextlib.nullcontext():
         for cell in plan.batch(task, dataset, method, number):
             key = inputs.key(cell, code)
             result = results.finished(run_dir, cell, key) or compute(plan, run_dir, cell, key, inputs)
-            if distributed.first():
+            if distributed.is_main_process():
                 entries.append(BatchEntry.of(result).to_json())
-    if not distributed.first():
+    if not distributed.is_main_process():
         return path
     atomic_write_json(path, {"cells": entries}, seal=True)
     path.touch()  # Snakemake compares times, so an unchanged file must look new too
@@ -62,7 +62,7 @@ def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> 
     session = Session(work, key, cell.seed, inputs.device, limit, save_every, label=str(cell))
     shared_failure = inputs.shared_failure(cell)
     arrays, facts, status, reason = {}, {}, "ok", ""
-    WORK.reset()
+    COMPUTE.reset()
     with PeakMemory(inputs.device) as memory:
         try:
             if shared_failure:
@@ -77,13 +77,13 @@ def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> 
                 raise  # the others have not met it and would wait forever: torchrun ends them
             status, reason, arrays = "failed", _reason(e), {}
             traceback.print_exc(file=sys.stderr)
-    interrupt.check()  # one that became another error is no failure of the method
-    if unreadable := distributed.union(inputs.unreadable.paths):
+    interrupt.raise_if_pending()  # one that became another error is no failure of the method
+    if unreadable := distributed.union_over_processes(inputs.unreadable.paths):
         facts["extras"] = {**facts.get("extras", {}), "unreadable_images": float(len(unreadable))}
-    passes = session.total_passes()
-    if not distributed.first():
+    passes = session.timers.total_forward_passes()
+    if not distributed.is_main_process():
         return None
-    session.move("train", "compile", WORK.compiling)
+    session.timers.reassign("train", "compile", COMPUTE.compile_seconds)
     result = results.write(
         run_dir,
         cell,
@@ -91,8 +91,8 @@ def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> 
         status,
         reason,
         arrays,
-        seconds={k: round(v, 4) for k, v in session.seconds.items()},
-        cpu_seconds={k: round(v, 4) for k, v in session.cpu_seconds.items()},
+        seconds={k: round(v, 4) for k, v in session.timers.seconds.items()},
+        cpu_seconds={k: round(v, 4) for k, v in session.timers.cpu_seconds.items()},
         network_passes=passes,
         shared_gpu=inputs.device.type == "cuda" and plan.config["execution"]["jobs_per_gpu"] > 1,
         peak_memory_mb=memory.mb,
@@ -123,12 +123,12 @@ def _reason(error: Exception) -> str:
 def _work(cell: Cell, session: Session, inputs: Inputs, plan: Plan, run_dir: Path):
     task = inputs.ood_task(cell, session) if cell.task == "ood" else inputs.noisy_task(cell, session)
     if cell.method in SHARED:
-        load_compiler(task.recipe, inputs.device)
+        preload_compiler(task.recipe, inputs.device)
         return _shared_run(cell, task, inputs, run_dir)
     name, _ = registry.split_variant(cell.method)
     method = registry.load(registry.task_kind(cell.task), name)(**plan.params(cell.method))
     if not method.reads_plain:  # it trains a network of its own
-        load_compiler(task.recipe, inputs.device)
+        preload_compiler(task.recipe, inputs.device)
     if cell.task == "ood":
         return _measure_ood(method, task, inputs)
     return _detect(method, task, inputs, retrain=plan.retrains(cell))
@@ -144,7 +144,7 @@ def _shared_run(cell: Cell, task, inputs: Inputs, run_dir: Path):
 
 def _detect(method, task: NoisyTask, inputs: Inputs, retrain: bool):
     session = task.session
-    with session.timed("score"):  # what a method does not book itself is scoring
+    with session.timer("score"):  # what a method does not book itself is scoring
         found = method.detect(task)
     scores = np.asarray(found.scores, dtype=np.float64)
     _check_scores(scores, len(task.train), method.name)
@@ -155,7 +155,7 @@ def _detect(method, task: NoisyTask, inputs: Inputs, retrain: bool):
         if getattr(found, name) is not None:
             arrays[name] = np.asarray(getattr(found, name), dtype=np.float32)
     if found.remove is not None:
-        arrays["remove"] = distributed.shared(np.asarray(found.remove, dtype=bool))
+        arrays["remove"] = distributed.broadcast_array(np.asarray(found.remove, dtype=bool))
         if found.test_logits is None and retrain:
             arrays["test_logits"] = _retrain(task, arrays["remove"])
     return arrays, {"extras": _numbers(found.extras), "curves": found.curves}
@@ -166,25 +166,25 @@ def _retrain(task: NoisyTask, remove: np.ndarray) -> np.ndarray:
     kept = np.flatnonzero(~remove)
     if len(kept) < task.n_classes:
         raise ValueError(f"the removal rule leaves {len(kept)} of {len(remove)} examples")
-    learner = train_plainly(task, kept, phase="retrain", account="retrain")
-    with task.session.timed("retrain"):
+    learner = train_plainly(task, kept, phase="retrain", timer="retrain")
+    with task.session.timer("retrain"):
         return task.predict(learner.net, task.test)[0].cpu().numpy()
 
 
 def _measure_ood(method, task: OODTask, inputs: Inputs):
     session = task.session
-    with session.timed("fit"):
+    with session.timer("fit"):
         method.fit(task)
     arrays, images = {}, 0
     for name, test in {"id_test": inputs.test, **inputs.ood_sets()}.items():
-        with session.timed("score"):
+        with session.timer("score"):
             scores = method.score(test).double().cpu().numpy()
         _check_scores(scores, len(test), f"{method.name} on {name}")
         arrays[name] = scores
         images += len(test)
-    with session.timed("accuracy"):
+    with session.timer("accuracy"):
         arrays["id_logits"] = method.logits(inputs.test).float().cpu().numpy()
-    extras = {"seconds_per_image": session.seconds["score"] / images, **method.extras()}
+    extras = {"seconds_per_image": session.timers.seconds["score"] / images, **method.extras()}
     return arrays, {"extras": _numbers(extras)}
 
 

@@ -11,7 +11,7 @@ import numpy as np
 
 from sgoif.bench.methods.registry import OURS, split_variant
 from sgoif.bench.tables.names import title
-from sgoif.utils.files import replacing
+from sgoif.utils.files import atomic_replace
 
 BLUE, ORANGE, GREEN, PURPLE, SKY, RED = "#0072B2", "#E69F00", "#009E73", "#CC79A7", "#56B4E9", "#D55E00"
 INK, FAINT = "#333333", "#dddddd"
@@ -59,7 +59,7 @@ def save(figure, path: Path) -> list[Path]:
     figure.set_layout_engine("none")  # laid out once, not once for each file
     for kind, facts in (("svg", {"Date": None, "Creator": "sgoif"}), ("png", {"Software": None})):
         out.append(path.with_name(f"{path.name}.{kind}"))
-        with replacing(out[-1], seal=True) as temporary:
+        with atomic_replace(out[-1], seal=True) as temporary:
             figure.savefig(temporary, format=kind, dpi=160, metadata=facts)
     plt.close(figure)
     return out

@@ -21,7 +21,8 @@ from torch import Tensor
 
 from sgoif.bench.methods.plain_run import PlainRun
 from sgoif.errors import UserError
-from sgoif.training.images import Batches, ImageSource, mix_seed
+from sgoif.training.batches import Batches
+from sgoif.training.images import ImageSource
 from sgoif.training.learner import Learner, predict
 from sgoif.training.models import Network
 from sgoif.training.recipe import Recipe
@@ -296,7 +297,7 @@ def train_plainly(
     task: Task,
     indices: ArrayLike | None = None,
     phase: str = "train",
-    account: str = "train",
+    timer: str = "train",
     seed: int | None = None,
     **changes: Any,
 ) -> Learner:
@@ -306,7 +307,7 @@ def train_plainly(
         task: Data and recipe.
         indices: Positions in the training set that are used, shape [n]; default all.
         phase: Name of the resumable state in the session.
-        account: Timer that the seconds are added to.
+        timer: Name of the timer that the seconds are added to.
         seed: Default the task's.
         **changes: Fields of the recipe that are replaced.
 
@@ -318,12 +319,7 @@ def train_plainly(
     epochs = max(round(total_steps / batches.steps), 1)  # the same number of steps, however few examples are left
     learner = task.learner(batches, seed=seed, epochs=epochs, **changes)
     step = learner.plain_stepper()
-    for epoch in task.session.epochs(epochs, learner, phase=phase, account=account):
+    for epoch in task.session.epochs(epochs, learner, phase=phase, timer=timer):
         for batch in batches.epoch(epoch):
             step(batch)
     return learner
-
-
-def seeded(*parts: int | str) -> np.random.Generator:
-    """Return a numpy generator that is a function of `parts` alone."""
-    return np.random.default_rng(mix_seed(*parts))

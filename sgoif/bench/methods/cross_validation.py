@@ -9,16 +9,16 @@ from functools import partial
 
 import numpy as np
 
-from sgoif.bench.methods.base import NoisyTask, seeded
+from sgoif.bench.methods.base import NoisyTask
 from sgoif.errors import UserError
-from sgoif.training.images import mix_seed
+from sgoif.training.seeds import mix_seed, numpy_generator
 
 
 def split(labels: np.ndarray, k: int, seed: int) -> np.ndarray:
     """[N] the fold of each example. Fold sizes, and the folds' counts of each class, differ by at most one."""
     if not 2 <= k <= len(labels):
         raise UserError(f"folds: must be between 2 and the number of examples ({len(labels)}), not {k}")
-    order = seeded(seed, "folds").permutation(len(labels))
+    order = numpy_generator(seed, "folds").permutation(len(labels))
     order = order[np.argsort(labels[order], kind="stable")]  # class by class, in random order within a class
     fold = np.empty(len(labels), dtype=np.int64)
     fold[order] = np.arange(len(labels)) % k  # dealt like cards
@@ -45,7 +45,7 @@ def _one_fold(task: NoisyTask, number: int, rest: np.ndarray, held_out: np.ndarr
     for epoch in task.session.epochs(task.recipe.epochs, learner, phase=f"fold-{number}"):
         for batch in batches.epoch(epoch):
             step(batch)
-    with task.session.timed("train"):
+    with task.session.timer("train"):
         logits, _ = task.predict(learner.net, indices=held_out)
     return {"probabilities": logits.softmax(1).cpu().numpy()}
 

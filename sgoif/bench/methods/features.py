@@ -11,7 +11,7 @@ import torch
 from torch import Tensor
 
 from sgoif.errors import UserError
-from sgoif.training.compute_counter import WORK
+from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.images import ImageSet
 from sgoif.training.learner import predict
 from sgoif.training.models import Network
@@ -72,7 +72,7 @@ def stage_outputs(
         for part in order.to(images.device).split(batch_size):
             with torch.no_grad():
                 logits = finite(net(images.batch(part)).float(), f"{method}: logits of the network")
-                WORK.passes += len(part)
+                COMPUTE.forward_passes += len(part)
                 maps = [as_map(caught[i].float()) for i in range(len(modules))]
             for i, m in enumerate(maps):
                 finite(m, f"{method}: output of stage {i + 1}")

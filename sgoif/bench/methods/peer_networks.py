@@ -11,8 +11,9 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.bench.methods.base import NoisyTask
-from sgoif.training.compute_counter import WORK
-from sgoif.training.images import Batch, Batches, mix_seed
+from sgoif.training.batches import Batch, Batches
+from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.seeds import mix_seed
 
 IGNORED = -100  # a label that cross-entropy leaves out
 
@@ -55,9 +56,9 @@ class Peers:
         """Both networks' logits in eval mode, without a graph."""
         logits = []
         for learner in (self.first, self.second):
-            WORK.passes += len(x)
+            COMPUTE.forward_passes += len(x)
             learner.net.eval()
-            with learner.passing():
+            with learner.forward_context():
                 logits.append(learner.net(x).float())
             learner.net.train()
         return logits[0], logits[1]

@@ -12,9 +12,10 @@ from torch import Tensor
 from sgoif.backend.collectives import size, sum_
 from sgoif.errors import UserError
 from sgoif.training import distributed
-from sgoif.training.images import Batch, ImageSource
+from sgoif.training.batches import Batch
+from sgoif.training.images import ImageSource
 from sgoif.training.learner import Learner, predict
-from sgoif.training.models import Network, build
+from sgoif.training.models import Network, build_network
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import save_torch
 from sgoif.utils.files import load_npz
@@ -80,7 +81,7 @@ class PlainRun:
     def network(self, epoch: int | None = None) -> Network:
         """The network as it was after `epoch` (default: the last), in eval mode."""
         epoch = self.checkpoint_epochs[-1] if epoch is None else epoch
-        net = build(self.recipe.model, self.n_classes, self.channels, self.size)
+        net = build_network(self.recipe.model, self.n_classes, self.channels, self.size)
         path = self.directory / "checkpoints" / f"epoch{epoch}.pt"
         try:
             net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
@@ -132,15 +133,15 @@ def plain_run(task, test: ImageSource, directory: Path) -> tuple[dict[str, np.nd
             loss, margin = step(batch)
             total += loss
             seen.index_copy_(1, batch.index, torch.stack([margin, torch.ones_like(margin)]))
-        with session.timed("record"):
+        with session.timer("record"):
             sum_(seen)
             record.margins.append(torch.where(seen[1] > 0, seen[0], torch.nan).half().cpu())
             record.rates.append(float(np.mean(rates)))
-            record.losses.append(distributed.total(float(total)) / size() / batches.steps)
-            if epoch in keep and distributed.first():
+            record.losses.append(distributed.sum_over_processes(float(total)) / size() / batches.steps)
+            if epoch in keep and distributed.is_main_process():
                 save_checkpoint(learner.net, directory / "checkpoints" / f"epoch{epoch}.pt")
     arrays = {"epoch_lr": np.array(record.rates), "margins": torch.stack(record.margins).numpy()}
-    with session.timed("record"):
+    with session.timer("record"):
         arrays["test_logits"] = predict(learner.net, test)[0].cpu().numpy()
         if recipe.record != "nothing":
             logits, features = predict(learner.net, task.train, features=True)

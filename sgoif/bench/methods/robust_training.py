@@ -15,9 +15,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import Detection, NoisyTask, seeded
-from sgoif.training.images import Batch
+from sgoif.bench.methods.base import Detection, NoisyTask
+from sgoif.training.batches import Batch
 from sgoif.training.learner import Learner
+from sgoif.training.seeds import numpy_generator
 
 
 class History:
@@ -71,13 +72,13 @@ def train_with(
         clip_gradients(learner, clip)
     step = learner.stepper(lambda batch: (loss(learner, batch),))
     for epoch in session.epochs(task.recipe.epochs, learner, history):
-        rng, total = seeded(task.seed, "loss", epoch), torch.zeros((), device=task.labels.device)
+        rng, total = numpy_generator(task.seed, "loss", epoch), torch.zeros((), device=task.labels.device)
         for batch in batches.epoch(epoch):
             if draw is not None:
-                batch.bring(*draw(batch, rng))
+                batch.with_extra(*draw(batch, rng))
             total += step(batch)[0]
         history.add(loss=total / batches.steps)
-    with session.timed("score"):
+    with session.timer("score"):
         scores = given_loss(task, learner.net)
         test_logits, _ = task.predict(learner.net, task.test)
     return Detection(scores.cpu().numpy(), test_logits.cpu().numpy(), curves=history.curves)

@@ -12,8 +12,8 @@ from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError, UserError
 from sgoif.influence import OnlineInfluence
 from sgoif.label_noise.count import estimate_label_errors
-from sgoif.training.compute_counter import WORK
-from sgoif.training.images import Batch
+from sgoif.training.batches import Batch
+from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.learner import Learner
 
 
@@ -55,9 +55,9 @@ class SGOIFDetector(NoisyLabelDetector):
                 influence.step(learner.optimizer)
                 trace.look()
             influence.end_epoch()
-            WORK.passes += given.passed - before if given else 0
+            COMPUTE.forward_passes += given.passed - before if given else 0
         result = influence.scores()
-        WORK.passes += given.size if given and self.params.memory else 0  # they name the latent classes
+        COMPUTE.forward_passes += given.size if given and self.params.memory else 0  # they name the latent classes
         log_odds = result.trusted_log_odds
         scores = result.suspicion if log_odds is None else result.prediction_score
         count, remove = estimate_label_errors(scores, task.labels, log_odds)
@@ -102,7 +102,7 @@ class SGOIFDetector(NoisyLabelDetector):
 
         def forward(batch: Batch):
             with influence.catch() as record:
-                logits = learner.hooked(batch.x)
+                logits = learner.forward_eager(batch.x)
             return F.cross_entropy(logits, batch.labels), record
 
         run = learner.stepper(forward)

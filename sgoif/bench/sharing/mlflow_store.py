@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgoif.errors import UserError
-from sgoif.utils.files import alone, replacing
+from sgoif.utils.files import atomic_replace, file_lock
 
 if TYPE_CHECKING:
     from mlflow import MlflowClient
@@ -51,7 +51,7 @@ def ensure_store(uri: str) -> None:
     elif path.is_file():
         _check_database(path)
     else:  # a store whose creation was cut short cannot be repaired, so it gets its name when it is complete
-        with replacing(path) as temporary:
+        with atomic_replace(path) as temporary:
             experiments(open_client(f"sqlite:///{temporary}"))
 
 
@@ -64,7 +64,7 @@ def exclusive(uri: str) -> Iterator[None]:
     """
     path = sqlite_file(uri)
     if path is not None:
-        with alone(path.with_suffix(".lock")):
+        with file_lock(path.with_suffix(".lock")):
             yield
     elif uri.startswith("postgresql"):
         from sqlalchemy import create_engine, text

@@ -14,9 +14,9 @@ from sgoif.bench.data.noisy_labels import write_setting
 from sgoif.bench.data.prepare import prepare
 from sgoif.bench.execution import run_batch
 from sgoif.bench.execution.plan import Plan
-from sgoif.training.learner import load_compiler
+from sgoif.training.learner import preload_compiler
 from sgoif.training.recipe import Recipe
-from sgoif.utils.interrupt import heeded
+from sgoif.utils.interrupt import sigint_as_keyboard_interrupt
 from tests.helpers import lost_interrupts as lost
 from tests.helpers.project import MINI_CONFIG
 
@@ -68,7 +68,7 @@ def test_a_lost_interrupt_is_no_result_of_a_method(tmp_path, monkeypatch, lose):
     detect = Random.detect
     with monkeypatch.context() as broken:
         broken.setattr(Random, "detect", lambda self, task: (lose(), detect(self, task))[1])
-        with pytest.raises(KeyboardInterrupt), heeded():
+        with pytest.raises(KeyboardInterrupt), sigint_as_keyboard_interrupt():
             run(plan, run_dir, "random")
     assert not list(run_dir.rglob("result.json"))
     assert run(plan, run_dir, "random")["status"] == "ok"
@@ -79,13 +79,13 @@ def test_the_compiler_is_imported_before_a_cells_clock_starts(tmp_path, monkeypa
     monkeypatch.setattr(run_batch.Session, "timed", lambda self, name: order.append(name) or timed(self, name))
     monkeypatch.setattr("sgoif.training.learner.importlib", SimpleNamespace(import_module=order.append))
     recipe = Recipe(compile=True)
-    monkeypatch.setattr(run_batch, "load_compiler", lambda *_: load_compiler(recipe, torch.device("cuda")))
+    monkeypatch.setattr(run_batch, "preload_compiler", lambda *_: preload_compiler(recipe, torch.device("cuda")))
     plan, run_dir = small_run(tmp_path)
     assert run(plan, run_dir, "mixup")["status"] == "ok"
     assert order[:3] == ["torch._dynamo", "torch._inductor.compile_fx", "score"]
     order.clear()
-    load_compiler(recipe, torch.device("cpu"))
-    load_compiler(Recipe(), torch.device("cuda"))
+    preload_compiler(recipe, torch.device("cpu"))
+    preload_compiler(Recipe(), torch.device("cuda"))
     assert order == ["torch._dynamo"] * 2
 
 

@@ -7,7 +7,7 @@ import torch
 
 from baselines.ood import opengan
 from sgoif.bench.methods.registry import load
-from sgoif.training.compute_counter import WORK
+from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.recipe import Recipe
 from tests.helpers.frozen import Frozen, NotCapturable, capture_steps
 from tests.helpers.tasks import RECIPE, ood_task
@@ -39,9 +39,9 @@ def run(name: str):
     kind = load("ood", name)
     task, images, _ = ood_task(plain=kind.reads_plain, recipe=SMALL)
     method = kind(**TRAINED[name][0])
-    WORK.reset()
+    COMPUTE.reset()
     method.fit(task)
-    return method.score(images), WORK.passes
+    return method.score(images), COMPUTE.forward_passes
 
 
 @pytest.mark.parametrize("name", TRAINED)
