@@ -9,9 +9,8 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench.methods.registry import split_variant
-from sgoif.bench.tables import render
+from sgoif.bench.tables.model import Block, Entry, Table, format_entry, name_marks
 from sgoif.bench.tables.names import title
-from sgoif.bench.tables.render import Block, Entry, Table
 from sgoif.utils.files import read_json
 
 LEDGER_COLUMNS = (
@@ -29,7 +28,7 @@ LEDGER_COLUMNS = (
 
 
 def table(table: Table) -> dict[str, Any]:
-    caption = [render.marked(sentence, "bold", "≈") for sentence in table.caption]
+    caption = [name_marks(sentence, "bold", "≈") for sentence in table.caption]
     blocks = [_block(block) for block in table.blocks]
     return {"name": table.name, "title": table.title, "caption": caption, "blocks": blocks, "notes": table.notes}
 
@@ -54,7 +53,7 @@ def _cell(entry: Entry, style: str) -> dict[str, Any]:
     if entry.mean is None:
         word = "–" if entry.status == "ok" else entry.status
         return {"value": None, "text": word, "spread": "", "mark": "", "note": entry.note}
-    mean, spread, unit = render.parts(entry, style)
+    mean, spread, unit = format_entry(entry, style)
     return {"value": entry.mean, "text": mean, "spread": spread, "unit": unit, "mark": entry.mark, "note": entry.note}
 
 

@@ -1,7 +1,8 @@
-"""Tables of the summary: one builder for each kind.
+"""Tables of a run: reads results/<run>/summary.json, writes results/<run>/tables/<name>.md, .tex, .csv and .json.
 
-A table is a function of the records of summary.json alone. What stands in which row and column is the business of
-the `table_*` modules; how it is written down that of `render`.
+Way in: `write_tables`, or `build_tables` for the tables as objects. Every kind of table has a builder in a `*_table`
+module, which takes its records from `source`. Which entry is bold (best of a column) is decided in `marks.mark_best`;
+the formats are in `markdown`, `latex` and `table_files`. A table is a function of the summary alone.
 """
 
 from __future__ import annotations
@@ -10,18 +11,18 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
-from sgoif.bench.tables import render
+from sgoif.bench.evaluation.summary_record import layouts, read_summary
 from sgoif.bench.tables.ablation_table import ablation, backends, stability
 from sgoif.bench.tables.cost_table import cost
+from sgoif.bench.tables.model import Table
 from sgoif.bench.tables.noisy_table import noise_grid, noise_sets
 from sgoif.bench.tables.ood_table import ood
-from sgoif.bench.tables.render import Table
 from sgoif.bench.tables.sensitivity_table import sensitivity
 from sgoif.bench.tables.source import Source
+from sgoif.bench.tables.table_files import write_table
 from sgoif.errors import UserError
-from sgoif.utils.files import read_json
 
-BUILD = {
+BUILDERS = {
     "noise_grid": noise_grid,
     "noise_sets": noise_sets,
     "ood": ood,
@@ -33,24 +34,26 @@ BUILD = {
 }
 
 
-def write_tables(run_dir: Path | str, config: Mapping | None = None) -> list[Path]:
-    """Renders every table of results/<run>/summary.json as Markdown, LaTeX, CSV and JSON; returns the files.
+def write_tables(run_dir: Path | str, config: Mapping[str, Any] | None = None) -> list[Path]:
+    """Writes every table of a run's summary as Markdown, LaTeX, CSV and JSON.
 
-    With `config`, a summary that lacks one of its tables is refused: it is older than the configuration.
+    Args:
+        run_dir: Folder of the run.
+        config: If not None, a summary that lacks a table of this configuration is refused, because it is older.
+
+    Returns:
+        The files that were written.
+
+    Raises:
+        UserError: If the summary lacks a table of `config`.
     """
-    run_dir = Path(run_dir)
-    tables = build_tables(read_json(run_dir / "summary.json"))
-    missing = set((config or {}).get("tables", {})) - {t.name for t in tables}
+    tables = build_tables(read_summary(run_dir))
+    missing = set((config or {}).get("tables", {})) - {table.name for table in tables}
     if missing:
         raise UserError(f"{run_dir}/summary.json does not know the table {min(missing)}; summarise again")
-    return [path for table in tables for path in render.write(table, run_dir / "tables")]
+    return [path for table in tables for path in write_table(table, Path(run_dir) / "tables")]
 
 
 def build_tables(records: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """One `Table` per layout record of the summary."""
-    tables = []
-    for about in records:
-        if about["metric"] == "layout":
-            source = Source(about["table"], about["layout"], records)
-            tables.append(BUILD[about["layout"]["kind"]](source))
-    return tables
+    """Builds one table for each layout in the records of a summary, in their order."""
+    return [BUILDERS[layout.kind](Source(name, layout, records)) for name, layout in layouts(records).items()]

@@ -1,16 +1,24 @@
-"""Tables of variants of one method: the ablations, their stability and cost, the curvature backends.
+"""Builds tables of variants of one method: the ablations, their stability and cost, the curvature backends.
 
 The first row is the full method; every other row changes what its title says and nothing else.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Sequence
 
-from sgoif.bench.tables.noisy_table import noise_words, top_words
-from sgoif.bench.tables.render import Block, Column, Entry, Table
-from sgoif.bench.tables.source import NOTHING, Field, Source, gap_field, make_block, metric_field, pooled, seed_words
-from sgoif.bench.tables.variants_table import DIFFERENCE, difference_block, full_words, row_title, shown
+from sgoif.bench.evaluation.table_layout import Panel
+from sgoif.bench.tables.block import Field, absent_field, make_block, metric_field, pooled_field
+from sgoif.bench.tables.captions import NOT_GIVEN, describe_noise, seeds_caption, top_caption
+from sgoif.bench.tables.model import Block, Column, Entry, Table
+from sgoif.bench.tables.source import Source
+from sgoif.bench.tables.variants_table import (
+    DIFFERENCE,
+    difference_block,
+    entry_of_pairs,
+    full_method_caption,
+    row_title,
+)
 
 FOUND = (Column("", "AUC-PR", "auc_pr"), Column("", "P@1%", "p_at_1"))
 RECALL = tuple(Column("Recall", f"@{k}%", f"recall_at_{k}") for k in (1, 5, 10))
@@ -55,14 +63,14 @@ NO_ID_SET = "the configuration names no ID set whose OOD figures this table coul
 
 
 def ablation(source: Source) -> Table:
-    """The paper's ablation; with `extended` its extended columns."""
-    extended = source.layout["extended"]
+    """Builds the paper's ablation; with `extended` its extended columns."""
+    extended = source.layout.extended
     words = [TAU_WORDS, TIME_WORDS, _ood_words(source)] if extended else [COST_WORDS]
     return _variants(source, EXTENDED if extended else SHORT, ["Each row changes one field of the method.", *words])
 
 
 def backends(source: Source) -> Table:
-    """What H_t is made of: quality, time and memory."""
+    """Builds the comparison of curvature backends: quality, time and memory."""
     words = [
         "Each row changes the curvature backend; all else is the full method.",
         "Residual, confidence: of the anchors' systems, mean over the visits in the score window; the residual of a "
@@ -73,47 +81,55 @@ def backends(source: Source) -> Table:
 
 
 def _variants(source: Source, columns: Sequence[Column], words: Iterable[str]) -> Table:
-    rows = [("", r["method"]) for r in source.layout["rows"]]
+    rows = [("", r.method) for r in source.layout.rows]
     blocks = [_panel_block(source, panel, columns, rows) for panel in source.panels]
-    blocks += [titled(source, make_block("", [gap_field(source, gap)], rows)) for gap in source.layout["not_run"]]
+    for absent in source.layout.not_run:
+        blocks.append(titled(source, make_block("", [absent_field(source, absent)], rows)))
     if source.panels:
         blocks.append(difference_block(source, [c for c in columns if c in FOUND]))
-    caption = [*words, full_words(source), *_data_words(source), DIFFERENCE if source.panels else "", NOTHING]
+    caption = [
+        *words,
+        full_method_caption(source),
+        *_data_words(source),
+        DIFFERENCE if source.panels else "",
+        NOT_GIVEN,
+    ]
     return source.table(blocks, caption)
 
 
-def _panel_block(source: Source, panel: Mapping, columns: Sequence[Column], rows) -> Block:
-    fields = [
-        Field(c, lambda m, c=c: _ood_entry(source, m, c), ranked=False) if c in OOD else metric_field(source, panel, c)
-        for c in columns
-    ]
-    return titled(source, make_block(f"{panel['title']} {noise_words(panel)}", fields, rows))
+def _panel_block(source: Source, panel: Panel, columns: Sequence[Column], rows: Sequence[tuple[str, str]]) -> Block:
+    fields = [_ood_field(source, c) if c in OOD else metric_field(source, panel, c) for c in columns]
+    return titled(source, make_block(f"{panel.title} {describe_noise(panel)}", fields, rows))
 
 
 def titled(source: Source, block: Block) -> Block:
-    """The block with the rows' own titles."""
+    """Gives the rows of a block the titles of variants."""
     block.corner = ("", "variant")
     for row in block.rows:
         row.title = row_title(source, row.method)
     return block
 
 
+def _ood_field(source: Source, column: Column) -> Field:
+    return Field(column, lambda method: _ood_entry(source, method, column), ranked=False)
+
+
 def _ood_entry(source: Source, method: str, column: Column) -> Entry:
-    """The full method's figure; the other rows do not touch it (tests/method/test_ablations.py)."""
-    if not source.layout["ood"]:
+    """Returns the full method's OOD metric; the other rows do not change it (tests/method/test_ablations.py)."""
+    if not source.layout.ood_panels:
         return Entry(status="not run", note=source.note(NO_ID_SET))
-    if method != source.layout["rows"][0]["method"]:
+    if method != source.layout.rows[0].method:
         return Entry(status="as Full", note=source.note(UNTOUCHED))
-    return source.entry(source.layout["ood"][0], method, column.metric)
+    return source.entry(source.layout.ood_panels[0], method, column.metric)
 
 
 def _ood_words(source: Source) -> str:
-    if not source.layout["ood"]:
+    if not source.layout.ood_panels:
         return ""
-    panel = source.layout["ood"][0]
-    sets = ", ".join(panel["near"] + panel["far"])
+    panel = source.layout.ood_panels[0]
+    sets = ", ".join(panel.near + panel.far)
     return (
-        f"OOD: the shift sentinel, ID {panel['title']} (clean labels, {len(panel['seeds'])} seed(s)) against {sets}; "
+        f"OOD: the shift sentinel, ID {panel.title} (clean labels, {len(panel.seeds)} seed(s)) against {sets}; "
         "unweighted mean over these sets; AUPR: average precision with OOD as the positive class."
     )
 
@@ -125,52 +141,43 @@ def _data_words(source: Source) -> list[str]:
     for panel in source.panels:
         rate = source.get(panel, "", "base_rate")
         if rate is not None:
-            rates.append(f"{panel['title']} {noise_words(panel)} {100 * rate['mean']:.1f}%")
+            rates.append(f"{panel.title} {describe_noise(panel)} {100 * rate['mean']:.1f}%")
     base = f"Base rate (share of wrong labels): {', '.join(rates)}." if rates else ""
-    return ["Quality in %.", *seed_words(source), top_words(source), base]
+    return ["Quality in %.", *seeds_caption(source), top_caption(source), base]
 
 
 def stability(source: Source) -> Table:
-    """The ablation over several datasets at once: stability of the top 1% and cost."""
-    rows = [("", r["method"]) for r in source.layout["rows"]]
+    """Builds the ablation over several datasets at once: stability of the top 1% and cost."""
+    rows = [("", r.method) for r in source.layout.rows]
     fields = []
     for panel in source.panels:
-        place = f" (for {panel['stands_for']})" if panel["stands_for"] else ""
-        title = f"{panel['title']} {noise_words(panel)}{place}"
+        place = f" (for {panel.stands_for})" if panel.stands_for else ""
+        title = f"{panel.title} {describe_noise(panel)}{place}"
         fields.append(metric_field(source, panel, Column("τ top 1%", title, "tau_top1", "higher", "number2")))
-    fields += [gap_field(source, gap) for gap in source.layout["not_run"]]
+    fields += [absent_field(source, gap) for gap in source.layout.not_run]
     if source.panels:
         fields += [
-            Field(
-                Column("mean", "τ", "tau_top1", "higher", "number2"),
-                lambda m: pooled(source, source.panels, m, "tau_top1"),
-            ),
-            Field(
-                Column("mean", TIME.title, TIME.metric, "", TIME.style), lambda m: _mean_time(source, m), ranked=False
-            ),
+            pooled_field(source, source.panels, Column("mean", "τ", "tau_top1", "higher", "number2"), ranked=True),
+            pooled_field(source, source.panels, Column("mean", TIME.title, TIME.metric, "", TIME.style)),
             Field(
                 Column("mean", "cost / Full", "cost_of_full", "", "times"), lambda m: _share(source, m), ranked=False
             ),
-            Field(
-                Column("mean", HVPS.title, HVPS.metric, "", HVPS.style),
-                lambda m: pooled(source, source.panels, m, HVPS.metric),
-                ranked=False,
-            ),
+            pooled_field(source, source.panels, Column("mean", HVPS.title, HVPS.metric, "", HVPS.style)),
         ]
     caption = [
         "Each row changes one field of the method. mean: over the datasets that were run and their seeds.",
-        full_words(source), *seed_words(source), TAU_WORDS, TIME_WORDS,
-        "cost / Full: mean time over that of the first row, cell by cell.", NOTHING,
+        full_method_caption(source), *seeds_caption(source), TAU_WORDS, TIME_WORDS,
+        "cost / Full: mean time over that of the first row, cell by cell.", NOT_GIVEN,
     ]  # fmt: skip
     return source.table([titled(source, make_block("", fields, rows))], caption)
 
 
 def _mean_time(source: Source, method: str) -> Entry:
-    return pooled(source, source.panels, method, TIME.metric)
+    return source.pooled(source.panels, method, TIME.metric)
 
 
 def _share(source: Source, method: str) -> Entry:
-    """Time of a variant over that of the full method with the same data and seed."""
-    mine, full = _mean_time(source, method), _mean_time(source, source.layout["rows"][0]["method"])
+    """Returns the time of a variant over that of the full method with the same data and seed."""
+    mine, full = _mean_time(source, method), _mean_time(source, source.layout.rows[0].method)
     pairs = {k: mine.pairs[k] / full.pairs[k] for k in mine.pairs if full.pairs.get(k)}
-    return shown(pairs) if pairs else Entry(status=mine.status, note=mine.note)
+    return entry_of_pairs(pairs) if pairs else Entry(status=mine.status, note=mine.note)

@@ -1,9 +1,11 @@
-"""Tables of measured cost: where the time and the memory go."""
+"""Builds tables of measured cost: seconds, memory and overheads."""
 
 from __future__ import annotations
 
-from sgoif.bench.tables.render import Column, Table
-from sgoif.bench.tables.source import NOTHING, OVERHEAD, Field, Source, make_block, pooled
+from sgoif.bench.tables.block import make_block, pooled_field
+from sgoif.bench.tables.captions import NOT_GIVEN, OVERHEAD
+from sgoif.bench.tables.model import Column, Table
+from sgoif.bench.tables.source import Source
 
 OVERHEAD_OOD = (
     "Overhead (×): wall-clock before the first score over that of plain training. Marginal: a plain run that the "
@@ -12,8 +14,8 @@ OVERHEAD_OOD = (
 
 
 def cost(source: Source) -> Table:
-    """Where the time goes: means over settings and seeds of each dataset."""
-    task = source.layout["task"]
+    """Builds a table of cost: means over settings and seeds, one block for each dataset."""
+    task = source.layout.task
     rows = source.methods()
     columns = [
         Column("seconds", "train", "seconds_train", "lower", "seconds"),
@@ -31,14 +33,12 @@ def cost(source: Source) -> Table:
         Column("overhead", "stand-alone passes", "overhead_passes", "lower", "times"),
     ]
     blocks = []
-    for dataset in dict.fromkeys(p["dataset"] for p in source.panels):
-        panels = [p for p in source.panels if p["dataset"] == dataset]
-        fields = [
-            Field(c, lambda m, c=c, panels=panels: pooled(source, panels, m, c.metric), ranked=False) for c in columns
-        ]
+    for dataset in dict.fromkeys(p.dataset for p in source.panels):
+        panels = [p for p in source.panels if p.dataset == dataset]
+        fields = [pooled_field(source, panels, column) for column in columns]
         used = [f for f in fields if any(f.entry(m).mean is not None for _, m in rows)]
-        blocks.append(make_block(panels[0]["title"], used, rows, task))
-    seeds = sorted({len(p["seeds"]) for p in source.panels})
+        blocks.append(make_block(panels[0].title, used, rows, task))
+    seeds = sorted({len(p.seeds) for p in source.panels})
     caption = [
         f"Measured cost, mean over all settings of the dataset and {' to '.join(map(str, seeds))} seed(s)."
         if seeds else "",
@@ -48,6 +48,6 @@ def cost(source: Source) -> Table:
         "machine changes; networks of another size count as many.",
         "total: everything the cell did, what it writes down for other methods included. Nothing is marked: the "
         "cheapest method is not the best.",
-        NOTHING,
+        NOT_GIVEN,
     ]  # fmt: skip
     return source.table(blocks, caption)

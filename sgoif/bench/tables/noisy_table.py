@@ -1,24 +1,18 @@
-"""Tables of wrong labels found: the grid of noise and sparsity, other noisy sets."""
+"""Builds tables of wrong labels found: the grid of noise and sparsity (Table 1), and other noisy sets."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Sequence
 
 from sgoif.bench.evaluation import significance
+from sgoif.bench.evaluation.table_layout import Panel
+from sgoif.bench.tables.block import Field, absent_field, make_block, metric_field
+from sgoif.bench.tables.captions import NOT_GIVEN, OVERHEAD, describe_noise, seeds_caption, top_caption
+from sgoif.bench.tables.model import Column, Entry, Table
 from sgoif.bench.tables.names import is_ranked
-from sgoif.bench.tables.render import Column, Entry, Table
-from sgoif.bench.tables.source import (
-    NOTHING,
-    OVERHEAD,
-    Field,
-    Source,
-    gap_field,
-    make_block,
-    metric_field,
-    seed_words,
-)
+from sgoif.bench.tables.source import Source
 
-WIDEST = 12  # columns beside each other before a block is split
+MAX_COLUMNS = 12  # of a block
 TRUSTED = (
     "†: is given test images with clean labels, set aside from the test set (FastIF: a sample of them); the other rows "
     "see no clean label. Rows that are given all of them stand beside the others and are neither marked nor ranked."
@@ -26,9 +20,9 @@ TRUSTED = (
 
 
 def noise_grid(source: Source) -> Table:
-    """Noise x sparsity; one block each for P@1%, AUC-PR, AUROC and test accuracy."""
+    """Builds the grid of noise and sparsity, one block each for P@1%, AUC-PR, AUROC and test accuracy."""
     rows = source.methods()
-    panels = sorted(source.panels, key=lambda p: (p["noise"], p["sparsity"]))
+    panels = sorted(source.panels, key=lambda p: (p.noise, p.sparsity))
     blocks = []
     for metric, title in (
         ("p_at_1", "P@1% (%)"),
@@ -38,42 +32,46 @@ def noise_grid(source: Source) -> Table:
     ):
         fields = []
         for panel in panels:
-            column = Column(f"{100 * panel['noise']:.0f}%", f"{panel['sparsity']:.1f}", metric)
+            column = Column(f"{100 * (panel.noise or 0):.0f}%", f"{panel.sparsity:.1f}", metric)
             fields.append(metric_field(source, panel, column))
             if metric in ("p_at_1", "auc_pr"):
                 fields[-1].extra["base rate"] = source.entry(panel, "", "base_rate")
         means, footer = _over_panels(source, panels, metric, [m for _, m in rows if is_ranked("noisy", m)])
         blocks.append(make_block(title, [*fields, *means], rows, corner=("noise", "sparsity"), footer=footer))
     caption = [
-        f"Wrong labels in {panels[0]['title']}: class-conditional noise by noise rate and sparsity." if panels else "",
-        *seed_words(source),
-        top_words(source) if panels else "",
+        f"Wrong labels in {panels[0].title}: class-conditional noise by noise rate and sparsity." if panels else "",
+        *seeds_caption(source),
+        top_caption(source) if panels else "",
         "Base rate: the share of wrong labels, which is also the P@1% and AUC-PR of a random ranking.",
         "mean, rank: over the columns (rank 1 = best; the mean is marked by the same kind of test over the columns).",
         "Robust trainers yield their own model; detectors yield one by removing what they suspect (by their own rule, "
         "or where the scores split into two Gaussians) and training again.",
         TRUSTED,
-        NOTHING,
+        NOT_GIVEN,
     ]
     return source.table(blocks, caption)
 
 
-def _over_panels(source: Source, panels, metric, methods) -> tuple[list[Field], str]:
-    """Mean and average rank over the panels, for methods that have all of them; and the critical difference."""
+def _over_panels(
+    source: Source, panels: Sequence[Panel], metric: str, methods: Sequence[str]
+) -> tuple[list[Field], str]:
+    """Returns the columns of mean and average rank over the panels, and the sentence on the critical difference.
+
+    Only methods with a number in every panel have a mean and a rank.
+    """
     if len(panels) < 2:
         return [], ""
-    full = {}
+    ranked: dict[str, list[float]] = {}
     for method in methods:
-        entries = [source.entry(p, method, metric) for p in panels]
-        if all(e.mean is not None for e in entries):
-            full[method] = {i: e.mean for i, e in enumerate(entries)}
-    ranked = {m: list(v.values()) for m, v in full.items()}
+        means = [e.mean for e in (source.entry(panel, method, metric) for panel in panels) if e.mean is not None]
+        if len(means) == len(panels):
+            ranked[method] = means
     ranks = significance.average_ranks(ranked) if len(ranked) > 1 else {}
 
     def mean(method: str) -> Entry:
-        if method not in full:
+        if method not in ranked:
             return Entry()
-        return Entry(significance.mean_std(list(full[method].values()))[0], pairs=full[method])
+        return Entry(significance.mean_std(ranked[method])[0], pairs=dict(enumerate(ranked[method])))
 
     fields = [
         Field(Column("all", "mean", f"{metric}:mean"), mean),
@@ -91,11 +89,11 @@ def _over_panels(source: Source, panels, metric, methods) -> tuple[list[Field], 
 
 
 def noise_sets(source: Source) -> Table:
-    """Datasets x (P@1%, AUC-PR, test accuracy, overhead both ways)."""
+    """Builds the table of noisy sets: P@1%, AUC-PR, test accuracy and overheads of each dataset."""
     rows = source.methods()
     groups = []
     for panel in source.panels:
-        name = f"{panel['title']} {noise_words(panel)}".strip()
+        name = f"{panel.title} {describe_noise(panel)}".strip()
         columns = [
             Column(name, "P@1%", "p_at_1"),
             Column(name, "AUC-PR", "auc_pr"),
@@ -107,62 +105,43 @@ def noise_sets(source: Source) -> Table:
         for f in fields[:2]:
             f.extra["base rate"] = source.entry(panel, "", "base_rate")
         for f in fields[3:]:
-            f.ranked = False  # the cheapest row is `random`; a mark there would tell nothing
+            f.ranked = False  # the cheapest row is `random`; a mark there would be of no use
         groups.append(fields)
-    for absent in source.layout["not_run"]:
-        groups.append([gap_field(source, absent)])
+    for absent in source.layout.not_run:
+        groups.append([absent_field(source, absent)])
     blocks = [make_block("", fields, rows) for fields in _split(groups)]
     for i, block in enumerate(blocks):
         block.title = f"Part {i + 1} of {len(blocks)}" if len(blocks) > 1 else ""
     caption = [
         "Wrong labels found (P@1%, AUC-PR), test accuracy of the model the method yields (all in %), and cost.",
-        *seed_words(source),
-        top_words(source) if source.panels else "",
+        *seeds_caption(source),
+        top_caption(source) if source.panels else "",
         *_partly_known(source),
         "Base rate: the share of wrong labels, which is also the P@1% and AUC-PR of a random ranking.",
         TRUSTED,
         OVERHEAD,
-        NOTHING,
+        NOT_GIVEN,
     ]
     return source.table(blocks, caption)
 
 
 def _split(groups: Sequence[list[Field]]) -> list[list[Field]]:
-    """Groups of columns side by side, at most `WIDEST` columns in a block, no group torn apart."""
+    """Puts groups of columns side by side, at most `MAX_COLUMNS` columns in a block, no group torn apart."""
     blocks: list[list[Field]] = []
     for group in groups:
-        if not blocks or len(blocks[-1]) + len(group) > WIDEST:
+        if not blocks or len(blocks[-1]) + len(group) > MAX_COLUMNS:
             blocks.append([])
         blocks[-1] += group
     return blocks
 
 
-def noise_words(panel: Mapping) -> str:
-    if panel["noise"] is None:
-        words = {"human": f"human labels, {panel['setting']}", "collected": "as collected"}
-        return words.get(panel["kind"], panel["setting"])
-    kind = {"class_conditional": "", "superclass": "superclass "}.get(panel["kind"], f"{panel['kind']} ")
-    sparsity = f", sparsity {panel['sparsity']:.1f}" if panel["sparsity"] else ""
-    return f"{kind}{100 * panel['noise']:.0f}%{sparsity}"
-
-
 def _partly_known(source: Source) -> list[str]:
-    """For which of a dataset's training labels the truth is known, where it is not known for all."""
+    """Returns sentences on the datasets whose true labels are known for some training examples alone."""
     words = []
     for panel in source.panels:
         whole, judged = source.get(panel, "", "n_train"), source.get(panel, "", "n_examples")
         if whole is not None:
             n = int(judged["mean"]) if judged is not None else 0
             among = ", which are ranked among themselves" if n else ": detection is not defined"
-            words.append(f"{panel['title']}: of {int(whole['mean']):,} training labels {n:,} can be checked{among}.")
+            words.append(f"{panel.title}: of {int(whole['mean']):,} training labels {n:,} can be checked{among}.")
     return words
-
-
-def top_words(source: Source) -> str:
-    """How many examples the top 1% is, and the base rates."""
-    sizes = sorted({int(v) for v in source.values("n_examples")})
-    counts = ", ".join(f"{-(-n // 100)} of {n:,}" for n in sizes)
-    return (
-        f"P@1%: share of wrong labels among the most suspicious 1% ({counts or 'none'}), expected over ties; "
-        "AUC-PR: average precision."
-    )

@@ -1,18 +1,21 @@
-"""Tables of OOD detection: an overview over the ID sets, then one block per ID set."""
+"""Builds tables of OOD detection."""
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Sequence
 
-from sgoif.bench.tables.render import Block, Column, Entry, Table
-from sgoif.bench.tables.source import NOTHING, Field, Source, gap_field, make_block, metric_field, seed_words
+from sgoif.bench.evaluation.table_layout import Panel
+from sgoif.bench.tables.block import Field, absent_field, make_block, metric_field
+from sgoif.bench.tables.captions import NOT_GIVEN, seeds_caption
+from sgoif.bench.tables.model import Block, Column, Entry, Table
+from sgoif.bench.tables.source import Source
 
 
 def ood(source: Source) -> Table:
-    """An overview over the ID sets (if several), then one block per ID set."""
+    """Builds the table: an overview over the ID sets if there are several, then one block for each ID set."""
     rows = source.methods()
     blocks, counts = [], []
-    if len(source.panels) + len(source.layout["not_run"]) > 1:
+    if len(source.panels) + len(source.layout.not_run) > 1:
         blocks.append(_ood_overview(source, rows))
     for panel in source.panels:
         fields = []
@@ -31,11 +34,11 @@ def ood(source: Source) -> Table:
         ):
             fields.append(metric_field(source, panel, column))
             fields[-1].ranked = False
-        blocks.append(make_block(f"ID: {panel['title']}", fields, rows, "ood"))
+        blocks.append(make_block(f"ID: {panel.title}", fields, rows, "ood"))
         counts.append(_ood_counts(source, panel, [m for _, m in rows]))
     caption = [
         "OOD detection, in % unless the column says otherwise; near, far and mean: unweighted means over the OOD sets.",
-        *seed_words(source),
+        *seeds_caption(source),
         "AUPR-OUT: average precision with OOD as the positive class, so it depends on the counts: "
         + "; ".join(c for c in counts if c)
         + "."
@@ -45,38 +48,43 @@ def ood(source: Source) -> Table:
         "The summary also has AUPR-IN, and both as trapezoids as other tables print them.",
         "Training: own seconds before the first score, and stand-alone over plain training (the shared network "
         "counted). No OOD image was used to choose anything unless the row says so.",
-        NOTHING,
+        NOT_GIVEN,
     ]
     return source.table(blocks, caption)
 
 
-def _ood_overview(source: Source, rows) -> Block:
+def _ood_overview(source: Source, rows: Sequence[tuple[str, str]]) -> Block:
     fields = []
     for panel in source.panels:
         for group in ("near", "far"):
-            fields.append(metric_field(source, panel, Column(panel["title"], group, f"auroc:{group}")))
-    for absent in source.layout["not_run"]:
-        fields.append(gap_field(source, absent))
-
-    def average(method: str) -> Entry:
-        pairs = {}
-        for panel in source.panels:
-            for group in ("near", "far"):
-                pairs[panel["dataset"], group] = source.entry(panel, method, f"auroc:{group}").mean
-        if not pairs or None in pairs.values():
-            return Entry()
-        return Entry(sum(pairs.values()) / len(pairs), pairs=pairs)
+            fields.append(metric_field(source, panel, Column(panel.title, group, f"auroc:{group}")))
+    for absent in source.layout.not_run:
+        fields.append(absent_field(source, absent))
 
     if len(source.panels) > 1:
-        fields.append(Field(Column("all", "mean", "auroc:average"), average))
+        column = Column("all", "mean", "auroc:average")
+        fields.append(Field(column, lambda method: _average_auroc(source, method)))
     return make_block("AUROC by ID set", fields, rows, "ood")
 
 
-def _ood_counts(source: Source, panel: Mapping, methods: Sequence[str]) -> str:
-    """Images per set, as the first method that scored them saw them."""
+def _average_auroc(source: Source, method: str) -> Entry:
+    """Returns the unweighted mean over ID sets and their near and far sets; empty if one is missing."""
+    pairs: dict[Hashable, float] = {}
+    for panel in source.panels:
+        for group in ("near", "far"):
+            mean = source.entry(panel, method, f"auroc:{group}").mean
+            if mean is None:
+                return Entry()
+            pairs[panel.dataset, group] = mean
+    return Entry(sum(pairs.values()) / len(pairs), pairs=pairs)
+
+
+def _ood_counts(source: Source, panel: Panel, methods: Sequence[str]) -> str:
+    """Returns the number of images in each set, taken from the first method that scored them."""
     for method in methods:
         inside = source.get(panel, method, "n_id")
         if inside is not None:
-            sets = [f"{s} {source.get(panel, method, f'n_ood:{s}')['mean']:,.0f}" for s in panel["near"] + panel["far"]]
-            return f"{panel['title']} {inside['mean']:,.0f} ID images against {', '.join(sets)}"
+            counts = {s: source.get(panel, method, f"n_ood:{s}") for s in panel.near + panel.far}
+            sets = [f"{s} {count['mean']:,.0f}" for s, count in counts.items() if count is not None]
+            return f"{panel.title} {inside['mean']:,.0f} ID images against {', '.join(sets)}"
     return ""

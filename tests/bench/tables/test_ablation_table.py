@@ -12,7 +12,7 @@ from sgoif.bench.evaluation import significance
 from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.execution.plan import Plan
-from sgoif.bench.tables import render
+from sgoif.bench.tables.markdown import to_markdown
 from sgoif.errors import UserError
 from sgoif.utils.files import read_json
 from tests.bench.config.test_resolve import CONFIGS, SMALL
@@ -140,7 +140,7 @@ def test_a_table_may_leave_out_what_the_run_has_and_name_what_it_has_not(finishe
     sets = [{"dataset": "digits", "setting": "n20s0", "gap": "too costly"}, {"dataset": "cifar100"}]
     changed["tables"] = {"t": {"kind": "stability", "methods": ["sgoif"], "sets": sets}}
     summarise(finished.root, changed)
-    header, rows = formats.grid(render.markdown(tables.build_tables(read_json(finished.root / "summary.json"))[0]))
+    header, rows = formats.grid(to_markdown(tables.build_tables(read_json(finished.root / "summary.json"))[0]))
     summarise(finished.root, described())
     assert header[1:] == ["digits", "cifar100"] and rows["SG-OIF (full)"] == ["not run [1]", "not run [2]"]
 

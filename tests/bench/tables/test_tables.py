@@ -11,10 +11,13 @@ from sgoif.bench import tables
 from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.bench.evaluation.overhead import SHARED_GPU
 from sgoif.bench.evaluation.summary import summarise
+from sgoif.bench.evaluation.table_layout import Panel, TableLayout
 from sgoif.bench.figures._data import tables_of
-from sgoif.bench.tables import render
-from sgoif.bench.tables.render import BEST, CLOSE, Block, Column, Entry, Row, Table
-from sgoif.bench.tables.source import Source, mark_best
+from sgoif.bench.tables.latex import escape_latex, to_latex
+from sgoif.bench.tables.markdown import to_markdown
+from sgoif.bench.tables.marks import mark_best
+from sgoif.bench.tables.model import BEST, CLOSE, Block, Column, Entry, Row, Table, format_number
+from sgoif.bench.tables.source import Source
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, read_json
 from tests.helpers import table_formats as formats
@@ -241,8 +244,8 @@ def test_time_on_a_shared_gpu_competes_in_no_table():
     times = ("seconds_own", "seconds_per_image", "cpu_seconds_total", "overhead_cpu")
     records = [record(m, metric, 2.0) for m in ("shared", "alone") for metric in (*times, "auc_pr")]
     records += [record("shared", "overhead_marginal", None, told), record("alone", "overhead_marginal", 1.0)]
-    panel = {"dataset": "d", "setting": "s"}
-    source = Source("t", {"panels": [panel]}, records)
+    panel = Panel("noisy", "d", "s", "d")
+    source = Source("t", TableLayout("noise_grid", "noisy", "t", panels=[panel]), records)
     for metric in times:
         entry = source.entry(panel, "shared", metric)
         assert (entry.status, entry.mean, source.notes[entry.note - 1]) == ("partial", 2.0, SHARED_GPU)
@@ -340,22 +343,22 @@ def table(*entries, style="percent", better="higher"):
      (0.00012, "milliseconds", "0.120")],
 )  # fmt: skip
 def test_rounding(value, style, shown):
-    assert render.number(value, style) == shown
+    assert format_number(value, style) == shown
 
 
 def test_decimal_points_stand_beneath_each_other():
     entries = Entry(1.0, 0.1, 3, mark=BEST), Entry(0.091, 0.002, 3, mark=CLOSE), Entry(0.5)
-    cells = re.findall(r"^\| m\d.*$", render.markdown(table(*entries)), re.M)
+    cells = re.findall(r"^\| m\d.*$", to_markdown(table(*entries)), re.M)
     assert [c.index(".") for c in cells] == [cells[0].index(".")] * 3
     assert "**100.0±10.0**" in cells[0] and "9.1± 0.2≈" in cells[1]
 
 
 def test_braces_bars_and_signs_in_words_do_no_harm():
     odd = table(Entry(0.5, note=1), Entry(status="failed", note=1))
-    assert "**bold** ≈ 50% {x}" in render.markdown(odd) and "c\\|d" in render.markdown(odd)
-    tex = render.latex(odd)
+    assert "**bold** ≈ 50% {x}" in to_markdown(odd) and "c\\|d" in to_markdown(odd)
+    tex = to_latex(odd)
     assert r"A \& B\_c" in tex and r"50\% \{x\}" in tex and r"failed [1]" in tex
-    assert render.escape_latex("a\nb ± 中 é") == r"a b $\pm$ ? é"
+    assert escape_latex("a\nb ± 中 é") == r"a b $\pm$ ? é"
 
 
 def test_equal_as_printed_is_equally_best():

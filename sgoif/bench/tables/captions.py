@@ -1,0 +1,49 @@
+"""Sentences that several kinds of tables have in their captions."""
+
+from __future__ import annotations
+
+from sgoif.bench.evaluation import significance
+from sgoif.bench.evaluation.table_layout import Panel
+from sgoif.bench.tables.source import Source
+
+OVERHEAD = (
+    "Overhead (×): measured wall-clock over that of plain training (same data, network, epochs, machine), folds and "
+    "peer networks included, retraining on cleaned labels not. Marginal: a plain run that the method reads is there "
+    "anyway; stand-alone: it is counted."
+)
+NOT_GIVEN = "–: the method does not give this quantity."
+
+
+def seeds_caption(source: Source) -> list[str]:
+    """Returns the sentences on seeds and marks."""
+    counts = sorted({len(panel.seeds) for panel in source.panels})
+    if not counts or counts[-1] == 1:
+        return ["One seed: no spread and no test can be given. {best}: best of the column."]
+    seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    test = "t-test" if counts[-1] < significance.SMALLEST_WILCOXON else "signed-rank test"
+    return [
+        f"Mean ± standard deviation over {seeds} seeds. {{best}}: best of the column; {{close}}: not significantly "
+        f"worse than the best (one-sided paired {test} over seeds, Holm-corrected over the column, "
+        f"α = {significance.ALPHA}). A method that lacks seeds does not compete; where its mean is the best, nothing "
+        "is marked."
+    ]
+
+
+def top_caption(source: Source) -> str:
+    """Returns the sentence on P@1%, with how many examples the top 1% is, and AUC-PR."""
+    sizes = sorted({int(v) for v in source.means("n_examples")})
+    counts = ", ".join(f"{-(-n // 100)} of {n:,}" for n in sizes)
+    return (
+        f"P@1%: share of wrong labels among the most suspicious 1% ({counts or 'none'}), expected over ties; "
+        "AUC-PR: average precision."
+    )
+
+
+def describe_noise(panel: Panel) -> str:
+    """Returns the noise of a panel in words, such as "superclass 40%, sparsity 0.2"."""
+    if panel.noise is None:
+        as_found = {"human": f"human labels, {panel.setting}", "collected": "as collected"}
+        return as_found.get(panel.kind, panel.setting)
+    kind = {"class_conditional": "", "superclass": "superclass "}.get(panel.kind, f"{panel.kind} ")
+    sparsity = f", sparsity {panel.sparsity:.1f}" if panel.sparsity else ""
+    return f"{kind}{100 * panel.noise:.0f}%{sparsity}"
