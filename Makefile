@@ -50,7 +50,7 @@ doctor: $(VENV)/run.stamp  ## what this machine can run, and what is missing
 plan: $(VENV)/run.stamp  ## jobs, hours and storage of CONFIG on 1, 8 and 64 GPUs
 	@python -m sgoif.bench plan --config $(CONFIG)
 
-new-baseline: $(VENV)/run.stamp  ## the file and the rule of a new method: NAME=foo TASK=noisy|ood
+new-baseline: $(VENV)/test.stamp  ## the file and the rule of a new method: NAME=foo TASK=noisy|ood
 	@python -m sgoif.bench new-baseline --name "$(NAME)" --task "$(TASK)"
 
 docs:  ## docs/api.md from the docstrings, and the pages' tables of the GPU run from results/published

@@ -96,6 +96,8 @@ def dry(line: str) -> str | None:
     """The command that stands for `line`: itself if it is quick, else one that only asks; None: nothing to run here."""
     words = shlex.split(line, comments=True)
     words = [w for w in words if not re.fullmatch(r"[A-Z_]+=\S*", w)] if "=" in words[0] else words
+    if words[0] == ".venv/bin/python":
+        words[0] = "python"
     command = shlex.join(words)
     if words[0] == "make":
         return make(command if words[1] in QUICK_TARGETS else command.replace("make ", "make -n ", 1))

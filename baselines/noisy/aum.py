@@ -11,6 +11,8 @@ Removal rule: s_i > 0, where another class wins over the mean of training. The p
 twice more with a fake class of "threshold samples"; a removal rule that costs two trainings is left out.
 """
 
+from __future__ import annotations
+
 import torch
 
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask

@@ -23,6 +23,8 @@ H(p_i) / (p_iy log K); `adjusted_*` take p'_ik ~ p_ik - t_k + max t, which forgi
 Removal rule: `prune` (default `prune_by_noise_rate`, the paper's and cleanlab's recommendation).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np
@@ -33,32 +35,32 @@ from sgoif.bench.methods.cross_validation import out_of_fold
 SLACK = 1e-6  # a probability this close to a threshold, or to the maximum, reaches it
 
 
-def thresholds(p: np.ndarray, given: np.ndarray) -> np.ndarray:
+def thresholds(p: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """[K] mean self-confidence of each class; 2 (out of reach) for a class without examples."""
-    n = np.bincount(given, minlength=p.shape[1])
-    total = np.bincount(given, weights=self_confidence(p, given), minlength=p.shape[1])
+    n = np.bincount(labels, minlength=p.shape[1])
+    total = np.bincount(labels, weights=self_confidence(p, labels), minlength=p.shape[1])
     return np.where(n > 0, np.maximum(total / np.maximum(n, 1), 2 * SLACK), 2.0)
 
 
-def confident_guess(p: np.ndarray, given: np.ndarray) -> np.ndarray:
+def confident_guess(p: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """[N] the class each example confidently belongs to; -1 for none."""
-    confident = p >= thresholds(p, given) - SLACK
+    confident = p >= thresholds(p, labels) - SLACK
     how_many = confident.sum(axis=1)
     return np.where(how_many == 0, -1, np.where(how_many == 1, confident.argmax(axis=1), p.argmax(axis=1)))
 
 
-def confident_joint(p: np.ndarray, given: np.ndarray) -> np.ndarray:
+def confident_joint(p: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """[K given, K guessed] raw counts; at least one rightly labelled example in every class."""
-    k, guess = p.shape[1], confident_guess(p, given)
+    k, guess = p.shape[1], confident_guess(p, labels)
     counted = guess >= 0
-    joint = np.bincount(given[counted] * k + guess[counted], minlength=k * k).reshape(k, k)
+    joint = np.bincount(labels[counted] * k + guess[counted], minlength=k * k).reshape(k, k)
     np.fill_diagonal(joint, np.maximum(joint.diagonal(), 1))
     return joint
 
 
-def calibrate(joint: np.ndarray, given: np.ndarray) -> np.ndarray:
+def calibrate(joint: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """The joint in whole examples, with as many in row j as are given label j."""
-    n = np.bincount(given, minlength=len(joint))
+    n = np.bincount(labels, minlength=len(joint))
     return round_rows(joint / joint.sum(axis=1, keepdims=True) * n[:, None])
 
 
@@ -70,16 +72,16 @@ def round_rows(x: np.ndarray) -> np.ndarray:
     return (nearest + (rank >= x.shape[1] - missing) - (rank < -missing)).astype(np.int64)
 
 
-def prune_masks(p: np.ndarray, given: np.ndarray, joint: np.ndarray) -> dict[str, np.ndarray]:
+def prune_masks(p: np.ndarray, labels: np.ndarray, joint: np.ndarray) -> dict[str, np.ndarray]:
     """The labels each of the five rules calls wrong, [N] bool each; `joint` is the calibrated one."""
-    k, guess = p.shape[1], confident_guess(p, given)
+    k, guess = p.shape[1], confident_guess(p, labels)
     none_right = (joint.diagonal() < 1)[:, None]  # every example of the class would be called wrong: leave one
     counts = np.where(none_right, np.maximum(joint - 1, 0), joint)
     np.fill_diagonal(counts, np.maximum(counts.diagonal(), 1))
 
     by_class, by_noise_rate = np.zeros(len(p), dtype=bool), np.zeros(len(p), dtype=bool)
     for j in range(k):
-        members = np.flatnonzero(given == j)
+        members = np.flatnonzero(labels == j)
         if len(members) < 2:
             continue
         by_class[members[np.argsort(p[members, j], kind="stable")[: max(len(members) - counts[j, j], 0)]]] = True
@@ -89,10 +91,10 @@ def prune_masks(p: np.ndarray, given: np.ndarray, joint: np.ndarray) -> dict[str
         chosen[:, j] = False
         by_noise_rate[members] = chosen.any(axis=1)
 
-    agrees = (p + SLACK * np.eye(k)[given]).argmax(axis=1) == given
+    agrees = (p + SLACK * np.eye(k)[labels]).argmax(axis=1) == labels
     masks = {
-        "argmax": p.argmax(axis=1) != given,
-        "confident": (guess >= 0) & (guess != given),
+        "argmax": p.argmax(axis=1) != labels,
+        "confident": (guess >= 0) & (guess != labels),
         "prune_by_class": by_class,
         "prune_by_noise_rate": by_noise_rate,
         "both": by_class & by_noise_rate,
@@ -100,25 +102,25 @@ def prune_masks(p: np.ndarray, given: np.ndarray, joint: np.ndarray) -> dict[str
     return {rule: mask & ~agrees for rule, mask in masks.items()}
 
 
-def self_confidence(p: np.ndarray, given: np.ndarray) -> np.ndarray:
-    return p[np.arange(len(p)), given]
+def self_confidence(p: np.ndarray, labels: np.ndarray) -> np.ndarray:
+    return p[np.arange(len(p)), labels]
 
 
-def margin(p: np.ndarray, given: np.ndarray) -> np.ndarray:
+def margin(p: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """max_{k != y} p_k - p_y, in [-1, 1]."""
     others = p.copy()
-    others[np.arange(len(p)), given] = -np.inf
-    return others.max(axis=1) - self_confidence(p, given)
+    others[np.arange(len(p)), labels] = -np.inf
+    return others.max(axis=1) - self_confidence(p, labels)
 
 
-def weighted_entropy(p: np.ndarray, given: np.ndarray) -> np.ndarray:
+def weighted_entropy(p: np.ndarray, labels: np.ndarray) -> np.ndarray:
     entropy = -np.sum(p * np.log(np.where(p > 0, p, 1.0)), axis=1) / np.log(p.shape[1])
-    return entropy / np.maximum(self_confidence(p, given), SLACK)
+    return entropy / np.maximum(self_confidence(p, labels), SLACK)
 
 
-def adjusted(p: np.ndarray, given: np.ndarray) -> np.ndarray:
+def adjusted(p: np.ndarray, labels: np.ndarray) -> np.ndarray:
     """Probabilities with each class's threshold taken off, shifted to be positive and normalised."""
-    t = thresholds(p, given)
+    t = thresholds(p, labels)
     shifted = p - t + t.max()
     return shifted / shifted.sum(axis=1, keepdims=True)
 
@@ -142,18 +144,18 @@ class ConfidentLearning(NoisyLabelDetector):
         self.need(self.params.prune in RULES, "prune", f"one of {', '.join(RULES)}")
 
     def detect(self, task: NoisyTask) -> Detection:
-        p, given = out_of_fold(task), task.labels.cpu().numpy()
-        joint = calibrate(confident_joint(p, given), given)
-        masks = prune_masks(p, given, joint)
+        p, labels = out_of_fold(task), task.labels.cpu().numpy()
+        joint = calibrate(confident_joint(p, labels), labels)
+        masks = prune_masks(p, labels, joint)
         extras = {f"pruned_{rule}": float(mask.sum()) for rule, mask in masks.items()}
         return Detection(
-            scores=1.0 - self_confidence(p, given),
+            scores=1.0 - self_confidence(p, labels),
             remove=masks[self.params.prune],
             variants={
-                "normalized_margin": margin(p, given),
-                "confidence_weighted_entropy": weighted_entropy(p, given),
-                "adjusted_self_confidence": 1.0 - self_confidence(adjusted(p, given), given),
-                "adjusted_margin": margin(adjusted(p, given), given),
+                "normalized_margin": margin(p, labels),
+                "confidence_weighted_entropy": weighted_entropy(p, labels),
+                "adjusted_self_confidence": 1.0 - self_confidence(adjusted(p, labels), labels),
+                "adjusted_margin": margin(adjusted(p, labels), labels),
             },
-            extras={"noise_rate": float(1 - np.trace(joint) / len(given)), **extras},
+            extras={"noise_rate": float(1 - np.trace(joint) / len(labels)), **extras},
         )

@@ -26,6 +26,8 @@ Deviations: optimiser, learning rate and augmentation are the recipe's; the rele
 loss by its number of terms once more, which Adam hides and SGD would not: it is not copied.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import torch
@@ -37,7 +39,7 @@ from sgoif.bench.methods.peer_networks import Peers, among, exchange, mean_loss
 from sgoif.bench.methods.robust_training import History
 from sgoif.training.batches import Batch
 
-MOST = 0.9  # an estimated τ is never above this: something must be left to learn from
+MAX_NOISE_RATE = 0.9  # limit of an estimated τ: something must be left to learn from
 
 
 class CoTeaching(NoisyLabelDetector):
@@ -122,5 +124,5 @@ class CoTeaching(NoisyLabelDetector):
             return self.forget_rate(epoch, self.params.noise_rate, ramp_epochs)
         if epoch < warm_epochs:
             return 0.0
-        estimate = min(history.curves["contradicted"][warm_epochs - 1], MOST)
+        estimate = min(history.curves["contradicted"][warm_epochs - 1], MAX_NOISE_RATE)
         return self.forget_rate(epoch - warm_epochs + 1, estimate, ramp_epochs)

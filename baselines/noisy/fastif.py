@@ -23,9 +23,11 @@ Examples that no anchor retrieved say nothing: they score 0, are never removed, 
 `scale=None` is twice the largest eigenvalue of H by power iteration (the paper's 1e4 is a guess for its BERT, and would
 damp with damp * scale = 50). Damping and number of steps are the paper's; one chain over batches of 128 replaces three
 chains over single examples.
-Removal rule: of the judged examples the suspicious component of a two-Gaussian mixture (`removal.by_mixture`), as far
-as it is harmful (s > 0).
+Removal rule: of the judged examples the suspicious component of a two-Gaussian mixture
+(`score_threshold.by_mixture`), as far as it is harmful (s > 0).
 """
+
+from __future__ import annotations
 
 from dataclasses import dataclass
 from typing import ClassVar
@@ -125,7 +127,7 @@ class FastIF(NoisyLabelDetector):
 
     def detect(self, task: NoisyTask) -> Detection:
         if task.trusted is None:
-            raise UserError("fastif needs trusted images (data.trusted): its anchors are validation examples")
+            raise UserError("fastif needs trusted images (noisy.<dataset>.val): its anchors are validation examples")
         q, net = self.params, task.plain.network()
         logits, z = task.predict(net, features=True)
         p, a = logits.softmax(1), F.pad(z, (0, 1), value=1.0)

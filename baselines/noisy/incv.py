@@ -31,6 +31,8 @@ fit is shorter than `least_steps`); a discard
 count of 0 discards nothing (in the released code the slice [-0:] would discard the whole half).
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -169,7 +171,7 @@ class INCV(NoisyLabelDetector):
 
         def forward(batch: Batch) -> tuple[Tensor, Tensor]:
             (places,) = batch.extra
-            orders = exchange(*peers.judge(batch.x), batch.labels)
+            orders = exchange(*peers.eval_logits(batch.x), batch.labels)
             first, second = (order[places] for order in orders)
             return (
                 F.cross_entropy(peers.first(batch.x[first]), batch.labels[first]),

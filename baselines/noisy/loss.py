@@ -5,6 +5,8 @@ s_i = CE(f(x_i), y_i)   at the end of the plain run
 Removed before retraining: the upper component of a two-component mixture on the scores.
 """
 
+from __future__ import annotations
+
 import torch.nn.functional as F
 
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask

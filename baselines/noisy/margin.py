@@ -5,6 +5,8 @@ s_i = max_{k != y_i} f(x_i)[k] - f(x_i)[y_i]   at the end of the plain run
 Removed before retraining: where another class is ahead.
 """
 
+from __future__ import annotations
+
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
 from sgoif.bench.methods.plain_run import margins
 from sgoif.bench.methods.score_threshold import at_most

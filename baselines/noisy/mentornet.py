@@ -23,6 +23,8 @@ Deviations: the recipe's weight decay is not scaled by mean v; the mentor takes 
 trusted examples instead of 30,000 on 100,000 rows.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from typing import ClassVar
 

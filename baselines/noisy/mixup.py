@@ -12,6 +12,8 @@ Cost: 1 plain run.
 Deviation: weight decay is the recipe's, as for every method (the released code has 1e-4).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import torch

@@ -6,6 +6,8 @@ What Confident Learning's ranking is without its noise model: the simplest score
 Removal rule: the out-of-fold prediction differs from the given label, argmax_k p_i[k] != y_i ("C_confusion").
 """
 
+from __future__ import annotations
+
 import numpy as np
 
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
@@ -20,7 +22,7 @@ class OOFSelfConfidence(NoisyLabelDetector):
     reads_folds = True
 
     def detect(self, task: NoisyTask) -> Detection:
-        probabilities, given = out_of_fold(task), task.labels.cpu().numpy()
-        scores = 1.0 - probabilities[np.arange(len(given)), given]
-        remove = probabilities.argmax(axis=1) != given
+        probabilities, labels = out_of_fold(task), task.labels.cpu().numpy()
+        scores = 1.0 - probabilities[np.arange(len(labels)), labels]
+        remove = probabilities.argmax(axis=1) != labels
         return Detection(scores, remove=remove, extras={"oof_accuracy": float(1 - remove.mean())})

@@ -3,6 +3,8 @@
 s_i ~ U(0, 1), a function of the seed alone.   Removal rule: nothing is removed, since nothing was found.
 """
 
+from __future__ import annotations
+
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
 from sgoif.training.seeds import numpy_generator
 

@@ -15,6 +15,8 @@ Cost: 1 plain run.
 Deviation: the paper's extra L2 penalty on the first dense layer is left out; these networks have none.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass
 

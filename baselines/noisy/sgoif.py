@@ -11,6 +11,8 @@ expected to be wrong (`sgoif.estimate_wrong`): those with the highest odds, whic
 telling how the classes that are left compare, or the most suspicious ones where the latent classes are not trusted.
 """
 
+from __future__ import annotations
+
 from sgoif.bench.methods.sgoif_detector import SGOIFDetector
 
 

@@ -8,6 +8,8 @@ Reference: as for SG-OIF; an influence on validation loss is what the paper's eq
 and a forward pass of some trusted images per check.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass
 
@@ -46,6 +48,6 @@ class TrustedSGOIF(SGOIFDetector):
 
     def anchor_data(self, task: NoisyTask) -> Trusted:
         if task.trusted is None:
-            raise UserError("sgoif_trusted needs trusted images (data.trusted): they are its anchors")
+            raise UserError("sgoif_trusted needs trusted images (noisy.<dataset>.val): they are its anchors")
         images, labels = task.trusted
         return Trusted(images, labels.to(images.device))

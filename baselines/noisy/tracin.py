@@ -17,6 +17,8 @@ Removal rule: the suspicious component of a two-Gaussian mixture (`removal.by_mi
 Trusted labels serve the `anchor` variant only.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import torch

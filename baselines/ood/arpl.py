@@ -11,6 +11,8 @@ bounded. Differences from OpenOOD, on purpose: the score is the paper's distance
 (`softmax=True` gives theirs).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
 import torch
@@ -60,7 +62,7 @@ class ARPL(OODDetector):
         self.need(self.params.temperature > 0, "temperature", "a temperature above 0")
 
     @staticmethod
-    def loss(head: ReciprocalPoints, z: Tensor, y: Tensor, p: "ARPL.Params") -> Tensor:
+    def loss(head: ReciprocalPoints, z: Tensor, y: Tensor, p: ARPL.Params) -> Tensor:
         own = head.distance(z).gather(1, y[:, None]).squeeze(1)
         return F.cross_entropy(head(z) / p.temperature, y) + p.weight * F.relu(own - head.radius + p.margin).mean()
 

@@ -20,6 +20,8 @@ Cost: each step takes the recipe's epochs. Step 1 sends eight images per sample 
 together 9.3 times the network passes of plain training. Step 1 as published would be 700 x 8 = 5,600 plain epochs.
 """
 
+from __future__ import annotations
+
 import functools
 from dataclasses import dataclass, replace
 

@@ -10,6 +10,8 @@ Head: eight layers of the embedding's width d, one of d/4 (8 x 512 -> 128 for Re
 then 2 logits. SGD 0.03, weight decay 5e-4, cosine. The ID accuracy is that of the classifier it started from.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 from itertools import pairwise
 

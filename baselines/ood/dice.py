@@ -7,6 +7,8 @@ s(x) = -log sum_k exp(f'_k),   f' = (W * M) z(x) + b
 The ID accuracy is that of f', the network the method really uses.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -13,6 +13,8 @@ Adam; the paper's rate 1e-4 is for 700 epochs of far wider networks, here 3e-3 (
 images best within `steps`); x0.2 at 80 % and 90 % as in the paper.
 """
 
+from __future__ import annotations
+
 import math
 from dataclasses import dataclass, replace
 from itertools import pairwise

@@ -3,6 +3,8 @@
 s(x) = -T log sum_k exp(f_k(x) / T)
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -9,6 +9,8 @@ values on the scale 0 … 1. Differences from OpenOOD, on purpose: the score is 
 rate for ever). The paper picks eps on ID data; ours is OpenOOD's fixed value.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import torch

@@ -6,6 +6,8 @@ entropy between the uniform distribution u and softmax(f / T). That gradient is 
     s(x) = -||z(x)||_1 * sum_k |p_k(x) - 1/K| / T          (OOD images have *smaller* gradients)
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from torch import Tensor

@@ -12,6 +12,8 @@ where lo, hi [C] are the smallest and largest g_{l,p,c} of the training images o
 Only the extremes are kept: memory is K x C x powers per stage, whatever the number of images.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import torch

@@ -5,6 +5,8 @@ d_k  = mean softmax(f(x)) over the ID *validation* images the network predicts a
 s(x) = min_k KL( softmax(f(x)) || d_k )          over all k
 """
 
+from __future__ import annotations
+
 import torch
 from torch import Tensor
 

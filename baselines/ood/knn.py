@@ -5,6 +5,8 @@ s(x) = distance from z(x)/||z(x)|| to the k-th nearest training feature z_i/||z_
 k = 50 (the paper's CIFAR-10 value; 200 for CIFAR-100 and 1000 for ImageNet there); at most the number of images.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import torch.nn.functional as F

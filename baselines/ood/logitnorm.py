@@ -9,6 +9,8 @@ embedded digits: ID accuracy 0.67 instead of 0.99). Hundreds of epochs of weight
 cannot.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import torch.nn.functional as F

@@ -3,6 +3,8 @@
 s(x) = -max_k f_k(x)          (no softmax: that would be MSP)
 """
 
+from __future__ import annotations
+
 from torch import Tensor
 
 from sgoif.bench.methods.base import OODDetector

@@ -10,6 +10,8 @@ k-means of the class means of the plain features (the paper's "feature clusterin
 Differences from OpenOOD, on purpose: mixup mixes the images too (theirs mixes only the labels); no step of warm-up.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
 import torch
@@ -37,7 +39,7 @@ class Groups:
         self.sizes = [len(m) + 1 for m in self.members]
 
     @classmethod
-    def of_means(cls, means: Tensor, n: int) -> "Groups":
+    def of_means(cls, means: Tensor, n: int) -> Groups:
         cluster = kmeans(means, n)
         return cls([(cluster == g).nonzero().flatten() for g in range(n)])
 

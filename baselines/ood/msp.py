@@ -3,6 +3,8 @@
 s(x) = -max_k softmax(f(x))_k
 """
 
+from __future__ import annotations
+
 from torch import Tensor
 
 from sgoif.bench.methods.base import OODDetector

@@ -8,6 +8,8 @@ No method here may see one, so the last epoch is used. A discriminator that has 
 real outliers: expect a large variance over seeds (OpenOOD reports +-15 points even with the choice).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 from itertools import pairwise
 

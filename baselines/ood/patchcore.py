@@ -10,6 +10,8 @@ two are joined. A memory bank M of training patches is thinned by greedy k-centr
 Memory is bounded: at most `pool` patches, drawn evenly from all images while they stream by, enter the selection.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import numpy as np

@@ -15,6 +15,8 @@ border); color, contrast, brightness, sharpness. Difference from the paper: the 
 comes from an OOD test set.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import torch

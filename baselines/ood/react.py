@@ -6,6 +6,8 @@ s(x) = -log sum_k exp(f'_k),   f' = W min(z(x), c) + b
 The ID accuracy is that of f', the network the method really uses.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 from torch import Tensor

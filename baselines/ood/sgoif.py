@@ -5,6 +5,8 @@ images give the scale of every component. No OOD image is used. The formulas are
 sgoif/applications/shift_detection.py.
 """
 
+from __future__ import annotations
+
 from collections.abc import Iterator
 from dataclasses import dataclass, fields
 

@@ -16,6 +16,8 @@ of clusters is scaled to the data, one per 50 images up to the paper's 1,000. Th
 any test set.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass, replace
 
 import torch

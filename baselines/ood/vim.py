@@ -8,6 +8,8 @@ s(x)  = alpha ||R^T (z - o)|| - log sum_k exp(f_k(x))
 D follows the paper: 1000 for d >= 2048, 512 for d >= 768, else d/2 (256 for ResNet-18's 512).
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import torch

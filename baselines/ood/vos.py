@@ -17,6 +17,8 @@ gradient, which leaves plain training). Queues hold as many as the smallest clas
 on small data.
 """
 
+from __future__ import annotations
+
 from dataclasses import dataclass
 
 import torch

@@ -9,7 +9,8 @@ import torch
 
 from sgoif.bench.methods.base import NoisyTask, OODTask
 from sgoif.bench.methods.cross_validation import fold_probabilities
-from sgoif.bench.methods.plain_run import PlainRun, plain_run
+from sgoif.bench.methods.plain_run import PlainRun
+from sgoif.bench.methods.plain_training import plain_run
 from sgoif.training.images import ImageSet
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session

@@ -5,7 +5,8 @@ import pytest
 import torch
 
 from sgoif.bench.methods.base import OODTask
-from sgoif.bench.methods.plain_run import PlainRun, plain_run
+from sgoif.bench.methods.plain_run import PlainRun
+from sgoif.bench.methods.plain_training import plain_run
 from sgoif.bench.methods.registry import load
 from sgoif.training.images import ImageSet
 from sgoif.training.recipe import Recipe

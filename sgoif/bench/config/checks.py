@@ -28,7 +28,7 @@ def check_method(task: str, method: str, config: ResolvedConfig, where: str) -> 
 def check_restrictions(spec: DatasetSpec, where: str) -> None:
     """Check that the methods, settings and seeds in `restrict` and `retrain` are those of the dataset."""
     for method, share in spec.get("restrict", {}).items():
-        check_known(method, [*spec["methods"], *reversed(registry.SHARED)], f"{where}.restrict", "method")
+        check_known(method, [*spec["methods"], *registry.SHARED], f"{where}.restrict", "method")
         _check_share(share, spec, f"{where}.restrict.{method}")
     retrain: Any = spec.get("retrain")
     if isinstance(retrain, list | dict):

@@ -23,7 +23,7 @@ def _among(name: str, known, what: str) -> None:
 
 
 def shared_module(name: str) -> str:
-    return {PLAIN: "sgoif.bench.methods.plain_run", FOLDS: "sgoif.bench.methods.cross_validation"}[name]
+    return {PLAIN: "sgoif.bench.methods.plain_training", FOLDS: "sgoif.bench.methods.cross_validation"}[name]
 
 
 def restriction(spec: dict[str, Any], method: str) -> dict[str, Any]:

@@ -22,7 +22,7 @@ from sgoif.bench.execution.plan import Cell, Plan, shared_module
 from sgoif.bench.execution.records import BatchEntry, ResultRecord
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.base import NoisyTask, OODTask, train_plainly
-from sgoif.bench.methods.plain_run import plain_run
+from sgoif.bench.methods.plain_training import plain_run
 from sgoif.bench.methods.registry import FOLDS, PLAIN, SHARED
 from sgoif.errors import UserError
 from sgoif.training import distributed

@@ -1,14 +1,18 @@
-"""What OOD methods on a trained network share: its features, its inner maps, neighbours, and one check for NaN.
+"""Reads a trained network for OOD methods: features, outputs of its stages, nearest neighbours.
 
-A network that gives NaN is told as such (`finite`), so that the cell ends as a typed failure and not as a silent score.
+Values that are NaN or infinite raise an error (`finite`), so that the cell ends as a typed failure instead of a score
+without meaning.
 """
 
-from collections.abc import Iterator
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
 import torch
-from torch import Tensor
+from numpy.typing import ArrayLike
+from torch import Tensor, nn
 
 from sgoif.errors import UserError
 from sgoif.training.compute_counter import COMPUTE
@@ -17,14 +21,32 @@ from sgoif.training.learner import predict
 from sgoif.training.models import Network
 
 
-def check_param(ok: bool, where: str, what: str, value) -> None:
-    """Hyper-parameter check for `Params.__post_init__`; `where` is `<method>.<field>`."""
+def check_param(ok: bool, where: str, what: str, value: object) -> None:
+    """Check a hyper-parameter in `Params.__post_init__`.
+
+    Args:
+        ok: Whether its value is allowed.
+        where: `<method>.<field>`.
+        what: What it must be, for the message.
+        value: What it is.
+
+    Raises:
+        UserError: If not `ok`.
+    """
     if not ok:
         raise UserError(f"params.{where}: {what}, not {value!r}")
 
 
 def finite(values: Tensor, what: str) -> Tensor:
-    """`values`, or a ValueError that says what is not finite; `what` names the method and the quantity."""
+    """Return `values` if all are finite.
+
+    Args:
+        values: Any shape.
+        what: Method and quantity, for the message.
+
+    Raises:
+        ValueError: If a value is NaN or infinite.
+    """
     good = torch.isfinite(values)
     if not good.all():
         raise ValueError(f"{what}: {int((~good).sum())} of {values.numel()} values are NaN or infinite")
@@ -32,35 +54,58 @@ def finite(values: Tensor, what: str) -> Tensor:
 
 
 def features_and_logits(net: Network, images: ImageSet, method: str) -> tuple[Tensor, Tensor]:
-    """Penultimate features [n, d] and logits [n, K] in one float32 pass, checked."""
+    """Return penultimate features, shape [n, d], and logits, shape [n, K], of one float32 pass; both are finite."""
     logits, features = predict(net, images, features=True)
     return finite(features, f"{method}: features of the network"), finite(logits, f"{method}: logits of the network")
 
 
 def percentile(values: Tensor, percent: float) -> float:
-    """Percentile over all entries, linearly interpolated (torch's quantile stops at 16 million entries)."""
+    """Return a percentile over all entries, linearly interpolated; `torch.quantile` is limited to 16 million."""
     return float(np.percentile(values.detach().cpu().numpy(), percent))
 
 
-# --- inner maps -----------------------------------------------------------------------------------------------------
+# --- outputs of stages ----------------------------------------------------------------------------------------------
 
 
 @dataclass
-class Inner:
-    """What one batch leaves inside the network."""
+class StageOutputs:
+    """Logits and outputs of the stages of a network for one batch.
 
-    index: Tensor  # [n] positions in the image set
-    logits: Tensor  # [n, K]
-    maps: list[Tensor]  # one [n, C, H, W] per stage
+    Attributes:
+        index: Positions in the image set, shape [n].
+        logits: Shape [n, K].
+        maps: One tensor of shape [n, C, H, W] per stage.
+    """
+
+    index: Tensor
+    logits: Tensor
+    maps: list[Tensor]
 
 
 def stage_outputs(
-    net: Network, images: ImageSet, method: str, stages=None, indices=None, batch_size: int = 256
-) -> Iterator[Inner]:
-    """Streams logits and the outputs of `stages` (default: all of the network's); nothing of a batch is kept."""
+    net: Network,
+    images: ImageSet,
+    method: str,
+    stages: Iterable[nn.Module] | None = None,
+    indices: ArrayLike | Tensor | None = None,
+    batch_size: int = 256,
+) -> Iterator[StageOutputs]:
+    """Yield logits and outputs of stages batch by batch, in eval mode.
+
+    Args:
+        net: The network.
+        images: The images.
+        method: Name of the calling method, for error messages.
+        stages: Modules whose outputs are yielded; default the stages of the network.
+        indices: Positions in `images`, shape [n]; default all.
+        batch_size: Images per pass.
+
+    Raises:
+        ValueError: If the network has no stages, or a value is not finite.
+    """
     modules = list(net.stages if stages is None else stages)
     if not modules:
-        raise ValueError(f"{method}: the network has no stages to read inner maps from")
+        raise ValueError(f"{method}: the network has no stages whose outputs could be read")
     order = torch.arange(len(images)) if indices is None else torch.as_tensor(indices)
     caught: dict[int, Tensor] = {}
     hooks = [
@@ -76,7 +121,7 @@ def stage_outputs(
                 maps = [as_map(caught[i].float()) for i in range(len(modules))]
             for i, m in enumerate(maps):
                 finite(m, f"{method}: output of stage {i + 1}")
-            yield Inner(part, logits, maps)
+            yield StageOutputs(part, logits, maps)
     finally:
         net.train(was_training)
         for hook in hooks:
@@ -84,7 +129,10 @@ def stage_outputs(
 
 
 def as_map(out: Tensor) -> Tensor:
-    """[n, C, H, W] of any stage output: maps as they are, a square of tokens (prefix tokens left off), or a vector."""
+    """Return the output of a stage as a map, shape [n, C, H, W].
+
+    Maps stay as they are, tokens [n, T, C] become a square (without prefix tokens), vectors a map of one pixel.
+    """
     if out.ndim == 4:
         return out
     if out.ndim == 3:  # tokens [n, T, C]
@@ -98,9 +146,18 @@ def as_map(out: Tensor) -> Tensor:
 
 
 def nearest(queries: Tensor, keys: Tensor, k: int, block_entries: int = 2**25) -> Tensor:
-    """[n, k] Euclidean distances to the k nearest keys, ascending; memory for `block_entries` floats at a time.
+    """Return Euclidean distances to the k nearest keys, ascending.
 
     Neighbours are found by one matrix product and then measured directly: the product alone loses small distances.
+
+    Args:
+        queries: Shape [n, d].
+        keys: Shape [m, d].
+        k: Number of neighbours; all m if there are fewer.
+        block_entries: Number of floats that are held in memory at a time.
+
+    Returns:
+        Distances, shape [n, min(k, m)].
     """
     k = min(k, len(keys))
     rows = max(block_entries // max(len(keys), k * keys.shape[1]), 1)

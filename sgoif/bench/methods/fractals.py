@@ -1,10 +1,12 @@
-"""Pictures of fractals, generated: the attractors of random iterated function systems (the mixing set of PixMix).
+"""Generates pictures of fractals: the attractors of random iterated function systems (the mixing set of PixMix).
 
 A system is 2-4 random affine maps of the plane, each a contraction, and a colour per map. The chaos game applies
 randomly chosen maps to many points at once; a point's colour drifts to the colour of each map it meets. A pixel shows
 the mean colour of the points in it, brighter where more of them fall (log scale), over a random background. A
 function of `seed` alone: random numbers come from the CPU wherever the rest is computed.
 """
+
+from __future__ import annotations
 
 import math
 
@@ -13,9 +15,13 @@ from torch import Tensor
 
 
 def random_systems(n: int, g: torch.Generator) -> tuple[Tensor, Tensor, Tensor, Tensor]:
-    """Affine maps A [n, 4, 2, 2], shifts [n, 4, 2], colours [n, 4, 3], and how likely each map is [n, 4].
+    """Draw systems of affine maps A = R(a) diag(s1, s2) R(b).
 
-    A = R(a) diag(s1, s2) R(b): the singular values s are below 1, so the system has an attractor.
+    The singular values s are below 1, so that every system has an attractor.
+
+    Returns:
+        Maps A, shape [n, 4, 2, 2]; shifts, shape [n, 4, 2]; colours, shape [n, 4, 3]; probabilities of the maps,
+        shape [n, 4].
     """
     a, b = 2 * math.pi * torch.rand(2, n, 4, generator=g)
     s = 0.2 + 0.65 * torch.rand(n, 4, 2, generator=g)
@@ -29,12 +35,13 @@ def random_systems(n: int, g: torch.Generator) -> tuple[Tensor, Tensor, Tensor, 
 
 
 def rotation(angle: Tensor) -> Tensor:
+    """Return rotation matrices, shape [..., 2, 2], for angles of shape [...]."""
     c, s = angle.cos(), angle.sin()
     return torch.stack([torch.stack([c, -s], -1), torch.stack([s, c], -1)], -2)
 
 
 def fractals(n: int, size: int, channels: int = 3, seed: int = 0, device: torch.device | str = "cpu") -> Tensor:
-    """uint8 pictures [n, size, size, channels] on `device`; grey ones are the mean of the colours."""
+    """Return pictures, uint8, shape [n, size, size, channels], on `device`; grey ones are the mean of the colours."""
     g = torch.Generator().manual_seed(seed)
     return torch.cat([_render(min(256, n - lo), size, channels, g, device) for lo in range(0, n, 256)])
 

@@ -1,34 +1,52 @@
-"""k-means on the device, the same bits on every run: sums are matrix products, never atomic additions."""
+"""k-means on the device, with the same result on every run: sums are matrix products instead of atomic additions."""
+
+from __future__ import annotations
 
 import torch
 from torch import Tensor
 
-BLOCK = 16384  # points per block: bounds the memory of the [block, k] distances
+POINTS_PER_BLOCK = 16384  # limits the memory of the [block, k] distances
 
 
 def nearest(x: Tensor, centres: Tensor) -> tuple[Tensor, Tensor]:
-    """Index of the nearest centre [n] and squared distance to it [n]."""
-    labels, distances = [], []
-    for part in x.split(BLOCK):
+    """Find the nearest centre of every point.
+
+    Args:
+        x: Points, shape [n, d].
+        centres: Shape [k, d].
+
+    Returns:
+        Index of the nearest centre, shape [n], and squared distance to it, shape [n].
+    """
+    nearest_index, distances = [], []
+    for part in x.split(POINTS_PER_BLOCK):
         squared = part.square().sum(1, keepdim=True) - 2 * part @ centres.T + centres.square().sum(1)
         d, i = squared.min(1)
-        labels.append(i)
+        nearest_index.append(i)
         distances.append(d.clamp_min(0))
-    return torch.cat(labels), torch.cat(distances)
+    return torch.cat(nearest_index), torch.cat(distances)
 
 
 def kmeans(x: Tensor, k: int, iterations: int = 20) -> Tensor:
-    """Cluster of each row of x [n, d]: Lloyd's iterations from k random rows (torch's global CPU generator).
+    """Cluster points by Lloyd's iterations from k random points, drawn from torch's global CPU generator.
 
-    A cluster that runs empty takes the row farthest from its centre.
+    A cluster without points gets the point that is farthest from its centre.
+
+    Args:
+        x: Points, shape [n, d].
+        k: Number of clusters; n if there are fewer points.
+        iterations: Number of Lloyd's iterations.
+
+    Returns:
+        Cluster of each point, shape [n].
     """
     k = min(k, len(x))
     centres = x[torch.randperm(len(x))[:k].to(x.device)].clone()
     for _ in range(iterations):
-        labels, distances = nearest(x, centres)
+        cluster, distances = nearest(x, centres)
         sums, counts = torch.zeros_like(centres), torch.zeros(k, device=x.device)
-        for part, label in zip(x.split(BLOCK), labels.split(BLOCK), strict=True):
-            member = torch.nn.functional.one_hot(label, k).to(x.dtype)
+        for part, number in zip(x.split(POINTS_PER_BLOCK), cluster.split(POINTS_PER_BLOCK), strict=True):
+            member = torch.nn.functional.one_hot(number, k).to(x.dtype)
             sums += member.T @ part
             counts += member.sum(0)
         empty = counts == 0

@@ -1,10 +1,13 @@
-"""Two networks that teach each other: the mechanism of Co-teaching, also used by INCV's second stage.
+"""Trains two networks on each other's selection: the mechanism of Co-teaching, also used by INCV's second stage.
 
-Each network names the examples of a minibatch that it finds easy (small loss), and the *other* one is trained on them.
-Errors of one network are thus filtered by the other instead of being fed back into itself.
+Each network selects the examples of a minibatch that have a small loss, and the *other* one is trained on them. Errors
+of one network are thus filtered by the other instead of being fed back into itself.
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from typing import Any
 
 import torch
 import torch.nn.functional as F
@@ -13,47 +16,68 @@ from torch import Tensor
 from sgoif.bench.methods.base import NoisyTask
 from sgoif.training.batches import Batch, Batches
 from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.images import ImageSource
 from sgoif.training.seeds import mix_seed
 
-IGNORED = -100  # a label that cross-entropy leaves out
+IGNORED_LABEL = -100  # left out by cross-entropy
 
 
-def exchange(first: Tensor, second: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """From both networks' logits [n, K]: all positions [n] in the order in which the first is to be trained on them
-    (smallest loss of the *second* first), and the reverse."""
-    losses = [F.cross_entropy(logits.detach(), y, reduction="none") for logits in (first, second)]
+def exchange(first: Tensor, second: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """Order a minibatch for each network by the loss of the other one.
+
+    Args:
+        first: Logits of the first network, shape [n, K].
+        second: Logits of the second network, shape [n, K].
+        labels: Noisy labels, shape [n].
+
+    Returns:
+        Positions in the order in which the first network prefers them, smallest loss of the *second* first, shape [n];
+        and those for the second network.
+    """
+    losses = [F.cross_entropy(logits.detach(), labels, reduction="none") for logits in (first, second)]
     return losses[1].argsort(stable=True), losses[0].argsort(stable=True)
 
 
 def among(order: Tensor, keep: Tensor) -> Tensor:
-    """[n] bool: whether each position is among the first `keep` of `order`."""
-    places = torch.arange(len(order), device=order.device)
-    return torch.zeros_like(order, dtype=torch.bool).scatter(0, order, places < keep)
+    """Return which positions are among the first `keep` of `order`, bool, shape [n]."""
+    rank = torch.arange(len(order), device=order.device)
+    return torch.zeros_like(order, dtype=torch.bool).scatter(0, order, rank < keep)
 
 
-def mean_loss(logits: Tensor, y: Tensor, chosen: Tensor) -> Tensor:
-    """Mean cross-entropy over the `chosen` [n] bool: as of logits[chosen], but without a shape that depends on it."""
-    return F.cross_entropy(logits, y.masked_fill(~chosen, IGNORED), ignore_index=IGNORED)
+def mean_loss(logits: Tensor, labels: Tensor, chosen: Tensor) -> Tensor:
+    """Return the mean cross-entropy over the `chosen`, bool, shape [n].
+
+    It is that of `logits[chosen]`, without a shape that depends on values, so that it can be part of a CUDA graph.
+    """
+    return F.cross_entropy(logits, labels.masked_fill(~chosen, IGNORED_LABEL), ignore_index=IGNORED_LABEL)
 
 
 class Peers:
-    """Two learners of one recipe (with `changes` to it) that differ in initial weights and see the same minibatches."""
+    """Two learners of one recipe that differ in initial weights and see the same minibatches. Resumable state."""
 
-    def __init__(self, task: NoisyTask, batches: Batches, epochs: int | None = None, **changes):
+    def __init__(self, task: NoisyTask, batches: Batches, epochs: int | None = None, **changes: Any) -> None:
+        """Create both learners.
+
+        Args:
+            task: Data and recipe.
+            batches: What they will be trained on.
+            epochs: Default the recipe's.
+            **changes: Fields of the recipe that are replaced.
+        """
         self.first = task.learner(batches, epochs=epochs, **changes)
         self.second = task.learner(batches, seed=mix_seed(task.seed, "peer"), epochs=epochs, **changes)
 
-    def stepper(self, forward: Callable[[Batch], tuple]) -> Callable[[Batch], tuple]:
-        """`Learner.stepper` for both: `forward` gives (loss of the first, loss of the second, …)."""
+    def stepper(self, forward: Callable[[Batch], tuple[Tensor, ...]]) -> Callable[[Batch], tuple[Tensor, ...]]:
+        """Return the training step of both; `forward` returns (loss of the first, loss of the second, …)."""
         return self.first.stepper(forward, self.second)
 
     def __call__(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Both networks' logits in training mode."""
+        """Return logits of both networks in training mode, shape [n, K] each."""
         return self.first(x), self.second(x)
 
     @torch.no_grad()
-    def judge(self, x: Tensor) -> tuple[Tensor, Tensor]:
-        """Both networks' logits in eval mode, without a graph."""
+    def eval_logits(self, x: Tensor) -> tuple[Tensor, Tensor]:
+        """Return logits of both networks in eval mode, shape [n, K] each, without gradients."""
         logits = []
         for learner in (self.first, self.second):
             COMPUTE.forward_passes += len(x)
@@ -63,17 +87,18 @@ class Peers:
             learner.net.train()
         return logits[0], logits[1]
 
-    def predict(self, task: NoisyTask, images=None) -> tuple[Tensor, Tensor]:
-        """Both networks' logits on the training images (or others): the scoring pass."""
+    def predict(self, task: NoisyTask, images: ImageSource | None = None) -> tuple[Tensor, Tensor]:
+        """Return logits of both networks for all training images, or other images, shape [n, K] each."""
         return task.predict(self.first.net, images)[0], task.predict(self.second.net, images)[0]
 
     def check_finite(self) -> None:
+        """Raise `Diverged` if a network has weights that are not finite."""
         self.first.check_finite()
         self.second.check_finite()
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, Any]:
         return {"first": self.first.state_dict(), "second": self.second.state_dict()}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         self.first.load_state_dict(state["first"])
         self.second.load_state_dict(state["second"])

@@ -1,14 +1,17 @@
-"""What robust trainers share: a record of every epoch, the scoring pass, and training with a loss of one's own.
+"""Trains with another loss than cross-entropy, and records every epoch of such training.
 
 history = History()
 for epoch in session.epochs(recipe.epochs, learner, history):
     ...
-    history.add(loss=losses_of_all_examples, keep=0.8)      # tensors [N] and numbers
+    history.add(loss=losses_of_all_examples, keep=0.8)      # tensors of shape [N], and numbers
 history.stack("loss")                                       # [E, N]
 history.curves                                              # {"keep": [0.8, …]}
 """
 
+from __future__ import annotations
+
 from collections.abc import Callable
+from typing import Any
 
 import numpy as np
 import torch
@@ -18,18 +21,19 @@ from torch import Tensor
 from sgoif.bench.methods.base import Detection, NoisyTask
 from sgoif.training.batches import Batch
 from sgoif.training.learner import Learner
+from sgoif.training.models import Network
 from sgoif.training.seeds import numpy_generator
 
 
 class History:
-    """Per epoch: one array per name [N], one number per curve. Part of the resumable state."""
+    """Arrays of shape [N] and numbers of every epoch, by name. Resumable state."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         self.arrays: dict[str, list[Tensor]] = {}
         self.curves: dict[str, list[float]] = {}
 
     def add(self, **values: Tensor | float) -> None:
-        """A tensor with an example axis joins an array, a number joins a curve."""
+        """Record an epoch: tensors of shape [N] in `arrays`, numbers in `curves`."""
         for name, value in values.items():
             if isinstance(value, Tensor) and value.ndim:
                 self.arrays.setdefault(name, []).append(value.detach().float().cpu())
@@ -37,19 +41,19 @@ class History:
                 self.curves.setdefault(name, []).append(float(value))
 
     def stack(self, name: str) -> np.ndarray:
-        """[E, N]"""
+        """Return a recorded array of all epochs, shape [E, N]."""
         return torch.stack(self.arrays[name]).numpy()
 
-    def state_dict(self) -> dict:
+    def state_dict(self) -> dict[str, Any]:
         return {"arrays": self.arrays, "curves": self.curves}
 
-    def load_state_dict(self, state: dict) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         self.arrays = {name: [t.cpu() for t in values] for name, values in state["arrays"].items()}
         self.curves = state["curves"]
 
 
-def given_loss(task: NoisyTask, net) -> Tensor:
-    """[N] cross-entropy of every training image against its given label: eval mode, no augmentation, dataset order."""
+def label_losses(task: NoisyTask, net: Network) -> Tensor:
+    """Return the cross-entropy of every training image with its noisy label, shape [N]: eval mode, no augmentation."""
     logits, _ = task.predict(net)
     return F.cross_entropy(logits, task.labels, reduction="none")
 
@@ -60,11 +64,20 @@ def train_with(
     draw: Callable[[Batch, np.random.Generator], tuple[Tensor, ...]] | None = None,
     clip: float | None = None,
 ) -> Detection:
-    """Trains by the recipe on `loss(learner, batch)`; scores by the cross-entropy after the last epoch.
+    """Train by the recipe with another loss, and score by the cross-entropy after the last epoch.
 
-    What `draw(batch, rng)` draws on the host for a step is `batch.extra` in `loss`, which must not look at values: on a
-    GPU it is captured. Gradients are clipped at norm `clip`. There are no scores by epoch: nothing but the last pass
-    is used, and one after every epoch would be a third of training's arithmetic again.
+    There are no scores by epoch: only the last pass is used, and one pass after every epoch would add a third to the
+    arithmetic of training.
+
+    Args:
+        task: Data and recipe.
+        loss: Returns the loss of a minibatch. On a GPU it is captured as a CUDA graph, so that it must not depend on
+            values.
+        draw: Draws random numbers of a step on the host; they are `batch.extra` in `loss`.
+        clip: Norm at which gradients are clipped.
+
+    Returns:
+        Scores and logits on the test images.
     """
     batches, session = task.batches(), task.session
     learner, history = task.learner(batches), History()
@@ -79,16 +92,16 @@ def train_with(
             total += step(batch)[0]
         history.add(loss=total / batches.steps)
     with session.timer("score"):
-        scores = given_loss(task, learner.net)
+        scores = label_losses(task, learner.net)
         test_logits, _ = task.predict(learner.net, task.test)
     return Detection(scores.cpu().numpy(), test_logits.cpu().numpy(), curves=history.curves)
 
 
 def clip_gradients(learner: Learner, norm: float) -> None:
-    """From now on, gradients longer than `norm` are shortened to it before each step."""
+    """Clip the gradients of a learner at a norm before each of its further steps."""
     weights = list(learner.net.parameters())
 
-    def clip(*_) -> None:
+    def clip(*_: object) -> None:
         torch.nn.utils.clip_grad_norm_(weights, norm)
 
     learner.optimizer.register_step_pre_hook(clip)

@@ -1,6 +1,8 @@
 """The training run that SG-OIF watches, under the contract of noisy-label methods. Its methods differ in where their
 anchors come from."""
 
+from __future__ import annotations
+
 from typing import ClassVar
 
 import torch.nn.functional as F

@@ -1,35 +1,40 @@
-"""A new method's two files, written from a template that already keeps the contract: `make new-baseline`."""
+"""Writes the two files of a new method, from a template that already keeps the contract: `make new-baseline`."""
+
+from __future__ import annotations
 
 import keyword
 import re
 from pathlib import Path
 
-from sgoif.bench.methods.registry import FOLDER, TASKS
+from sgoif.bench.methods.registry import FOLDER, SHARED, TASKS
 from sgoif.errors import UserError
 
 RULES = FOLDER.parent / "workflow" / "rules"
-TAKEN = ("plain", "folds", "template", "val")  # names of shared runs and inputs, in the same folders as methods
+TAKEN_NAMES = (*SHARED, "template", "val")  # shared runs and inputs, which lie in the same folders as methods
 
 NOISY = '''"""{title}: say here what it is, who published it (authors, venue, year) and where.
 
     s_i = 1 - p(x_i)[y_i]        at the end of the plain run
 
-The formula above is the template's: the disbelief in the given label. Replace both.
+The formula above is the template's: one minus the probability of the label. Replace both.
 """
+
+from __future__ import annotations
 
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
 
 
 class {kind}(NoisyLabelDetector):
     name = "{name}"
-    title = "{title}"
+    title = "{title}"  # as shown in tables, figures and the report
+    group = "Others"  # heading in tables
     reads_plain = True  # post-processes the shared plain run; False: trains itself, see sce.py and coteaching.py
 
     def detect(self, task: NoisyTask) -> Detection:
         """Higher score = more suspicious label."""
         probabilities = task.plain.logits.softmax(1)  # [N, K]
-        believed = probabilities.gather(1, task.labels.unsqueeze(1)).squeeze(1)  # [N]
-        return Detection((1 - believed).cpu().numpy())
+        of_label = probabilities.gather(1, task.labels.unsqueeze(1)).squeeze(1)  # [N]
+        return Detection((1 - of_label).cpu().numpy())
 '''
 
 OOD = '''"""{title}: say here what it is, who published it (authors, venue, year) and where.
@@ -39,6 +44,8 @@ OOD = '''"""{title}: say here what it is, who published it (authors, venue, year
 The formula above is the template's: the entropy of the prediction. Replace both.
 """
 
+from __future__ import annotations
+
 from torch import Tensor
 
 from sgoif.bench.methods.base import OODDetector
@@ -47,10 +54,11 @@ from sgoif.training.images import ImageSet
 
 class {kind}(OODDetector):
     name = "{name}"
-    title = "{title}"
+    title = "{title}"  # as shown in tables, figures and the report
+    group = "Others"  # heading in tables
 
     def score(self, images: ImageSet) -> Tensor:
-        """[n] higher = more out-of-distribution. `fit(task)`, if there is anything to fit, keeps what this needs."""
+        """Score images, shape [n]; higher = more out-of-distribution. What `fit(task)` keeps can be used here."""
         log_p = self.logits(images).log_softmax(1)
         return -(log_p.exp() * log_p).sum(1)
 '''
@@ -68,12 +76,23 @@ RULE = """use rule method as {task}_{name} with:
 
 
 def new_baseline(task: str, name: str) -> tuple[Path, Path]:
-    """Writes `baselines/<task>/<name>.py` and its rule; refuses what would not work or would overwrite something."""
+    """Write `baselines/<task>/<name>.py` and its rule.
+
+    Args:
+        task: `noisy` or `ood`.
+        name: Name of the method.
+
+    Returns:
+        Paths of the two files.
+
+    Raises:
+        UserError: If the name cannot be one of a method, or one of the files exists.
+    """
     if task not in TASKS:
         raise UserError(f"TASK={task}: choose one of {', '.join(TASKS)}")
     if not re.fullmatch(r"[a-z][a-z0-9_]*", name) or keyword.iskeyword(name):
         raise UserError(f"NAME={name}: use small letters, digits and _, beginning with a letter, and no Python keyword")
-    if name in TAKEN:
+    if name in TAKEN_NAMES:
         raise UserError(f"NAME={name}: this is the name of something the workflow shares; choose another")
     code, rule = FOLDER / task / f"{name}.py", RULES / task / f"{name}.smk"
     for path in (code, rule):

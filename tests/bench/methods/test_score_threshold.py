@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from hypothesis.extra.numpy import arrays
 from sklearn.mixture import GaussianMixture
 
-from sgoif.bench.methods.score_threshold import at_most, by_mixture, fit_two, otsu
+from sgoif.bench.methods.score_threshold import at_most, by_mixture, fit_two_gaussians, otsu
 
 
 def two_groups(n0=800, n1=200, gap=5.0, seed=0):
@@ -21,7 +21,7 @@ def test_same_mixture_as_scikit_learn(n1, gap):
     x = (x - x.mean()) / x.std()
     theirs = GaussianMixture(2, covariance_type="tied", tol=1e-9, max_iter=1000, random_state=0).fit(x[:, None])
     order = np.argsort(theirs.means_[:, 0])
-    weight, mean, variance = fit_two(x, steps=1000, tolerance=1e-12)
+    weight, mean, variance = fit_two_gaussians(x, max_steps=1000, tolerance=1e-12)
     np.testing.assert_allclose(mean, theirs.means_[order, 0], atol=2e-3)
     np.testing.assert_allclose(weight, theirs.weights_[order], atol=2e-3)
     np.testing.assert_allclose(variance, theirs.covariances_[0, 0], rtol=1e-2)

@@ -1,5 +1,7 @@
 """`make new-baseline`: what it writes keeps the contract at once, and it overwrites nothing."""
 
+import json
+import sys
 from pathlib import Path
 
 import pytest
@@ -18,11 +20,56 @@ def test_a_new_method_passes_the_contract_at_once(project):
         done = sh(project, make(f"make new-baseline NAME=brand_new_{task} TASK={task}"))
         assert done.returncode == 0, done.stderr
         assert f"wrote baselines/{task}/brand_new_{task}.py" in done.stdout
-    done = sh(project, "python -m pytest -p no:cacheprovider tests/contract -k brand_new")
+    hint = done.stdout.split("check it with: ")[1].strip()
+    assert hint == f"{sys.executable} -m pytest tests/contract -k brand_new_ood", "the environment of the project"
+    done = sh(project, f"{hint.removesuffix('_ood')} -p no:cacheprovider")
     assert done.returncode == 0 and done.stdout.startswith("....."), done.stdout[-3000:]
     style = sh(project, "ruff format --check baselines/noisy/brand_new_noisy.py baselines/ood/brand_new_ood.py")
     assert style.returncode == 0, style.stdout
     assert sh(project, "snakefmt --check workflow/rules/noisy/brand_new_noisy.smk").returncode == 0
+
+
+SHOWN = """
+import json
+from pathlib import Path
+from sgoif.bench.figures import _style
+from sgoif.bench.report.sections import cost
+from sgoif.bench.tables import write_tables
+from sgoif.utils.files import atomic_write_json
+
+panel = {"dataset": "digits", "setting": "n20", "title": "Digits", "stands_for": "", "tuning": [], "seeds": [0, 1],
+         "methods": ["plain", "mine", "loss"], "noise": 0.2, "sparsity": 0.0, "kind": "class_conditional"}
+layout = {"kind": "noise_grid", "task": "noisy", "title": "T", "selection": "", "panels": [panel], "not_run": []}
+common = {"table": "t", "dataset": "digits", "setting": "n20", "variant": "", "status": "ok", "reason": ""}
+number = {**common, "metric": "auc_pr", "mean": 0.5, "std": 0.1, "n_seeds": 2, "seeds": [0, 1], "values": [0.4, 0.6]}
+records = [{**common, "metric": "layout", "method": "", "mean": None, "layout": layout}]
+records += [{**number, "method": m} for m in panel["methods"]]
+run = Path("run")
+atomic_write_json(run / "summary.json", records)
+write_tables(run)
+metric = {"method": "mine", "metric": "seconds_total", "value": 2.0, "epoch": None, "variant": ""}
+atomic_write_json(run / "metrics" / "noisy" / "digits.json", [metric])
+blocks = json.loads((run / "tables" / "t.json").read_text())["blocks"]
+rows = [[r["group"], r["title"]] for r in blocks[1]["rows"] if r["method"]]  # AUC-PR, without the base rate
+print(json.dumps({"rows": rows, "figure": _style.name_of("mine@big"), "report": cost(run)[0]["method"]}))
+"""
+
+
+def test_a_new_method_is_shown_under_its_own_title_and_group(project):
+    """One file and one rule are added to a copy of the project; table, figure and report find the title there."""
+    source = (project / "baselines/noisy/loss.py").read_text()
+    for old, new in (("loss", "mine"), ("last-epoch loss", "My own method")):
+        source = source.replace(f'= "{old}"', f'= "{new}"')
+    (project / "baselines/noisy/mine.py").write_text(source.replace("    order = 2\n", ""))
+    rule = (project / "workflow/rules/noisy/loss.smk").read_text()
+    (project / "workflow/rules/noisy/mine.smk").write_text(rule.replace("loss", "mine"))
+    (project / "shown.py").write_text(SHOWN)
+    done = sh(project, "PYTHONPATH=$PWD python shown.py")
+    assert done.returncode == 0, done.stderr
+    shown = json.loads(done.stdout)
+    free = "Free detectors"
+    assert shown["rows"] == [[free, "last-epoch loss"], [free, "My own method"], ["Reference", "plain training"]]
+    assert (shown["figure"], shown["report"]) == ("My own method (big)", "My own method")
 
 
 @pytest.mark.parametrize(
