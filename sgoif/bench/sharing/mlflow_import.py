@@ -25,6 +25,7 @@ from sgoif.bench.evaluation.cell_result import CellResult, read_cells
 from sgoif.bench.evaluation.metric_record import MetricRecord, Name, metrics_file, read_metrics
 from sgoif.bench.execution.records import ResultRecord
 from sgoif.bench.sharing import mlflow_store
+from sgoif.bench.tables import names
 from sgoif.utils.files import atomic_write_json, sha256_file
 
 if TYPE_CHECKING:
@@ -132,9 +133,12 @@ def _cell_params(result: ResultRecord) -> dict[str, str]:
 
 
 def _cell_tags(result: ResultRecord) -> dict[str, str]:
+    shown = names.row(result.cell.task, result.cell.method)
     tags = {
         "task": result.cell.task,
         "method": result.cell.method,
+        "method_title": shown.title,
+        "method_group": shown.group,
         "setting": result.cell.setting,
         "cell_key": result.key,
         "status": result.status,

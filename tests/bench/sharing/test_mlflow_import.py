@@ -48,6 +48,7 @@ def test_every_cell_is_a_run_with_its_numbers(imported):
     assert imported.first["created"] == CELLS + 2  # newcomer's second seed is ok in n20s0; and the tables
     run = runs(imported)["sgoif n20s0 seed1"]
     assert run.data.params["method"] == "sgoif" and run.data.params["seed"] == "1"
+    assert run.data.tags["method_title"] == "SG-OIF" and run.data.tags["method_group"] == "Methods of the paper"
     assert run.data.metrics["overhead_standalone"] == pytest.approx(2.35)
     assert run.data.metrics["extra/hvps_per_step"] == 2.5 and "variant/early/auc_pr" in run.data.metrics
     for tag in ("commit", "config_hash", "hardware", "cell_key", "versions"):
