@@ -32,18 +32,19 @@ def test_a_new_method_passes_the_contract_at_once(project):
 SHOWN = """
 import json
 from pathlib import Path
+from sgoif.bench.evaluation.table_layout import Panel, TableLayout
 from sgoif.bench.figures import _style
 from sgoif.bench.report.sections import cost
 from sgoif.bench.tables import write_tables
 from sgoif.utils.files import atomic_write_json
 
-panel = {"dataset": "digits", "setting": "n20", "title": "Digits", "stands_for": "", "tuning": [], "seeds": [0, 1],
-         "methods": ["plain", "mine", "loss"], "noise": 0.2, "sparsity": 0.0, "kind": "class_conditional"}
-layout = {"kind": "noise_grid", "task": "noisy", "title": "T", "selection": "", "panels": [panel], "not_run": []}
+methods = ["plain", "mine", "loss"]
+panel = Panel("noisy", "digits", "n20", "Digits", noise=0.2, sparsity=0.0, methods=methods, seeds=[0, 1])
+layout = TableLayout("noise_grid", "noisy", "T", panels=[panel]).to_json()
 common = {"table": "t", "dataset": "digits", "setting": "n20", "variant": "", "status": "ok", "reason": ""}
 number = {**common, "metric": "auc_pr", "mean": 0.5, "std": 0.1, "n_seeds": 2, "seeds": [0, 1], "values": [0.4, 0.6]}
 records = [{**common, "metric": "layout", "method": "", "mean": None, "layout": layout}]
-records += [{**number, "method": m} for m in panel["methods"]]
+records += [{**number, "method": m} for m in methods]
 run = Path("run")
 atomic_write_json(run / "summary.json", records)
 write_tables(run)
