@@ -137,7 +137,7 @@ def held(bench: Bench, k: int) -> dict[str, float]:
     influence.close()
     return {
         "state": sum(t.nbytes for _, t in parts) / 2**20,
-        "per_dKr": sum(bank) / (influence.capture.space.dim * (k + config.rank)),
+        "per_dKr": sum(bank) / (influence.dimension * (k + config.rank)),
     }
 
 

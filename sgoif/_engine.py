@@ -1,53 +1,86 @@
-"""What happens between two checks: watched passes are scored, then enter curvature and anchors; then the directions are
-checked. `OnlineInfluence` is this engine with the methods that a training loop calls."""
+"""What happens between two checks, and at a check.
+
+Watched passes are scored by the direction of the last check, then enter curvature and anchors; then the directions are
+checked. `OnlineInfluence` is the public interface of this engine.
+"""
 
 from __future__ import annotations
 
-import math
-from dataclasses import replace
-from typing import NamedTuple
+from dataclasses import dataclass, field
+from typing import Any
 
 import torch
 from torch import Tensor, nn
 
 from sgoif.anchors.bank import AnchorBank, bank_size
-from sgoif.anchors.external import AnchorData, Given, anchor_batches, anchor_passes
+from sgoif.anchors.external import AnchorData, AnchorDataCycle
 from sgoif.backend import collectives
-from sgoif.backend.cuda import Lane
-from sgoif.backend.linalg import hold_unless, products
+from sgoif.backend.cuda import SideStream
+from sgoif.backend.linalg import restore_buffers_unless
 from sgoif.config import InfluenceConfig
 from sgoif.curvature import Curvature
-from sgoif.errors import BatchError, InfluenceError
+from sgoif.errors import BatchError, CaptureError, InfluenceError
 from sgoif.gradients.factored_batch import FactoredBatch
-from sgoif.gradients.hooks import Capture
-from sgoif.gradients.queue import Intake, Pass, decay, spread, step_sizes
+from sgoif.gradients.queue import MAX_QUEUED_EXAMPLES, Pass, remaining_weight, repeat_each, step_sizes
+from sgoif.scopes import LearningSample, Scope, create_scope
 from sgoif.scores.temperature import StreamingTemperature
 from sgoif.scores.visit_statistics import VisitStatistics
 from sgoif.solvers.directions import Directions
-from sgoif.solvers.stability import Controller
+from sgoif.solvers.stability import StabilityController
 
-CHECK_SHARE = 0.05  # of training's arithmetic that checks may take outside head scope
-UNNOTICED = 1e8  # floating-point operations a step that nobody notices beside the launches
-
-EVENTS = ("nan_batches", "zero_confidence_steps", "coverage_refreshes", "out_of_range")
-HALVES = (torch.bfloat16, torch.float16)
+REPORTED_EVENTS = ("nan_batches", "zero_confidence_steps", "coverage_refreshes")
+EVENTS = (*REPORTED_EVENTS, "out_of_range")
+PROGRESS = ("steps", "checks", "epoch", "epoch_steps", "step_flops")
 
 
-class Due(NamedTuple):
-    """What a check takes along from training."""
+@dataclass(frozen=True)
+class CheckInputs:
+    """What a check needs from the state of training at its step."""
 
-    rate: Tensor | float  # learning rate
-    decay: Tensor | float  # weight decay
-    size: int | None  # of given anchors in turns: all of them together
-    anchors: list[Pass]  # in head scope, those that are given and whose turn it is
+    learning_rate: Tensor | float
+    weight_decay: Tensor | float
+    total_anchors: int | None = None  # number of external anchor examples, or None if all are used at every check
+    anchor_passes: list[Pass] = field(default_factory=list)  # external anchors that passed through the model already
 
     def tensors(self) -> list[Tensor]:
-        pace = [t for t in (self.rate, self.decay) if isinstance(t, Tensor)]
-        return [*pace, *(t for p in self.anchors for t in p.tensors())]
+        """Return the tensors of the training stream."""
+        values = [t for t in (self.learning_rate, self.weight_decay) if isinstance(t, Tensor)]
+        return [*values, *(t for p in self.anchor_passes for t in p.tensors())]
+
+
+class Parts(nn.Module):
+    """The parts of the method whose tensors make its state, and counters of events."""
+
+    events: Tensor
+
+    def __init__(self, scope: Scope, n_examples: int) -> None:
+        super().__init__()
+        config, hooks = scope.config, scope.hooks
+        space, dtype, n_classes = hooks.space, hooks.dtype, hooks.n_classes
+        count = bank_size(config, n_classes)
+        self.curvature = Curvature.registry[config.curvature](space, config, hooks.closed_form, dtype)
+        self.anchors = AnchorBank(config, count, n_classes, space.dim, dtype)
+        self.directions = Directions(config, count, space.dim, dtype, n_classes)
+        self.controller = StabilityController(config, count, n_examples, dtype)
+        self.temperature = StreamingTemperature(dtype)
+        self.register_buffer("events", torch.zeros(len(EVENTS), dtype=torch.float64))
+
+    def count(self, event: str, amount: Tensor) -> None:
+        """Add to the counter of an event."""
+        self.events[EVENTS.index(event)] += amount
 
 
 class Engine:
-    """The parts of the method, by name in `parts`, and what moves them."""
+    """Moves the parts of the method from step to step.
+
+    Args:
+        model: The model that is trained.
+        n_examples: Number of training examples.
+        n_classes: Number of classes; the outputs of the last layer if None.
+        config: Settings of the method.
+        total_steps: Optimiser steps of the whole training, if known.
+        anchor_data: External anchors, for the sources "heldout" and "trusted".
+    """
 
     def __init__(
         self,
@@ -58,187 +91,239 @@ class Engine:
         total_steps: int | None,
         anchor_data: AnchorData | None,
     ) -> None:
-        self.config = config
         if n_examples < 1:
             raise InfluenceError(f"n_examples = {n_examples}: the data set must not be empty")
         if (anchor_data is None) != (config.source == "stream"):
             raise InfluenceError(
                 f"source = {config.source!r}: anchor_data is for 'heldout' and 'trusted', and needed there"
             )
-        self.capture = capture = Capture(model, config, n_classes)
-        self.n_examples, self.n_classes = n_examples, capture.n_classes
-        self.given = None if anchor_data is None else Given(anchor_data, config.anchor_examples)
+        self.config = config
+        self.n_examples = n_examples
+        self.scope = create_scope(model, n_examples, n_classes, config)
+        self.hooks = self.scope.hooks
+        self.queue = self.scope.queue
+        self.n_classes = self.hooks.n_classes
         if self.n_classes < 2:
             raise InfluenceError("the last layer has one output: scores are of cross-entropy over two classes or more")
-        self.intake = Intake(capture, n_examples)
-        dtype, device = capture.dtype, capture.head.weight.device
-        # collectives keep to training's order: they stay in line
-        self.lane = Lane(device, beside=not capture.deep and not collectives.active())
-        with self.lane.work(), device:  # vectors may have millions of entries: they are made where they stay
-            self.parts = self._make_parts(bank_size(config, self.n_classes), dtype)
-            kept = self.n_classes if config.memory else 0
-            self.ledger = VisitStatistics(n_examples, config.window, total_steps, device, dtype, kept)
-        # elsewhere only the inverses leave the line: long chains of small kernels, not needed before the next check
-        chained = capture.deep and self.parts["curvature"].chained
-        self.inverting = Lane(device, beside=chained and not collectives.active())
-        capture.aim.at(self.parts.directions.combined)
-        self.steps, self.checks, self.epoch, self.epoch_steps, self.step_arithmetic = 0, 0, 0, 0, 0
-
-    def _make_parts(self, count: int, dtype: torch.dtype) -> nn.ModuleDict:
-        config, capture, space = self.config, self.capture, self.capture.space
-        parts = nn.ModuleDict(
-            {
-                "curvature": Curvature.registry[config.curvature](space, config, not capture.deep, dtype),
-                "anchors": AnchorBank(config, count, self.n_classes, space.dim, dtype),
-                "directions": Directions(config, count, space.dim, dtype, self.n_classes),
-                "controller": Controller(config, count, self.n_examples, dtype),
-                "temperature": StreamingTemperature(dtype),
-            }
-        )
-        parts.register_buffer("events", torch.zeros(len(EVENTS), dtype=torch.float64))
-        return parts
-
-    def _plan(self, epoch_steps: int) -> None:
-        """Space the checks; outside head scope, where a product with the curvature may cost as much as many examples'
-        training, by what the first step was seen to cost."""
-        self.epoch_steps = epoch_steps
-        affordable = math.inf
-        if self.capture.deep:
-            product = self.parts.curvature.arithmetic() + 4 * self.config.deep_examples * self.capture.space.dim
-            affordable = max(CHECK_SHARE * self.step_arithmetic, UNNOTICED) / product
-        self.parts.directions.plan(epoch_steps, affordable)
-        if self.given is not None:  # a state that was saved before the first step knows of no steps
-            self.given.pace = self.parts.directions.interval / max(epoch_steps, 1)
+        self.anchor_cycle = None if anchor_data is None else AnchorDataCycle(anchor_data, config.anchor_examples)
+        device = self.scope.device
+        # Distributed runs stay on the main stream so that all ranks issue collectives in the same order.
+        may_overlap = not collectives.active()
+        self.stream = SideStream(device, enabled=self.scope.scores_on_side_stream and may_overlap)
+        with self.stream.run(), device:  # vectors may have millions of entries: create them on the device
+            self.parts = Parts(self.scope, n_examples)
+            kept_classes = self.n_classes if config.memory else 0
+            self.visits = VisitStatistics(
+                n_examples, config.window, total_steps, device, self.hooks.dtype, kept_classes
+            )
+        # In deep scopes only the Kronecker inverses run on the side stream; they are first needed at the next check.
+        overlap_refresh = not self.scope.scores_on_side_stream and self.parts.curvature.side_stream_refresh
+        self.refresh_stream = SideStream(device, enabled=overlap_refresh and may_overlap)
+        self.scope.set_scoring_direction(self.parts.directions.scoring_direction)
+        self.steps = 0
+        self.checks = 0
+        self.epoch = 0
+        self.epoch_steps = 0
+        self.step_flops = 0
 
     def temperature(self) -> Tensor | float:
-        """What softens the softmax inside every gradient now."""
+        """Return the temperature of the softmax inside every gradient."""
         if self.config.temperature == 0:
             return self.parts.temperature.value
         return self.config.softening(self.n_classes)
 
-    def _count(self, event: str, amount: Tensor) -> None:
-        self.parts.events[EVENTS.index(event)] += amount
+    def step(self, optimizer: torch.optim.Optimizer | None) -> None:
+        """Score and learn from what was watched, if it is time to, and make a check if one is due."""
+        current = self.queue.of_step(self.steps)
+        if not current:
+            raise CaptureError(
+                "step() without a watched pass: run forward and backward inside `with influence.watch(...)`"
+            )
+        if self.steps == 0:
+            self.step_flops = self.scope.training_flops(current)
+            batch_size = sum(len(p) for p in current) * collectives.size()
+            self._plan_checks(-(-self.n_examples // batch_size))
+        self.steps += 1
+        check_due = self.parts.directions.schedule.is_due(self.steps)
+        flush = check_due or len(self.queue) >= collectives.share(MAX_QUEUED_EXAMPLES)
+        window_starts = self.steps == self.visits.window_start
+        learn = self.scope.learns_now(self.steps, check_due, flush)
+        if learn or window_starts:
+            check = self._check_inputs(optimizer) if check_due else None
+            inputs = [*self.queue.tensors(), *(check.tensors() if check else ())]
+            with self.stream.run(inputs), torch.autocast(self.scope.device.type, enabled=False):
+                scored = self.score_queue() if self.scope.scores_now(flush, window_starts) else None
+                if learn:
+                    self._learn(current, scored, check)
+        self.scope.end_step()
 
-    def _score(self) -> FactoredBatch | None:
-        """Score the passes that have not been scored yet, by the direction that has stood since the last check. Returns
-        their batch if these are all that are queued."""
-        passes = self.intake.queue[self.intake.scored :]
+    def end_epoch(self) -> None:
+        """Close a row of per-epoch scores and report indices or labels on a device that were out of range."""
+        self.epoch += 1
+        with self.stream.run(self.queue.tensors()):
+            self.score_queue()
+            self.visits.close(self.epoch)
+            self.raise_out_of_range()
+
+    def _plan_checks(self, epoch_steps: int) -> None:
+        """Space the checks; in deep scopes by the cost of the first step."""
+        self.epoch_steps = epoch_steps
+        schedule = self.parts.directions.schedule
+        schedule.plan(epoch_steps, self.scope.affordable_products(self.parts.curvature, self.step_flops))
+        if self.anchor_cycle is not None:  # a state that was saved before the first step has epoch_steps = 0
+            self.anchor_cycle.epochs_per_check = schedule.interval / max(epoch_steps, 1)
+
+    def score_queue(self) -> FactoredBatch | None:
+        """Score the passes that have not been scored, by the direction of the last check.
+
+        Returns:
+            Their batch if they are the whole queue, else None.
+        """
+        passes = self.queue.unscored()
         if not passes:
             return None
         directions = self.parts.directions
-        batch, wrong = self.intake.build(passes, self.temperature(), self.config.half_life)
+        batch, out_of_range = self.queue.to_batch(passes, self.temperature(), self.config.half_life)
+        batch, score = self.scope.score(batch, passes)
         sizes = step_sizes(passes)
-        steps = spread(list(sizes), list(sizes.values()), batch.index.device, torch.long)
-        if self.capture.deep:
-            batch, score = self._taken_along(batch, passes)
-        else:
-            score = -batch.inner(directions.combined)[:, 0]
-        age = steps - self.checks * directions.interval
-        first, upto = passes[0].step, passes[-1].step + 1
-        self.ledger.add(batch.index, batch.valid, score, directions.certificate, age, upto)
-        logits = torch.cat([p.record.logits for p in passes]).to(score.dtype)
-        self.ledger.add_predictions(batch.index, batch.valid, logits, batch.labels, steps - first, upto - first, upto)
-        broken = torch.zeros(upto - first, device=score.device)
-        broken.index_add_(0, steps - first, (~batch.valid).to(broken.dtype))
-        self._count("nan_batches", (broken > 0).sum())
-        self._count("out_of_range", wrong)
-        self.intake.scored = len(self.intake.queue)
-        return batch if len(passes) == len(self.intake.queue) else None
+        steps = repeat_each(list(sizes), list(sizes.values()), batch.index.device, torch.long)
+        age = steps - self.checks * directions.schedule.interval
+        first, end = passes[0].step, passes[-1].step + 1
+        self.visits.add(batch.index, batch.valid, score, directions.certificate, age, end)
+        logits = torch.cat([p.logits for p in passes]).to(score.dtype)
+        self.visits.add_predictions(batch.index, batch.valid, logits, batch.labels, steps - first, end - first, end)
+        invalid = torch.zeros(end - first, device=score.device)
+        invalid.index_add_(0, steps - first, (~batch.valid).to(invalid.dtype))
+        self.parts.count("nan_batches", (invalid > 0).sum())
+        self.parts.count("out_of_range", out_of_range)
+        whole_queue = len(passes) == len(self.queue.passes)
+        self.queue.mark_scored()
+        return batch if whole_queue else None
 
-    def _taken_along(self, batch: FactoredBatch, passes: list[Pass]) -> tuple[FactoredBatch, Tensor]:
-        """Scores outside head scope, from what the backward passes left; what is not finite there is not valid."""
-        below = [p.record.along for p in passes]
-        along = None if below[0] is None else torch.cat(below)
-        total, valid = self.capture.along(batch, torch.cat([p.record.head_gradient for p in passes]), along)
-        return replace(batch, valid=valid), -total
+    def _learn(self, current: list[Pass], scored: FactoredBatch | None, check: CheckInputs | None) -> None:
+        """Update curvature, anchors and temperature, then make a check if there are inputs for one."""
+        self.refresh_stream.synchronise()
+        with self.scope.learning_precision():
+            sample = self.scope.learning_sample(current, scored, self.temperature())
+            self._update(sample)
+            if check is not None:
+                self._check(self.scope.probe(sample.batch), check)
 
-    def _learn(self, batch: FactoredBatch | None, due: Due | None) -> None:
-        """Let the queue into curvature and anchors, then check if that is due. `batch`: the queue's, if it was built
-        before."""
+    def _update(self, sample: LearningSample) -> None:
         config = self.config
-        passes, self.intake.queue, self.intake.scored = self.intake.queue, [], 0
-        if batch is None:
-            batch, _ = self.intake.build(passes, self.temperature(), config.half_life)
-        self._fold(batch, len(batch), passes)
-        if due is not None:
-            self._check(batch.newest(collectives.share(config.probe_examples)), due)
-
-    def _learn_from(self, passes: list[Pass], due: Due | None) -> None:
-        """Outside head scope: let a sample of one step's examples into curvature and anchors, for all the steps since
-        the last turn, then check if due."""
-        self.inverting.join()
-        with products(fast=False):
-            sample = self.intake.gradients(
-                passes, self.temperature(), collectives.share(self.config.deep_examples)
-            ).settled()
-            self._fold(sample, sum(len(p) for p in passes) * self.config.update_every, passes)
-            if due is not None:
-                self._check(sample, due)
-
-    def _fold(self, batch: FactoredBatch, examples: int, passes: list[Pass]) -> None:
-        """Let a settled batch into curvature and anchors, that stands for so many examples of the stream."""
-        config = self.config
-        remains = decay(examples, config.half_life, self.n_examples)
-        self.parts.curvature.update(batch, remains)
+        decay = remaining_weight(sample.represented, config.half_life, self.n_examples)
+        self.parts.curvature.update(sample.batch, decay)
         if config.source == "stream":
-            self.parts.anchors.fold(batch, remains)
+            self.parts.anchors.update(sample.batch, decay)
         if config.temperature == 0:
-            labels = torch.cat([p.labels for p in passes]).long().clamp(0, self.n_classes - 1)
-            self.parts.temperature.update(torch.cat([p.record.logits for p in passes]), labels)
+            labels = torch.cat([p.labels for p in sample.passes]).long().clamp(0, self.n_classes - 1)
+            self.parts.temperature.update(torch.cat([p.logits for p in sample.passes]), labels)
 
-    def _check(self, probe: FactoredBatch, due: Due) -> None:
-        """Check, certify and step the directions on the probe examples (see `Directions`), then refresh the
-        curvature."""
+    def _check(self, probe: FactoredBatch, inputs: CheckInputs) -> None:
+        """Check, certify and step the directions on the probe examples, then refresh the curvature."""
         curvature, anchors, directions = self.parts.curvature, self.parts.anchors, self.parts.directions
         controller = self.parts.controller
         if self.checks == 0:
             curvature.refresh()
-        if self.given is not None:
-            # outside head scope they pass one batch at a time: the activations of all would not fit
-            passes = anchor_passes(self.capture, self.given.turn()) if self.capture.deep else due.anchors
-            batches = anchor_batches(self.capture, passes, self.temperature(), self.config.deep_examples)
-            anchors.take(batches, due.size)
-        count = probe.count
-        mean = probe.weighted((probe.valid / count.clamp(min=1)).unsqueeze(1))
-        collectives.sum_(mean, count)
-        gradient_norm = torch.linalg.vector_norm(mean / collectives.size())
-        sound = count > len(probe) * collectives.size() / 2  # a probe full of NaN certifies nothing
-        with hold_unless(sound, controller, directions):
-            controller.observe(due.rate, due.decay, gradient_norm, curvature.condition())
+        if self.anchor_cycle is not None:
+            batches = self.scope.external_anchor_batches(inputs.anchor_passes, self.anchor_cycle, self.temperature())
+            anchors.replace(batches, inputs.total_anchors)
+        gradient_norm, sound = _probe_gradient_norm(probe)
+        with restore_buffers_unless(sound, controller, directions):
+            controller.update_tolerance(inputs.learning_rate, inputs.weight_decay, gradient_norm, curvature.condition())
             directions.check(anchors.targets(), probe, curvature, controller)
-        directions.remember()
-        self.capture.aim.at(directions.combined)
-        with self.inverting.work():
-            curvature.refresh()  # only now: the probes must not have made the inverse that they certify
+        directions.copy_flag_to_host()
+        self.scope.set_scoring_direction(directions.scoring_direction)
+        with self.refresh_stream.run():
+            curvature.refresh()  # only now: the probe must not be part of the inverse that it certifies
         self.checks += 1
         if self.checks % self.config.coverage_every == 0:
-            anchors.smallest, chosen = anchors.redundant(directions.phi, controller.confidence)
-            anchors.refresh(chosen)
-            self._count("coverage_refreshes", chosen.any())
-        self._count("zero_confidence_steps", (controller.confidence.sum() == 0) * directions.interval)
+            self._check_coverage()
+        without_confidence = (controller.confidence.sum() == 0) * directions.schedule.interval
+        self.parts.count("zero_confidence_steps", without_confidence)
 
-    def _due(self, optimizer: torch.optim.Optimizer | None) -> Due:
-        """Learning rate and weight decay of the head's parameter group (of the first group if the head is in none), as
-        they are now: a rate that lives on the device is copied. Given anchors pass through the model before it moves
-        on, in the precision that training has."""
-        rate, decay, size, anchors = 1.0, 0.0, None, []
+    def _check_coverage(self) -> None:
+        """Refresh an anchor if the directions are nearly linearly dependent."""
+        anchors = self.parts.anchors
+        anchors.lambda_min, chosen = anchors.find_redundant(self.parts.directions.phi, self.parts.controller.confidence)
+        anchors.refresh(chosen)
+        self.parts.count("coverage_refreshes", chosen.any())
+
+    def _check_inputs(self, optimizer: torch.optim.Optimizer | None) -> CheckInputs:
+        """Take learning rate and weight decay of the head's parameter group, and pass the external anchors.
+
+        Without the head in any group the first group is used. A learning rate on the device is copied, because
+        training may change it before the check reads it.
+        """
+        rate: Tensor | float = 1.0
+        decay: Tensor | float = 0.0
         if optimizer is not None:
-            head, groups = self.capture.head.weight, optimizer.param_groups
+            head, groups = self.hooks.head.weight, optimizer.param_groups
             group = next((g for g in groups if any(p is head for p in g["params"])), groups[0])
             rate, decay = group["lr"], group.get("weight_decay", 0.0)
-        if self.given is not None and not self.given.all_at_once:
-            size = self.given.size
-        if self.given is not None and not self.capture.deep:
-            features = self.intake.queue[-1].record.features
-            half = features.dtype if features.dtype in HALVES else None
-            with torch.autocast(features.device.type, half, enabled=half is not None):
-                anchors = list(anchor_passes(self.capture, self.given.turn()))
-        return Due(rate.detach().clone() if isinstance(rate, Tensor) else rate, decay, size, anchors)
+        rate = rate.detach().clone() if isinstance(rate, Tensor) else rate
+        cycle = self.anchor_cycle
+        if cycle is None:
+            return CheckInputs(rate, decay)
+        total = None if cycle.fits_one_check else cycle.size
+        return CheckInputs(rate, decay, total, self.scope.queue_external_anchors(cycle))
 
-    def _raise_deferred(self) -> None:
+    def raise_out_of_range(self) -> None:
+        """Raise BatchError if a watched index or label on a device was out of range; waits for the device."""
         wrong = int(self.parts.events[EVENTS.index("out_of_range")])
         if wrong:
             raise BatchError(
                 f"{wrong} watched examples had an index outside 0..{self.n_examples - 1} "
                 f"or a label outside 0..{self.n_classes - 1}"
             )
+
+    def state_dict(self) -> dict[str, Any]:
+        """Return everything that a resumed run needs to give the same scores."""
+        if self.queue.of_step(self.steps):
+            raise InfluenceError("state_dict() between watch() and step(): save after step()")
+        self.stream.synchronise()
+        self.refresh_stream.synchronise()
+        progress = {name: getattr(self, name) for name in PROGRESS}
+        parts = self.parts.state_dict()
+        return {
+            "config": self.config.to_dict(),
+            "n_examples": self.n_examples,
+            "progress": {**progress, "hvps": self.parts.directions.hvps},
+            "parts": {name: value.clone() if isinstance(value, Tensor) else value for name, value in parts.items()},
+            "visits": self.visits.state_dict(),
+            "queue": self.queue.state_dict(),
+            "anchor_cycle": None if self.anchor_cycle is None else self.anchor_cycle.state_dict(),
+        }
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        """Restore a state of the same configuration and number of examples."""
+        own = self.config.to_dict()
+        differing = [name for name, value in own.items() if state["config"].get(name) != value]
+        if differing or state["n_examples"] != self.n_examples:
+            raise InfluenceError(
+                f"this state is of {state['n_examples']} examples, here there are {self.n_examples}; "
+                f"settings that differ: {', '.join(differing) or 'none'}"
+            )
+        directions = self.parts.directions
+        with self.stream.run():
+            self.parts.load_state_dict(state["parts"])
+            directions.forget_host_flag()
+            self.visits.load_state_dict(state["visits"])
+        self.queue.load_state_dict(state["queue"], self.scope.device)
+        if self.anchor_cycle is not None:
+            self.anchor_cycle.load_state_dict(state["anchor_cycle"])
+        progress = dict(state["progress"])
+        directions.hvps = progress.pop("hvps")
+        for name, value in progress.items():
+            setattr(self, name, value)
+        self.scope.set_scoring_direction(directions.scoring_direction)
+        self._plan_checks(self.epoch_steps)
+
+
+def _probe_gradient_norm(probe: FactoredBatch) -> tuple[Tensor, Tensor]:
+    """Return the norm of the mean probe gradient, and whether more than half of the probe examples are finite."""
+    count = probe.count
+    mean = probe.weighted_sum((probe.valid / count.clamp(min=1)).unsqueeze(1))
+    collectives.sum_(mean, count)
+    norm = torch.linalg.vector_norm(mean / collectives.size())
+    return norm, count > len(probe) * collectives.size() / 2

@@ -1,10 +1,10 @@
-"""`CheckTrace`: what every check of a run found, one row each, for figures of convergence.
+"""`CheckHistory`: what every check of a run found, one row per check, for figures of convergence.
 
-    trace = CheckTrace(influence)
-    ... influence.step(optimizer); trace.look() ...
-    trace.arrays()["residual"]                               # [checks]
+    history = CheckHistory(influence)
+    ... influence.step(optimizer); history.record() ...
+    history.arrays()["residual"]                             # [checks]
 
-It only looks: nothing of the run depends on it, and in a step it never waits for the device.
+The run does not depend on it, and recording never waits for the device.
 """
 
 from __future__ import annotations
@@ -22,49 +22,52 @@ MEASURED = {  # column -> what it is
     "confidence": "mean over the anchors of the confidence c_v",
     "tolerance": "tau_t",
     "step_size": "mean over the anchors of rho, in units of the largest safe step",
-    "lambda_min": "smallest eigenvalue of the Gram matrix of the unit phi_v, at the last look at coverage (NaN before)",
+    "lambda_min": "smallest eigenvalue of the Gram matrix of the unit phi_v, at the last coverage check (NaN before)",
 }
 COUNTED = {"step": "training steps so far", "hvps": "curvature-vector products so far"}
 COLUMNS = {**COUNTED, **MEASURED}
 
 
-class CheckTrace:
-    """Rows stay on the device until they are read or saved."""
+class CheckHistory:
+    """Collects the diagnostics of every check; they stay on the device until they are read or saved."""
 
     def __init__(self, influence: OnlineInfluence) -> None:
+        """Start with no rows.
+
+        Args:
+            influence: The run to record.
+        """
         self.influence = influence
-        self.counts: list[list[int]] = []
-        self.rows: list[Tensor] = []
+        self._counts: list[list[int]] = []
+        self._rows: list[tuple[Tensor, ...]] = []
 
-    @torch.no_grad()
-    def look(self) -> None:
-        """To be called after each `influence.step`; adds a row if that step made a check."""
-        influence = self.influence
-        if influence.checks == len(self.rows):
+    def record(self) -> None:
+        """Add a row if the last step made a check; call it after each `influence.step`."""
+        if self.influence.checks == len(self._rows):
             return
-        controller = influence.parts.controller
-        with influence.lane.work():
-            means = [values.mean() for values in (controller.residual, controller.confidence)]
-            row = torch.stack([*means, controller.tau, controller.rho.mean(), influence.parts.anchors.smallest])
-        self.counts.append([influence.steps, influence.parts.directions.products])
-        self.rows.append(row)
+        found = self.influence.diagnostics()
+        self._counts.append([getattr(found, name) for name in COUNTED])
+        self._rows.append(tuple(getattr(found, name) for name in MEASURED))
 
-    def arrays(self) -> dict[str, np.ndarray]:
-        """Column -> `[checks]`, float32 (counts int64). A residual that diverged is infinite."""
-        counts = np.asarray(self.counts, dtype=np.int64).reshape(-1, len(COUNTED))
+    def arrays(self) -> dict[str, np.ndarray[Any, np.dtype[Any]]]:
+        """Return the columns by name, shape [checks], float32 (counts int64); a diverged residual is infinite."""
+        counts = np.asarray(self._counts, dtype=np.int64).reshape(-1, len(COUNTED))
         rows = self._stacked().numpy()
         columns = dict(zip(COUNTED, counts.T, strict=True)) | dict(zip(MEASURED, rows.T, strict=True))
         return {name: columns[name] for name in COLUMNS}
 
     def _stacked(self) -> Tensor:
-        self.influence.lane.join()
-        return torch.stack(self.rows).float().cpu() if self.rows else torch.zeros(0, len(MEASURED))
+        """Return all measured columns on the host, shape [checks, columns]."""
+        self.influence.synchronise()
+        if not self._rows:
+            return torch.zeros(0, len(MEASURED))
+        return torch.stack([torch.stack(row) for row in self._rows]).float().cpu()
 
     def state_dict(self) -> dict[str, Any]:
-        return {"counts": [list(c) for c in self.counts], "rows": self._stacked()}
+        """Return the rows so far."""
+        return {"counts": [list(c) for c in self._counts], "rows": self._stacked()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        self.counts, self.rows = (
-            [list(c) for c in state["counts"]],
-            list(state["rows"].to(self.influence.ledger.device)),
-        )
+        """Continue from saved rows."""
+        self._counts = [list(c) for c in state["counts"]]
+        self._rows = [tuple(row.unbind()) for row in state["rows"].to(self.influence.device)]

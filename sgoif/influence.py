@@ -1,44 +1,63 @@
-"""`OnlineInfluence`: influence scores of training examples, made inside the training run that sees them.
+"""`OnlineInfluence`: influence scores of training examples, computed inside the training run that sees them.
 
-    influence = OnlineInfluence(model, n_examples=len(train), n_classes=10, total_steps=epochs * len(loader))
-    for epoch in range(epochs):
-        for index, x, y in loader:
-            with influence.watch(index, y):
-                loss = criterion(model(x), y)
-                loss.backward()
-            optimizer.step()
-            influence.step(optimizer)
-        influence.end_epoch()
-    result = influence.scores()
+    with OnlineInfluence(model, n_examples=len(train), n_classes=10, total_steps=epochs * len(loader)) as influence:
+        for epoch in range(epochs):
+            for index, x, y in loader:
+                with influence.watch(index, y):
+                    loss = criterion(model(x), y)
+                    loss.backward()
+                optimizer.step()
+                influence.step(optimizer)
+            influence.end_epoch()
+        result = influence.scores()
 
-Score of example i at one visit: I(z_i) = -<phibar, g_i>, phibar = sum_v w_v t_v phi_v, phi_v ~ H^-1 g_v. Positive =
-up-weighting z_i raises the anchors' loss = harmful = likely mislabelled. A step never waits for the device.
+The score of example i at one visit is
+
+    I(z_i) = -<phibar, g_i>,   phibar = sum_v w_v t_v phi_v,   phi_v ~ H^-1 g_v.
+
+A positive score means that up-weighting z_i raises the anchors' loss: the example is harmful, and its label is likely
+wrong. A step never waits for the device.
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
+from dataclasses import dataclass
+from types import TracebackType
 from typing import Any
 
 import torch
 from torch import Tensor, nn
 
-from sgoif._engine import EVENTS, Engine
+from sgoif._engine import EVENTS, REPORTED_EVENTS, Engine
 from sgoif.anchors.external import AnchorData, anchor_predictions
-from sgoif.backend import collectives
 from sgoif.config import InfluenceConfig
-from sgoif.errors import BatchError, CaptureError, InfluenceError
-from sgoif.gradients.factored_batch import FactoredBatch
-from sgoif.gradients.hooks import Record
-from sgoif.gradients.queue import MOST_EXAMPLES
+from sgoif.errors import BatchError, CaptureError
+from sgoif.gradients.hooks import CapturedPass
 from sgoif.result import InfluenceResult
 
-PROGRESS = ("steps", "checks", "epoch", "epoch_steps", "step_arithmetic")
+
+@dataclass(frozen=True)
+class CheckDiagnostics:
+    """What the last check found. The tensors are device scalars; call `synchronise` before you read them."""
+
+    step: int  # training steps so far
+    checks: int  # checks so far
+    hvps: int  # curvature-vector products so far
+    residual: Tensor  # mean over the anchors of the relative residual R_v
+    confidence: Tensor  # mean over the anchors of the confidence c_v
+    tolerance: Tensor  # tau_t
+    step_size: Tensor  # mean over the anchors of the step size, in units of the largest safe step
+    lambda_min: Tensor  # smallest eigenvalue of the Gram matrix of the unit phi_v, at the last coverage check
 
 
-class OnlineInfluence(Engine):
-    """Watches a training loop and scores its examples. See the module docstring for the loop."""
+class OnlineInfluence:
+    """Watches a training loop and scores its examples; see the module docstring for the loop.
+
+    Use it as a context manager, or call `close` at the end: both remove the hooks from the model. Scores can be read
+    afterwards.
+    """
 
     def __init__(
         self,
@@ -49,182 +68,330 @@ class OnlineInfluence(Engine):
         total_steps: int | None = None,
         anchor_data: AnchorData | None = None,
     ) -> None:
-        """`total_steps`: optimiser steps of the whole training, if known (else the score window is cut at epoch ends).
-        `anchor_data`: batches (x, y) for `source='heldout'` or `'trusted'`, iterated again and again: at every check
-        `anchor_examples` of them pass, and trusted data once more when scores are read: they name the latent
-        classes."""
-        super().__init__(model, n_examples, n_classes, config or InfluenceConfig(), total_steps, anchor_data)
+        """Put the hooks on the model.
+
+        Args:
+            model: The model that is trained. Create OnlineInfluence before the first pass of a compiled model.
+            n_examples: Number of training examples N.
+            n_classes: Number of classes C; the outputs of the last layer if None.
+            config: Settings; the defaults if None.
+            total_steps: Optimiser steps of the whole training. If None, the score window is cut at epoch ends.
+            anchor_data: Batches (x, y) for the sources "heldout" and "trusted", iterated again and again, so no
+                generator. Every check evaluates up to `anchor_examples` of them. Trusted data passes once more when
+                scores are read, to name the latent classes.
+
+        Raises:
+            ScopeError: If the model has no head or no supported layer in scope.
+            InfluenceError: If the arguments do not fit together.
+        """
+        self._engine = Engine(model, n_examples, n_classes, config or InfluenceConfig(), total_steps, anchor_data)
+
+    def __enter__(self) -> OnlineInfluence:
+        return self
+
+    def __exit__(
+        self, kind: type[BaseException] | None, error: BaseException | None, traceback: TracebackType | None
+    ) -> None:
+        self.close()
+
+    @property
+    def config(self) -> InfluenceConfig:
+        """Settings of this run."""
+        return self._engine.config
+
+    @property
+    def n_examples(self) -> int:
+        """Number of training examples N."""
+        return self._engine.n_examples
+
+    @property
+    def n_classes(self) -> int:
+        """Number of classes C."""
+        return self._engine.n_classes
+
+    @property
+    def n_anchors(self) -> int:
+        """Number of anchors K."""
+        return self._engine.parts.anchors.count
+
+    @property
+    def dimension(self) -> int:
+        """Number of parameters in scope d."""
+        return self._engine.hooks.space.dim
+
+    @property
+    def device(self) -> torch.device:
+        """Device of the scores."""
+        return self._engine.scope.device
+
+    @property
+    def needs_backward(self) -> bool:
+        """Whether a watched pass must include the backward pass (scopes "blocks" and "all")."""
+        return self._engine.scope.needs_backward
+
+    @property
+    def steps(self) -> int:
+        """Training steps so far."""
+        return self._engine.steps
+
+    @property
+    def checks(self) -> int:
+        """Checks so far."""
+        return self._engine.checks
+
+    @property
+    def window_start(self) -> int | None:
+        """First step of the score window, if the length of training is known."""
+        return self._engine.visits.window_start
+
+    @property
+    def external_anchors(self) -> int:
+        """Number of external anchor examples, known after the first check; 0 if anchors come from the stream."""
+        cycle = self._engine.anchor_cycle
+        return 0 if cycle is None else cycle.size
+
+    @property
+    def external_anchor_passes(self) -> int:
+        """Forward passes of external anchor examples at the checks so far."""
+        cycle = self._engine.anchor_cycle
+        return 0 if cycle is None else cycle.evaluated
 
     @contextmanager
     def watch(self, index: Tensor, labels: Tensor) -> Iterator[None]:
-        """Catch the gradients of one forward/backward pass; `index` `[n]` positions in the data set, `labels` `[n]`
-        as given.
+        """Record the gradients of the forward and backward pass inside.
 
         Several passes may be watched before one `step` (gradient accumulation); they count as one batch.
+
+        Args:
+            index: Positions in the training set, shape [n].
+            labels: Labels trained on (possibly noisy), shape [n].
+
+        Raises:
+            BatchError: If index or labels do not fit the batch, the classes or the data set.
+            CaptureError: If the pass did not reach the layers in scope.
         """
-        index, labels = self.intake.checked(index, labels, self.n_examples, self.n_classes)
-        self.capture.start()
+        index, labels = self._validate(index, labels)
+        self._engine.hooks.start()
         try:
             yield
         except BaseException:
-            self.capture.stop()
+            self._engine.hooks.stop()
             raise
-        self.intake.add(self.steps, self.capture.stop(), index, labels)
+        self._engine.queue.push(self.steps, self._engine.hooks.stop(), index, labels)
 
-    def observe(self, index: Tensor, labels: Tensor, features: Tensor, logits: Tensor) -> None:
-        """Hand over one pass instead of watching it, in head scope: the head's inputs `[n, d]` and the model's logits
-        `[n, C]`. For steps that hooks do not see, such as a replayed CUDA graph; both are copied."""
-        if self.capture.deep:
-            raise CaptureError(f"observe() is for scope 'head'; scope {self.config.scope!r} needs watch()")
-        index, labels = self.intake.checked(index, labels, self.n_examples, self.n_classes)
-        if logits.shape != (len(labels), self.n_classes):
-            expected = (len(labels), self.n_classes)
-            raise BatchError(f"observe(): logits of shape {tuple(logits.shape)}, expected {expected}")
+    def record_outputs(self, index: Tensor, labels: Tensor, features: Tensor, logits: Tensor) -> None:
+        """Record one training pass from precomputed outputs instead of hooks.
+
+        Use this when hooks cannot fire, e.g. when the step is a replayed CUDA graph. Head scope only; features and
+        logits are copied.
+
+        Args:
+            index: Positions in the training set, shape [n].
+            labels: Labels trained on (possibly noisy), shape [n].
+            features: Inputs of the classification layer, shape [n, d].
+            logits: Model outputs, shape [n, C].
+
+        Raises:
+            CaptureError: If `config.scope` is not "head".
+            BatchError: If the shapes do not fit.
+        """
+        if self.needs_backward:
+            raise CaptureError(f"record_outputs() is for scope 'head'; scope {self.config.scope!r} needs watch()")
+        index, labels = self._validate(index, labels)
+        expected = (len(labels), self.n_classes)
+        if logits.shape != expected:
+            raise BatchError(f"record_outputs(): logits of shape {tuple(logits.shape)}, expected {expected}")
         features, logits = features.detach().clone(), logits.detach().clone()
-        self.intake.add(self.steps, Record(features=features, head_output=logits, logits=logits), index, labels)
+        captured = CapturedPass(features=features, head_output=logits, logits=logits)
+        self._engine.queue.push(self.steps, captured, index, labels)
 
     @contextmanager
-    def catch(self) -> Iterator[Record]:
-        """Catch the forward pass inside, and later the backward pass of its loss, in a record. For a step that is
-        captured as a CUDA graph: replays run no hooks, but they fill the tensors of the record anew."""
-        record = self.capture.start()
-        try:
-            yield record
-        finally:
-            self.capture.stop()
+    def capture_graph(self) -> Iterator[CapturedPass]:
+        """Record the forward pass inside, and later the backward pass of its loss, for a CUDA graph.
 
-    def replayed(self, index: Tensor, labels: Tensor, record: Record) -> None:
-        """Hand over what `catch` caught in this step, or what the replay of that step has filled in; call after the
-        backward pass, before `step`."""
-        index, labels = self.intake.checked(index, labels, self.n_examples, self.n_classes)
-        self.intake.add(self.steps, record, index, labels, copy=True)
+        Replays of the graph run no hooks, but they refill the tensors of the yielded `CapturedPass`, which you hand to
+        `record_replay` at every step.
+        """
+        captured = self._engine.hooks.start()
+        try:
+            yield captured
+        finally:
+            self._engine.hooks.stop()
+
+    def record_replay(self, index: Tensor, labels: Tensor, captured: CapturedPass) -> None:
+        """Record a pass that `capture_graph` captured, or that a replay of its graph has refilled.
+
+        Call it after the backward pass and before `step`.
+
+        Args:
+            index: Positions in the training set, shape [n].
+            labels: Labels trained on (possibly noisy), shape [n].
+            captured: What `capture_graph` yielded; it is copied.
+
+        Raises:
+            BatchError: If index or labels do not fit the batch, the classes or the data set.
+            CaptureError: If the pass did not reach the layers in scope.
+        """
+        index, labels = self._validate(index, labels)
+        self._engine.queue.push(self.steps, captured, index, labels, copy=True)
 
     @torch.no_grad()
     def step(self, optimizer: torch.optim.Optimizer | None = None) -> None:
-        """Close the step: what was watched is scored, then enters curvature and anchors, and when due a check is made.
+        """Close a training step: score what was watched, update curvature and anchors, make a check if one is due.
 
-        In head scope scoring and learning wait for the next check (or `MOST_EXAMPLES`): see `intake`.
+        Passes are queued between checks, and queued work is done at the next check at the latest.
+
+        Args:
+            optimizer: Supplies learning rate and weight decay for the stability proxy.
+
+        Raises:
+            CaptureError: If no pass was watched for this step.
         """
-        examples = self.intake.watched(self.steps)
-        if not examples:
-            raise CaptureError(
-                "step() without a watched pass: run forward and backward inside `with influence.watch(...)`"
-            )
-        if self.steps == 0:
-            if self.capture.deep:
-                self.step_arithmetic = sum(self.capture.arithmetic(p.record) for p in self.intake.of(0))
-            self._plan(-(-self.n_examples // (examples * collectives.size())))
-        current = self.intake.of(self.steps)
-        self.steps += 1
-        due = self.steps % self.parts.directions.interval == 0
-        full = due or len(self.intake) >= collectives.share(MOST_EXAMPLES)
-        learn = due or self.steps % self.config.update_every == 0 if self.capture.deep else full
-        if learn or self.steps == self.ledger.window_start:
-            check = self._due(optimizer) if due else None
-            given = [*self.intake.tensors(), *(check.tensors() if check else ())]
-            with self.lane.work(given), torch.autocast(self.ledger.device.type, enabled=False):
-                scored = None
-                if full or not self.capture.deep or self.steps == self.ledger.window_start:
-                    scored = self._score()
-                if learn and self.capture.deep:
-                    self._learn_from(current, check)
-                elif learn:
-                    self._learn(scored, check)
-        self.intake.release()
+        self._engine.step(optimizer)
 
     @torch.no_grad()
     def end_epoch(self) -> None:
-        """Close a row of per-epoch scores. Also the moment at which a wrong index or label on a device is reported."""
-        self.epoch += 1
-        with self.lane.work(self.intake.tensors()):
-            self._score()
-            self.ledger.close(self.epoch)
-            self._raise_deferred()
+        """Close a row of per-epoch scores.
+
+        Raises:
+            BatchError: If a watched index or label on a device was out of range.
+        """
+        self._engine.end_epoch()
 
     @torch.no_grad()
     def scores(self) -> InfluenceResult:
-        """The score of every example over the window, with its certificate. Reading changes nothing that follows."""
-        scope = {
-            "layers": list(self.capture.layers),
-            "left_out": self.capture.left_out,
-            "dimension": self.capture.space.dim,
-            "curvature": self.config.curvature,
-            "anchors": self.parts.anchors.count,
-        }
-        known = None
-        with torch.autocast(self.ledger.device.type, enabled=False):
-            with self.lane.work(self.intake.tensors()):
-                self._score()
-            self.lane.join()
-            self._raise_deferred()
-            if self.config.source == "trusted" and self.config.memory:
-                known = anchor_predictions(self.capture, self.given.batches())
-            return InfluenceResult.from_statistics(self.ledger, self.config, self.counters(), scope, known)
+        """Return the score of every example over the score window, with its certificate.
+
+        Reading changes nothing that follows; you may read scores during training.
+
+        Raises:
+            BatchError: If a watched index or label on a device was out of range.
+        """
+        engine = self._engine
+        trusted = None
+        with torch.autocast(self.device.type, enabled=False):
+            with engine.stream.run(engine.queue.tensors()):
+                engine.score_queue()
+            engine.stream.synchronise()
+            engine.raise_out_of_range()
+            if engine.anchor_cycle is not None and self.config.source == "trusted" and self.config.memory:
+                trusted = anchor_predictions(engine.hooks, engine.anchor_cycle.batches())
+            return InfluenceResult.from_statistics(
+                engine.visits, self.config, self.counters(), self._describe_scope(), trusted
+            )
 
     def counters(self) -> dict[str, float]:
-        """What the run has cost and met so far. Reads the device."""
-        self.lane.join()
-        directions = self.parts.directions
+        """Return what the run has cost and met so far; waits for the device."""
+        engine = self._engine
+        engine.stream.synchronise()
+        directions = engine.parts.directions
         restarts, triggers = directions.events.tolist()
-        met = dict(zip(EVENTS, self.parts.events.tolist(), strict=True))
+        events = dict(zip(EVENTS, engine.parts.events.tolist(), strict=True))
         return {
             "steps": self.steps,
             "checks": self.checks,
-            "hvps": directions.products,
-            "hvps_per_step": directions.products / max(self.steps, 1),
+            "hvps": directions.hvps,
+            "hvps_per_step": directions.hvps / max(self.steps, 1),
             "restarts": restarts,
             "triggers": triggers,
-            **{name: met[name] for name in EVENTS[:3]},
-            "temperature": float(self.temperature()),
+            **{name: events[name] for name in REPORTED_EVENTS},
+            "temperature": float(engine.temperature()),
         }
 
-    def anchor_scores(self, batch: FactoredBatch) -> Tensor:
-        """Per-anchor scores -t_v phi_v.g_i `[n, K]` of a batch, on request; aggregated with w_v = t_v / sum t_u they
-        give the score."""
-        self.lane.join()
-        return -batch.inner(self.parts.directions.phi) * self.parts.controller.trusted()
+    @torch.no_grad()
+    def diagnostics(self) -> CheckDiagnostics:
+        """Return what the last check found, without waiting for the device.
+
+        On a GPU the values are computed on a side stream: call `synchronise` before you read them.
+        """
+        engine = self._engine
+        controller = engine.parts.controller
+        with engine.stream.run():
+            return CheckDiagnostics(
+                step=self.steps,
+                checks=self.checks,
+                hvps=engine.parts.directions.hvps,
+                residual=controller.residual.mean(),
+                confidence=controller.confidence.mean(),
+                tolerance=controller.tolerance.clone(),
+                step_size=controller.step_size.mean(),
+                lambda_min=engine.parts.anchors.lambda_min.clone(),
+            )
+
+    def synchronise(self) -> None:
+        """Make the current CUDA stream wait for the work of this object; the host does not wait."""
+        self._engine.stream.synchronise()
+
+    @torch.no_grad()
+    def anchor_contributions(
+        self, index: Tensor, labels: Tensor, features: Tensor, logits: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """Split the scores of a batch by anchor, for the current directions and the classification layer.
+
+        The contribution of anchor v to the score of example i is -w_v t_v <phi_v, g_i>; contributions add up to the
+        score. Head scope only.
+
+        Args:
+            index: Positions in the training set, shape [n].
+            labels: Labels trained on, shape [n].
+            features: Inputs of the classification layer, shape [n, d].
+            logits: Model outputs, shape [n, C].
+
+        Returns:
+            The contributions, shape [n, K], zero for examples that are not finite, and a mask of the finite examples,
+            shape [n].
+
+        Raises:
+            CaptureError: If `config.scope` is not "head".
+        """
+        if self.needs_backward:
+            raise CaptureError(f"anchor_contributions() is for scope 'head', here it is {self.config.scope!r}")
+        engine = self._engine
+        engine.stream.synchronise()
+        batch = engine.hooks.head_batch(features, logits, index, labels, engine.temperature())
+        weights = engine.parts.controller.anchor_weights()
+        return -batch.dot(engine.parts.directions.phi.nan_to_num(0.0)) * weights, batch.valid
+
+    def curvature_state_dict(self) -> dict[str, Any]:
+        """Return the state of the curvature backend, to be loaded into a backend of the same kind and shape."""
+        self._engine.stream.synchronise()
+        self._engine.refresh_stream.synchronise()
+        return self._engine.parts.curvature.state_dict()
 
     def close(self) -> None:
-        """Remove the hooks from the model."""
-        self.capture.remove()
+        """Remove the hooks from the model; scores can still be read."""
+        self._engine.hooks.remove()
 
     def state_dict(self) -> dict[str, Any]:
-        """Everything a resumed run needs to give the same scores; to be saved with the model's checkpoint, between
-        steps."""
-        if self.intake.watched(self.steps):
-            raise InfluenceError("state_dict() between watch() and step(): save after step()")
-        self.lane.join()
-        self.inverting.join()
-        progress = {name: getattr(self, name) for name in PROGRESS}
-        parts = self.parts.state_dict()
-        return {
-            "config": self.config.to_dict(),
-            "n_examples": self.n_examples,
-            "progress": {**progress, "products": self.parts.directions.products},
-            "parts": {name: value.clone() if isinstance(value, Tensor) else value for name, value in parts.items()},
-            "ledger": self.ledger.state_dict(),
-            "intake": self.intake.state_dict(),
-            "given": None if self.given is None else self.given.state_dict(),
-        }
+        """Return everything that a resumed run needs to give the same scores.
+
+        Save it with the model's checkpoint, between steps. It can be loaded by the same version of this package only.
+
+        Raises:
+            InfluenceError: If called between `watch` and `step`.
+        """
+        return self._engine.state_dict()
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
-        mine = self.config.to_dict()
-        differing = [name for name, value in mine.items() if state["config"].get(name) != value]
-        if differing or state["n_examples"] != self.n_examples:
-            raise InfluenceError(
-                f"this state is of {state['n_examples']} examples, here there are {self.n_examples}; "
-                f"settings that differ: {', '.join(differing) or 'none'}"
-            )
-        with self.lane.work():
-            self.parts.load_state_dict(state["parts"])
-            self.parts.directions.told = None
-            self.ledger.load_state_dict(state["ledger"])
-        self.intake.load_state_dict(state["intake"], self.ledger.device)
-        if self.given is not None:
-            self.given.load_state_dict(state["given"])
-        progress = dict(state["progress"])
-        self.parts.directions.products = progress.pop("products")
-        for name, value in progress.items():
-            setattr(self, name, value)
-        self.capture.aim.at(self.parts.directions.combined)
-        self._plan(self.epoch_steps)
+        """Continue from a saved state.
+
+        Args:
+            state: What `state_dict` returned, in a run with the same configuration and number of examples.
+
+        Raises:
+            InfluenceError: If configuration or number of examples differ.
+        """
+        self._engine.load_state_dict(state)
+
+    def _validate(self, index: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+        return self._engine.queue.validate(index, labels, self.n_examples, self.n_classes)
+
+    def _describe_scope(self) -> dict[str, Any]:
+        hooks = self._engine.hooks
+        return {
+            "layers": list(hooks.layers),
+            "left_out": hooks.left_out,
+            "dimension": self.dimension,
+            "curvature": self.config.curvature,
+            "anchors": self.n_anchors,
+        }

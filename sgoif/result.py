@@ -8,7 +8,7 @@ from typing import Any
 import torch
 from torch import Tensor
 
-from sgoif.backend.linalg import products
+from sgoif.backend.linalg import tf32_products
 from sgoif.config import InfluenceConfig
 from sgoif.label_noise.latent_classes import TrustedPredictions, fit_latent_classes
 from sgoif.scores.bernstein import half_width
@@ -163,7 +163,7 @@ def _latent_fields(sums: PredictionSums | None, trusted: TrustedPredictions | No
     numbers: dict[str, float] = {}
     if visited.any():
         seen, labels = mean[visited], sums.labels[visited]
-        with products(fast=False):
+        with tf32_products(enabled=False):
             classes = fit_latent_classes(seen, labels, trusted)
             log_odds[visited] = classes.log_odds(seen, labels)
         tensors["transition"] = classes.transition

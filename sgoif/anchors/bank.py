@@ -2,11 +2,12 @@
 
     g_v = sum_i m_iv g_i / sum_i m_iv,     m_iv = [example i belongs to bucket v] * agreement_i,
 
-sums being exponential averages with a half-life of `config.half_life` epochs. Buckets are balanced over classes: with
-K = m C anchors each class has m buckets (by position in the data set), with K < C classes share buckets.
-`stream` and `heldout` weight an example by the model's probability of its given label, so that mislabelled examples,
-which the model does not yet believe, hardly enter; `trusted` weights every example alike. A batch is scored before it
-is folded in, hence no example votes on itself at the visit at which it is scored.
+where sums are exponential averages with a half-life of `config.half_life` epochs. Buckets are balanced over classes:
+with K = m C anchors each class has m buckets (by position in the data set), with K < C classes share buckets.
+
+`stream` and `heldout` weight an example by the model's probability of its label, so that mislabelled examples, which
+the model has not fitted yet, hardly count; `trusted` weights all examples alike. A batch is scored before it enters
+the bank, so no example affects its own score at the same visit.
 """
 
 from __future__ import annotations
@@ -17,7 +18,7 @@ import torch
 from torch import Tensor, nn
 
 from sgoif.backend import collectives
-from sgoif.backend.linalg import across, smallest_eigenvalue
+from sgoif.backend.linalg import matmul_nt, smallest_eigenvalue
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError
 from sgoif.gradients.factored_batch import FactoredBatch
@@ -25,7 +26,11 @@ from sgoif.solvers.iterative import norms
 
 
 def bank_size(config: InfluenceConfig, n_classes: int) -> int:
-    """Number of anchors K: one per class unless the configuration says otherwise."""
+    """Return the number of anchors K, one per class unless the configuration says otherwise.
+
+    Raises:
+        InfluenceError: If more anchors than classes are not a multiple of the classes.
+    """
     count = config.anchors or n_classes
     if count > n_classes and count % n_classes:
         raise InfluenceError(
@@ -35,63 +40,84 @@ def bank_size(config: InfluenceConfig, n_classes: int) -> int:
 
 
 class AnchorBank(nn.Module):
-    """Buffers: `total` `[K, d]` and `weight` `[K]`, the running sums; `smallest`, lambda_min at the last look at
-    coverage (NaN before)."""
+    """Keeps the running sums `total` [K, d] and `weight` [K], and `lambda_min` of the last coverage check.
+
+    Args:
+        config: Supplies source and coverage threshold.
+        count: Number of anchors K.
+        n_classes: Number of classes.
+        dim: Number of parameters d.
+        dtype: Type of the buffers.
+    """
+
+    total: Tensor
+    weight: Tensor
+    lambda_min: Tensor
 
     def __init__(self, config: InfluenceConfig, count: int, n_classes: int, dim: int, dtype: torch.dtype) -> None:
         super().__init__()
-        self.config, self.count, self.n_classes = config, count, n_classes
+        self.config = config
+        self.count = count
+        self.n_classes = n_classes
         self.register_buffer("total", torch.zeros(count, dim, dtype=dtype))
         self.register_buffer("weight", torch.zeros(count, dtype=dtype))
-        self.register_buffer("smallest", torch.tensor(torch.nan, dtype=dtype))
+        self.register_buffer("lambda_min", torch.tensor(torch.nan, dtype=dtype))
 
     def buckets(self, labels: Tensor, index: Tensor) -> Tensor:
-        """Bucket of each example, `[n]`."""
+        """Return the bucket of each example, shape [n]."""
         per_class = self.count // self.n_classes
         return labels % self.count if per_class == 0 else labels * per_class + index % per_class
 
-    def fold(self, batch: FactoredBatch, decay: float) -> None:
-        """Let a settled batch enter the bank, old sums times `decay`."""
+    def update(self, batch: FactoredBatch, decay: float) -> None:
+        """Add a materialised batch to the running sums, the old sums times `decay`."""
         buckets = self.buckets(batch.labels, batch.index)
-        share = batch.recency * (
-            batch.valid if self.config.source == "trusted" else batch.agreement
-        )  # m_iv in its bucket
-        self.total.mul_(decay).add_(batch.grouped(buckets, share, self.count))
-        self.weight.mul_(decay).index_add_(0, buckets, share)
+        weights = batch.recency * (batch.valid if self.config.source == "trusted" else batch.agreement)  # m_iv
+        self.total.mul_(decay).add_(batch.group_sums(buckets, weights, self.count))
+        self.weight.mul_(decay).index_add_(0, buckets, weights)
 
-    def take(self, batches: Iterable[FactoredBatch], size: int | None) -> None:
-        """Let given data in (held-out or trusted examples under the current parameters): instead of what is there, or
-        in turns, if these are some of `size` examples."""
-        if size is None:
+    def replace(self, batches: Iterable[FactoredBatch], total_examples: int | None) -> None:
+        """Replace the anchors by these gradients, or update them incrementally if only part of the data is passed.
+
+        Args:
+            batches: Materialised gradients of external data under the current parameters.
+            total_examples: Size of the external data if `batches` are a part of it, None if they are all of it.
+        """
+        if total_examples is None:
             self.total.zero_()
             self.weight.zero_()
         for batch in batches:
-            self.fold(batch, 1.0 if size is None else 1 - len(batch) / size)
+            self.update(batch, 1.0 if total_examples is None else 1 - len(batch) / total_examples)
 
     def targets(self) -> Tensor:
-        """g_v `[K, d]`; zero for an empty bucket."""
+        """Return g_v, shape [K, d]; zero for an empty bucket."""
         total, weight = self.total, self.weight
         if collectives.active() and self.config.source == "stream":
             total, weight = total.clone(), weight.clone()
             collectives.sum_(total, weight)
         return torch.where((weight > 0).unsqueeze(1), total / weight.unsqueeze(1), 0)
 
-    def redundant(self, phi: Tensor, confidence: Tensor) -> tuple[Tensor, Tensor]:
-        """Coverage check: lambda_min of the Gram matrix of the unit phi_v, and a mask `[K]` of the anchor to refresh
-        (or none).
+    def find_redundant(self, phi: Tensor, confidence: Tensor) -> tuple[Tensor, Tensor]:
+        """Check the coverage of the anchors by the Gram matrix G of the unit phi_v.
 
-        The one to go is the most redundant and least trusted: the largest (G^-1)_vv (1 - c_v). An orthonormal bank has
-        lambda_min = 1. The unit copies serve this check only, never a score.
+        The anchor to refresh is the most redundant and least trusted one, with the largest (G^-1)_vv (1 - c_v). An
+        orthonormal bank has lambda_min = 1. The unit vectors are used for this check only, never for a score.
+
+        Args:
+            phi: Directions, shape [K, d].
+            confidence: c_v, shape [K].
+
+        Returns:
+            lambda_min of G, a scalar, and a mask of the anchor to refresh, if any, shape [K].
         """
         unit = phi / norms(phi).clamp(min=torch.finfo(phi.dtype).tiny)
         empty = torch.diag((norms(phi)[:, 0] == 0).to(phi.dtype))
-        smallest, inverse = smallest_eigenvalue(across(unit, unit) + empty)
+        lambda_min, inverse = smallest_eigenvalue(matmul_nt(unit, unit) + empty)
         worst = (inverse * (1 - confidence)).argmax()
         chosen = torch.arange(self.count, device=phi.device) == worst
-        return smallest, chosen & (smallest < self.config.coverage)
+        return lambda_min, chosen & (lambda_min < self.config.coverage)
 
     def refresh(self, chosen: Tensor) -> None:
-        """Halve the memory of the chosen anchors, so that their targets move to the newest examples."""
+        """Halve the sums of the chosen anchors, mask [K], so that their targets move to the newest examples."""
         keep = torch.where(chosen, 0.5, 1.0).to(self.weight.dtype)
         self.total.mul_(keep.unsqueeze(1))
         self.weight.mul_(keep)

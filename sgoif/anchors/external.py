@@ -1,5 +1,4 @@
-"""Given anchor data (held-out or trusted examples) under the current parameters: whose turn it is, its gradients, its
-predictions."""
+"""External anchor data (held-out or trusted examples) under the current parameters: gradients and predictions."""
 
 from __future__ import annotations
 
@@ -8,87 +7,112 @@ from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sgoif.errors import BatchError
-from sgoif.gradients.factored_batch import FactoredBatch
-from sgoif.gradients.hooks import Capture
+from sgoif.gradients.hooks import GradientHooks
 from sgoif.gradients.queue import Pass
 
 AnchorData = Iterable[tuple[Tensor, Tensor]]
-Numbered = tuple[Tensor, Tensor, int]  # a batch (x, y) and the place of its first example in the data
+LocatedBatch = tuple[Tensor, Tensor, int]  # a batch (x, y) and the position of its first example in the data
 
 
-class Given:
-    """Anchor data, and whose turn it is. At the first check all of it passes, so that every anchor has a target; then,
-    if it holds more than `at_once` examples, the next batches that fit into so many (one at least), round and round.
+class AnchorDataCycle:
+    """Cycles through external anchor data, at most `max_examples` per check.
 
-    `pace`: the share of an epoch from one check to the next. However large the data, a round is to last about an
+    The first check evaluates all data, so that every anchor has a target. If there are more than `max_examples`, each
+    later check evaluates the next batches that fit (at least one). However large the data, a round lasts about an
     epoch at most (batches are not divided), so that no gradient is much older than that.
+
+    Args:
+        data: Batches (x, y), iterated again and again.
+        min_examples: Lower bound on `max_examples`.
+
+    Attributes:
+        epochs_per_check: Epochs between two checks, a fraction.
+        size: Number of examples, once known.
+        position: Examples of this round that have been evaluated.
+        evaluated: Examples evaluated so far, with repetitions.
     """
 
-    def __init__(self, data: AnchorData, least: int) -> None:
-        self.data, self.least, self.pace = data, least, 0.0
-        self.size, self.place = 0, 0  # examples in a round, once known; those of this round that have had their turn
-        self.passed = 0  # examples so far, each as often as it had its turn
-        self._round: Iterator[Numbered] | None = None
-        self._ahead: Numbered | None = None  # it did not fit any more
+    def __init__(self, data: AnchorData, min_examples: int) -> None:
+        self.data = data
+        self.min_examples = min_examples
+        self.epochs_per_check = 0.0
+        self.size = 0
+        self.position = 0
+        self.evaluated = 0
+        self._round: Iterator[LocatedBatch] | None = None
+        self._next_batch: LocatedBatch | None = None  # did not fit into the last check
 
     @property
-    def at_once(self) -> int:
-        return max(self.least, math.ceil(self.pace * self.size))
+    def max_examples(self) -> int:
+        """Examples per check, so many that a round takes an epoch at most."""
+        return max(self.min_examples, math.ceil(self.epochs_per_check * self.size))
 
     @property
-    def all_at_once(self) -> bool:
-        return self.size <= self.at_once
+    def fits_one_check(self) -> bool:
+        """Whether every check evaluates all data."""
+        return self.size <= self.max_examples
 
-    def turn(self) -> Iterator[Numbered]:
-        """The batches that pass at this check."""
-        if self.all_at_once:
-            for x, y, place in self.batches():
-                self.passed += len(y)
-                yield x, y, place
-                self.size = place + len(y)
+    def next_batches(self) -> Iterator[LocatedBatch]:
+        """Iterate over the batches of the next check."""
+        if self.fits_one_check:
+            for x, y, position in self.batches():
+                self.evaluated += len(y)
+                yield x, y, position
+                self.size = position + len(y)
             return
         taken = 0
         while True:
-            x, y, place = self._next()
-            if taken and taken + len(y) > self.at_once:
-                self._ahead = x, y, place
+            x, y, position = self._advance()
+            if taken and taken + len(y) > self.max_examples:
+                self._next_batch = x, y, position
                 return
-            taken, self.place, self.passed = taken + len(y), place + len(y), self.passed + len(y)
-            yield x, y, place
+            taken += len(y)
+            self.position = position + len(y)
+            self.evaluated += len(y)
+            yield x, y, position
 
-    def _next(self) -> Numbered:
+    def _advance(self) -> LocatedBatch:
+        """Return the next batch of the round, starting a new round at the end."""
         if self._round is None:
-            self._round = (one for one in self.batches() if one[2] >= self.place)
-        batch, self._ahead = self._ahead or next(self._round, None), None
+            self._round = (batch for batch in self.batches() if batch[2] >= self.position)
+        batch, self._next_batch = self._next_batch or next(self._round, None), None
         if batch is None:
-            self._round, self.place = self.batches(), 0
+            self._round, self.position = self.batches(), 0
             batch = next(self._round)
         return batch
 
-    def batches(self) -> Iterator[Numbered]:
-        """One round."""
-        place = 0
+    def batches(self) -> Iterator[LocatedBatch]:
+        """Iterate over all data once.
+
+        Raises:
+            BatchError: If the data is empty, e.g. an exhausted generator.
+        """
+        position = 0
         for x, y in self.data:
-            yield x, y, place
-            place += len(y)
-        if place == 0:
-            raise BatchError("anchor_data holds nothing; it is read again and again, so give a list or a DataLoader")
+            yield x, y, position
+            position += len(y)
+        if position == 0:
+            raise BatchError("anchor_data holds nothing; it is iterated several times, so pass a list or a DataLoader")
 
     def state_dict(self) -> dict[str, int]:
-        return {"size": self.size, "place": self.place, "passed": self.passed}
+        """Return where the cycle stands."""
+        return {"size": self.size, "position": self.position, "evaluated": self.evaluated}
 
     def load_state_dict(self, state: dict[str, int]) -> None:
-        self.size, self.place, self.passed = state["size"], state["place"], state["passed"]
-        self._round, self._ahead = None, None
+        """Continue from a saved state."""
+        self.size = state["size"]
+        self.position = state["position"]
+        self.evaluated = state["evaluated"]
+        self._round = None
+        self._next_batch = None
 
 
 @contextmanager
 def evaluating(model: nn.Module) -> Iterator[None]:
-    """The model in eval mode; afterwards each of its modules is in the mode it was in."""
+    """Put the model into eval mode; afterwards each of its modules has the mode it had."""
     modes = [(module, module.training) for module in model.modules()]
     model.eval()
     try:
@@ -98,48 +122,29 @@ def evaluating(model: nn.Module) -> Iterator[None]:
             module.training = mode
 
 
-def _checked(capture: Capture, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
-    """On the model's device."""
-    device = capture.head.weight.device
-    if y.device.type == "cpu" and ((y < 0) | (y >= capture.n_classes)).any():
-        raise BatchError(f"anchor_data: a label lies outside 0..{capture.n_classes - 1}")
+def _on_model_device(hooks: GradientHooks, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
+    """Check the labels and move both tensors to the model's device."""
+    device = hooks.head.weight.device
+    if y.device.type == "cpu" and ((y < 0) | (y >= hooks.n_classes)).any():
+        raise BatchError(f"anchor_data: a label lies outside 0..{hooks.n_classes - 1}")
     return x.to(device), y.to(device)
 
 
-def anchor_passes(capture: Capture, batches: Iterable[Numbered]) -> Iterator[Pass]:
-    """The batches as passes through the model in eval mode; its parameters, gradients, modes and buffers stay as they
-    were."""
-    model = capture.model
-    with evaluating(model):
-        for x, y, place in batches:
-            x, y = _checked(capture, x, y)
-            capture.start(scoring=False)
-            try:
-                with torch.set_grad_enabled(capture.deep):
-                    loss = F.cross_entropy(model(x).float(), y)
-                    if capture.deep:  # fills the layers' output gradients and leaves every .grad alone
-                        torch.autograd.grad(loss, [p for p in model.parameters() if p.requires_grad], allow_unused=True)
-            finally:
-                record = capture.stop()
-            capture.validate(record, len(y))
-            yield Pass(0, record, torch.arange(place, place + len(y), device=y.device), y)
-
-
-def anchor_batches(
-    capture: Capture, passes: Iterable[Pass], temperature: Tensor | float, at_once: int
-) -> Iterator[FactoredBatch]:
-    """Their gradients in settled batches, outside head scope of `at_once` examples each."""
-    for p in passes:
-        size = at_once if capture.deep else len(p)
-        for start in range(0, len(p), size):
-            rows = slice(start, start + size)
-            yield capture.pass_batch(p.record, p.index, p.labels, temperature, rows).settled()
+def anchor_passes(hooks: GradientHooks, batches: Iterable[LocatedBatch]) -> Iterator[Pass]:
+    """Pass anchor data through the model in eval mode; parameters, gradients, modes and buffers stay as they are."""
+    with evaluating(hooks.model):
+        for x, y, position in batches:
+            x, y = _on_model_device(hooks, x, y)
+            with hooks.evaluation_pass() as captured:
+                hooks.evaluate(x, y)
+            hooks.validate(captured, len(y))
+            yield Pass(0, captured, torch.arange(position, position + len(y), device=y.device), y)
 
 
 @torch.no_grad()
-def anchor_predictions(capture: Capture, batches: Iterable[Numbered]) -> tuple[Tensor, Tensor]:
-    """What the model says of the given data, as probabilities `[m, C]`, and the labels `[m]`."""
-    with evaluating(capture.model):
-        checked = (_checked(capture, x, y) for x, y, _ in batches)
-        said = [(capture.model(x).to(capture.dtype).softmax(1), y) for x, y in checked]
-    return torch.cat([p for p, _ in said]), torch.cat([y for _, y in said])
+def anchor_predictions(hooks: GradientHooks, batches: Iterable[LocatedBatch]) -> tuple[Tensor, Tensor]:
+    """Return the model's probabilities of external data, shape [m, C], and the labels, shape [m]."""
+    with evaluating(hooks.model):
+        located = (_on_model_device(hooks, x, y) for x, y, _ in batches)
+        predicted = [(hooks.model(x).to(hooks.dtype).softmax(1), y) for x, y in located]
+    return torch.cat([p for p, _ in predicted]), torch.cat([y for _, y in predicted])

@@ -59,16 +59,12 @@ def influence_on_predictions(
     config = replace(
         config or InfluenceConfig(), source="trusted", anchor_examples=sys.maxsize, window=1 / PASSES, memory=False
     )
-    influence = OnlineInfluence(model, n_examples, config=config, anchor_data=targets)
-    try:
-        with evaluating(model):
-            for _ in range(PASSES):
-                for index, x, y in train:
-                    _watch(influence, model, index, x, y)
-                influence.end_epoch()
-            result = influence.scores()
-    finally:
-        influence.close()
+    with OnlineInfluence(model, n_examples, config=config, anchor_data=targets) as influence, evaluating(model):
+        for _ in range(PASSES):
+            for index, x, y in train:
+                _watch(influence, model, index, x, y)
+            influence.end_epoch()
+        result = influence.scores()
     if not (result.confidence > 0).any():
         raise InfluenceError(
             "influence_on_predictions: no direction for the targets could be certified; are the targets labelled with "
@@ -79,10 +75,9 @@ def influence_on_predictions(
 
 def _watch(influence: OnlineInfluence, model: nn.Module, index: Tensor, x: Tensor, y: Tensor) -> None:
     """Watch one pass without a training step; deep scopes need gradients inside the network, but no .grad is set."""
-    deep = influence.capture.deep
-    with influence.watch(index, y), torch.set_grad_enabled(deep):
+    with influence.watch(index, y), torch.set_grad_enabled(influence.needs_backward):
         logits = model(x)
-        if deep:
+        if influence.needs_backward:
             parameters = [p for p in model.parameters() if p.requires_grad]
             torch.autograd.grad(F.cross_entropy(logits.float(), y), parameters, allow_unused=True)
     influence.step()

@@ -1,8 +1,7 @@
-"""Where watching does its work: on a GPU stream of its own, beside training, or in line with it.
+"""Runs scoring on a side CUDA stream so that it overlaps with training, and replays functions as CUDA graphs.
 
-Head-scope scores never feed back into training and read copies only. On a GPU their few hundred small kernels can run
-in the gaps that the training step leaves instead of after it. And what is done again and again with the same tensors
-need not be launched kernel by kernel.
+Head-scope scoring never feeds back into training and reads copies only, so its few hundred small kernels can run in
+the gaps that a training step leaves on the GPU. Without a GPU everything here runs in line.
 """
 
 from __future__ import annotations
@@ -18,54 +17,72 @@ from torch import Tensor
 
 @functools.cache
 def own_stream(device: int, purpose: str) -> torch.cuda.Stream:
-    """The process's stream for a purpose. One for all: cuBLAS keeps a workspace for every stream it has met (32 MiB on
-    an H200, for forward and for backward passes)."""
+    """Return the process's stream for a purpose.
+
+    There is one stream per purpose because cuBLAS keeps a workspace for every stream it has used (32 MiB on an H200,
+    for forward and for backward passes).
+    """
     return torch.cuda.Stream(device)
 
 
-class Lane:
-    """`beside=False` (or no GPU): everything happens in line and both methods do nothing."""
+class SideStream:
+    """A CUDA stream beside the one that trains.
 
-    def __init__(self, device: torch.device, beside: bool) -> None:
-        self.stream = None
-        if beside and device.type == "cuda":
+    Args:
+        device: Device of the model.
+        enabled: If False, or if the device is not a GPU, work runs in line and `synchronise` does nothing.
+    """
+
+    def __init__(self, device: torch.device, enabled: bool) -> None:
+        self.stream: torch.cuda.Stream | None = None
+        if enabled and device.type == "cuda":
             self.stream = own_stream(torch.cuda.current_device() if device.index is None else device.index, "beside")
 
     @contextmanager
-    def work(self, given: Iterable[Tensor] = ()) -> Iterator[None]:
-        """Work that starts after everything training has asked for so far. `given`: tensors of training's that it
-        reads; their memory is not handed out again before it is done."""
+    def run(self, inputs: Iterable[Tensor] = ()) -> Iterator[None]:
+        """Run the body on the stream, after everything training has queued so far.
+
+        Args:
+            inputs: Tensors of the training stream that the body reads; their memory is not reused before it is done.
+        """
         if self.stream is None:
             yield
             return
         self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
-        for tensor in given:
+        for tensor in inputs:
             tensor.record_stream(self.stream)
         with torch.cuda.stream(self.stream):
             yield
 
-    def join(self) -> None:
-        """What training asks for from now on starts after the lane's work: before results are read."""
+    def synchronise(self) -> None:
+        """Make the training stream wait for the work on this stream; the host does not wait."""
         if self.stream is not None:
             torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
 
 
-class Replayed:
-    """`step()`, which changes tensors in place and asks the device nothing: on a GPU, if it is called often, captured
-    as a CUDA graph and replayed, one launch instead of dozens. The memory of one graph serves the next, so only one at
-    a time may be in use."""
+class GraphedFunction:
+    """A function that, on a GPU, is captured as a CUDA graph after a few calls and replayed as one launch.
 
-    AT_FIRST = 5  # calls that are not worth a capture, which takes about as long
-    last: ClassVar[dict[int, torch.cuda.CUDAGraph]] = {}  # by device: its memory is kept while it lives
+    The memory of one graph is reused by the next, so only one may be in use at a time.
 
-    def __init__(self, step: Callable[[], None], device: torch.device) -> None:
-        self.step, self.device, self.calls = step, device, 0
+    Args:
+        function: Changes tensors in place, takes and returns nothing, and never waits for the device.
+        device: Device that the function runs on.
+    """
+
+    EAGER_CALLS = 5  # calls before a capture is worth its time
+    last: ClassVar[dict[int, torch.cuda.CUDAGraph]] = {}  # newest graph by device; its memory is reused
+
+    def __init__(self, function: Callable[[], None], device: torch.device) -> None:
+        self.function = function
+        self.device = device
+        self.calls = 0
         self.graph: torch.cuda.CUDAGraph | None = None
 
     def __call__(self) -> None:
         self.calls += 1
-        if self.device.type != "cuda" or self.calls <= self.AT_FIRST:
-            self.step()
+        if self.device.type != "cuda" or self.calls <= self.EAGER_CALLS:
+            self.function()
             return
         with torch.cuda.device(self.device):
             if self.graph is None:
@@ -73,11 +90,11 @@ class Replayed:
             self.graph.replay()
 
     def _capture(self, device: int) -> torch.cuda.CUDAGraph:
-        graph, before = torch.cuda.CUDAGraph(), self.last.get(device)
+        graph, previous = torch.cuda.CUDAGraph(), self.last.get(device)
         with torch.cuda.stream(own_stream(device, "capture")):
-            graph.capture_begin(before and before.pool(), capture_error_mode="thread_local")
+            graph.capture_begin(previous and previous.pool(), capture_error_mode="thread_local")
             try:
-                self.step()
+                self.function()
             finally:
                 graph.capture_end()
         self.last[device] = graph

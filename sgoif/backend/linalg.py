@@ -1,4 +1,4 @@
-"""Small dense helpers that never wait for the device: no error checks, no eigen-decompositions, no `.item()`."""
+"""Dense linear algebra that never waits for the device: no error checks, no eigen-decompositions, no `.item()`."""
 
 from __future__ import annotations
 
@@ -8,52 +8,75 @@ from contextlib import contextmanager
 import torch
 from torch import Tensor, nn
 
-LONG = 2**20  # entries of a row above which a product over rows is cut into pieces
-PIECE = 2**14
-ROWS = 2**10  # of a piece where a product sums over many rows
-BUSY = 2**17  # entries of a result above which such a product needs no pieces
+MAX_ROW_LENGTH = 2**20  # longer rows are multiplied in chunks
+ROW_CHUNK_LENGTH = 2**14  # columns of such a chunk
+SUM_CHUNK_ROWS = 2**10  # rows of a chunk where a product sums over many rows
+MAX_CHUNKED_ENTRIES = 2**17  # a product with a larger result fills a GPU without chunks
 
 
-def across(a: Tensor, b: Tensor) -> Tensor:
-    """a b' for rows `[m, d]` and `[n, d]`. Long rows go in pieces, side by side: as one product of few rows they may
-    leave all of a GPU but a corner idle."""
+def matmul_nt(a: Tensor, b: Tensor) -> Tensor:
+    """Return a b' for rows of shape [m, d] and [n, d].
+
+    Long rows are multiplied in chunks, because a product of few long rows uses only a fraction of a GPU.
+    """
     length = a.shape[1]
-    if length <= LONG:
+    if length <= MAX_ROW_LENGTH:
         return a @ b.T
-    whole = length // PIECE * PIECE
-    left, right = (rows[:, :whole].unflatten(1, (-1, PIECE)) for rows in (a, b))
+    whole = length // ROW_CHUNK_LENGTH * ROW_CHUNK_LENGTH
+    left, right = (rows[:, :whole].unflatten(1, (-1, ROW_CHUNK_LENGTH)) for rows in (a, b))
     return (left.transpose(0, 1) @ right.permute(1, 2, 0)).sum(0) + a[:, whole:] @ b[:, whole:].T
 
 
-def down(a: Tensor, b: Tensor) -> Tensor:
-    """a' b for columns `[n, p]` and `[n, q]`: many rows go in pieces too, unless the result is large."""
-    whole = len(a) // ROWS * ROWS
-    if whole == 0 or a.shape[1] * b.shape[1] > BUSY:
+def matmul_tn(a: Tensor, b: Tensor) -> Tensor:
+    """Return a' b for columns of shape [n, p] and [n, q].
+
+    Many rows are summed in chunks, unless the result is large.
+    """
+    whole = len(a) // SUM_CHUNK_ROWS * SUM_CHUNK_ROWS
+    if whole == 0 or a.shape[1] * b.shape[1] > MAX_CHUNKED_ENTRIES:
         return a.T @ b
-    left, right = (columns[:whole].unflatten(0, (-1, ROWS)) for columns in (a, b))
+    left, right = (columns[:whole].unflatten(0, (-1, SUM_CHUNK_ROWS)) for columns in (a, b))
     return torch.bmm(left.mT, right).sum(0) + a[whole:].T @ b[whole:]
 
 
-def from_left(matrix: Tensor, blocks: Tensor, onto: Tensor | None = None) -> Tensor:
-    """M V_k, added to `onto` if given, for M `[m, m]` and blocks `[K, m, n]`: as one batched product, which copies
-    neither."""
+def left_multiply(matrix: Tensor, blocks: Tensor, onto: Tensor | None = None) -> Tensor:
+    """Return M V_k, plus `onto` if it is passed, as one batched product without copies.
+
+    Args:
+        matrix: M, shape [m, m].
+        blocks: The V_k, shape [K, m, n].
+        onto: Summand, shape [K, m, n].
+    """
     repeated = matrix.expand(len(blocks), -1, -1)
     return torch.bmm(repeated, blocks) if onto is None else torch.baddbmm(onto, repeated, blocks)
 
 
-def orthonormal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
-    """Orthonormal basis of the span of rows `[r, d]`, and |R_jj| `[r]`, the lengths met on the way.
+def damped_inverse(matrix: Tensor, damping: Tensor) -> Tensor:
+    """Return (M + damping I)^-1 by Cholesky, without the host synchronisation of an error check."""
+    eye = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
+    factor, _ = torch.linalg.cholesky_ex(matrix + damping * eye)
+    root = torch.linalg.solve_triangular(factor, eye, upper=False)
+    return root.T @ root
 
-    Cholesky QR, twice for float32's sake, after scaling each row to length one. In orthogonal iteration |R_jj|
-    estimate the dominant eigenvalues, largest first.
+
+def orthonormal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
+    """Orthonormalise rows by Cholesky QR, applied twice for the accuracy of float32.
+
+    In orthogonal iteration |R_jj| estimate the leading eigenvalues, largest first.
+
+    Args:
+        rows: Shape [r, d].
+
+    Returns:
+        The basis, shape [r, d], and the diagonal |R_jj|, shape [r].
     """
     lengths = torch.linalg.vector_norm(rows, dim=1).clamp(min=torch.finfo(rows.dtype).tiny)
     basis, eye = rows / lengths.unsqueeze(1), torch.eye(len(rows), dtype=rows.dtype, device=rows.device)
     for _ in range(2):
-        gram = across(basis, basis)
+        gram = matmul_nt(basis, basis)
         jitter = torch.finfo(rows.dtype).eps * len(rows) * eye
         factor, _ = torch.linalg.cholesky_ex(gram + jitter)
-        if rows.shape[1] > LONG:  # a triangular solve of millions of columns stalled a GPU; a product does not
+        if rows.shape[1] > MAX_ROW_LENGTH:  # a triangular solve with millions of columns stalls a GPU
             basis = torch.linalg.solve_triangular(factor, eye, upper=False) @ basis
         else:
             basis = torch.linalg.solve_triangular(factor, basis, upper=False)
@@ -62,30 +85,40 @@ def orthonormal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
 
 
 def smallest_eigenvalue(matrix: Tensor, squarings: int = 6) -> tuple[Tensor, Tensor]:
-    """lambda_min of a symmetric positive definite `[K, K]` and the diagonal of its inverse, by powers of it."""
-    inverse, _ = torch.linalg.inv_ex(
-        matrix + torch.finfo(matrix.dtype).eps * torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
-    )
+    """Estimate the smallest eigenvalue of a symmetric positive definite matrix by powers of its inverse.
+
+    Args:
+        matrix: Shape [K, K].
+        squarings: The inverse is raised to the power 2^squarings.
+
+    Returns:
+        The smallest eigenvalue, a scalar, and the diagonal of the inverse, shape [K].
+    """
+    eye = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
+    inverse, _ = torch.linalg.inv_ex(matrix + torch.finfo(matrix.dtype).eps * eye)
     power = inverse / torch.linalg.matrix_norm(inverse)
     for _ in range(squarings):
         power = power @ power
         power = power / torch.linalg.matrix_norm(power)
-    return 1 / ((power @ inverse) * power).sum().mul(1 / (power * power).sum()), inverse.diagonal()
+    # Rayleigh quotient of the inverse: its largest eigenvalue
+    largest_of_inverse = ((power @ inverse) * power).sum().mul(1 / (power * power).sum())
+    return 1 / largest_of_inverse, inverse.diagonal()
 
 
 @contextmanager
-def products(fast: bool) -> Iterator[None]:
-    """Whether products of float32 matrices go by a GPU's tensor cores (TF32: 10 bits of mantissa).
+def tf32_products(enabled: bool) -> Iterator[None]:
+    """Allow or forbid TF32 (10 bits of mantissa) for products of float32 matrices on a GPU inside the body.
 
-    In head scope those do that say what probe examples make of all directions; scores, anchors, curvature and its
-    inverses as the process has it (PyTorch: no; the benchmark's jobs on a GPU: yes), the latent classes never.
+    TF32 is used only for products of probe gradients with directions, in head scope. Scores, anchors and curvature
+    follow the process-wide setting (PyTorch: off; the benchmark's GPU jobs: on). Latent-class EM always runs in full
+    float32.
     """
     try:
         before = torch.backends.cuda.matmul.allow_tf32
-    except RuntimeError:  # the user has chosen by the newer switches, which this one cannot read: as they chose
+    except RuntimeError:  # the user has set the newer precision switches, which this one cannot read: leave them alone
         yield
         return
-    torch.backends.cuda.matmul.allow_tf32 = fast
+    torch.backends.cuda.matmul.allow_tf32 = enabled
     try:
         yield
     finally:
@@ -93,8 +126,8 @@ def products(fast: bool) -> Iterator[None]:
 
 
 @contextmanager
-def hold_unless(sound: Tensor, *modules: nn.Module) -> Iterator[None]:
-    """Give the modules' buffers their old values back unless the device scalar `sound` is true."""
+def restore_buffers_unless(sound: Tensor, *modules: nn.Module) -> Iterator[None]:
+    """Give the modules' buffers the values they had before the body, unless the device scalar `sound` is true."""
     before = [dict(module.named_buffers()) for module in modules]
     yield
     for module, old in zip(modules, before, strict=True):

@@ -1,4 +1,9 @@
-"""Curvature backends: `Curvature.registry` maps the names a configuration may use to the classes."""
+"""Curvature backends: running estimates of the curvature that can be multiplied and inverted.
+
+`Curvature.registry` maps the names that `InfluenceConfig.curvature` may have to the classes. A backend is updated with
+batches of gradients, refactorised at every check, and asked for products with its matrix, its inverse and its damping.
+No files are read or written.
+"""
 
 from sgoif.curvature.base import Curvature
 from sgoif.curvature.diagonal import DiagonalCurvature

@@ -1,68 +1,82 @@
-"""Empirical Fisher, matrix-free: C = 1/n sum_i g_i g_i' over the newest n examples, damping = config.damping * tr(C)
-/ d.
+"""Empirical Fisher, matrix-free: C = 1/n sum_i g_i g_i' over the newest n examples.
 
-With the gradients as columns of J `[d, n]` and M = J'J `[n, n]` their Gram matrix, the inverse is exact in the dual
+    damping = config.damping * tr(C) / d
+
+With the gradients as columns of J [d, n] and their Gram matrix M = J'J [n, n], the inverse is exact in the dual
 (Woodbury):
 
-    (lambda I + J J' / n)^-1 v = (v - J (n lambda I + M)^-1 J' v) / lambda,
+    (lambda I + J J' / n)^-1 v = (v - J (n lambda I + M)^-1 J' v) / lambda.
 
-and J' v = inner(v), J u = weighted(u) never multiply a gradient out in head scope.
+In head scope J' v = dot(v) and J u = weighted_sum(u) never multiply a gradient out.
 """
 
 from __future__ import annotations
+
+from functools import reduce
 
 import torch
 from torch import Tensor
 
 from sgoif.backend import collectives
-from sgoif.curvature.base import Curvature
-from sgoif.curvature.kfac import damped_inverse
+from sgoif.backend.linalg import damped_inverse
+from sgoif.config import InfluenceConfig
+from sgoif.curvature.base import MIN_MEAN_EIGENVALUE, Curvature
 from sgoif.gradients.factored_batch import FactoredBatch
+from sgoif.gradients.parameter_space import ParameterSpace
 
 
 class FisherCurvature(Curvature):
-    """Keeps the newest batches (at least `config.probe_examples` examples in head scope, one batch elsewhere)."""
+    """Keeps the newest batches: at least `config.probe_examples` examples in head scope, one batch in deep scopes."""
 
     name = "fisher"
 
-    def __init__(self, space, config, closed_form, dtype) -> None:
+    damping: Tensor
+    trace: Tensor
+    largest: Tensor
+    dual: Tensor
+
+    def __init__(self, space: ParameterSpace, config: InfluenceConfig, closed_form: bool, dtype: torch.dtype) -> None:
         super().__init__(space, config, closed_form, dtype)
-        self.capacity = config.probe_examples if closed_form else 1
+        self.keeps_several = closed_form
+        self.min_examples = config.probe_examples if closed_form else 1
         self.kind = "fisher"
         self.batches: list[FactoredBatch] = []
-        self.examples: FactoredBatch | None = None
+        self._examples: FactoredBatch | None = None
         self.register_buffer("damping", torch.ones((), dtype=dtype))
         self.register_buffer("trace", torch.ones((), dtype=dtype))
         self.register_buffer("largest", torch.ones((), dtype=dtype))
 
+    @property
+    def examples(self) -> FactoredBatch:
+        """The examples of the last refresh."""
+        assert self._examples is not None, "refresh() comes first"
+        return self._examples
+
     def update(self, batch: FactoredBatch, decay: float) -> None:
-        if not batch.closed_form:
-            self.batches = [batch]
-            return
-        self.batches.append(batch.newest(self.capacity))
-        while sum(len(b) for b in self.batches[1:]) >= self.capacity:
+        self.batches.append(batch.newest(self.min_examples))
+        while sum(len(b) for b in self.batches[1:]) >= self.min_examples:
             self.batches.pop(0)
 
     def refresh(self) -> None:
-        self.examples = FactoredBatch.concatenate(self.batches)
-        gram = sum(layer.gram() for layer in self.examples.layers)
-        count = self.examples.count.clamp(min=1)
+        examples = self._examples = FactoredBatch.concatenate(self.batches)
+        gram = reduce(torch.add, [layer.gram() for layer in examples.materialised_layers()])
+        count = examples.count.clamp(min=1)
         self.trace = gram.diagonal().sum() / count
         self.largest = torch.linalg.matrix_norm(gram) / count
         collectives.sum_(self.trace)
         self.trace = self.trace / collectives.size()
-        self.damping = self.config.damping * (self.trace / self.space.dim).clamp(min=1e-12)
+        self.damping = self.config.damping * (self.trace / self.space.dim).clamp(min=MIN_MEAN_EIGENVALUE)
         self.dual = damped_inverse(gram, count * self.damping)
 
-    def arithmetic(self) -> int:
-        examples = self.config.probe_examples if self.capacity > 1 else self.config.deep_examples
+    def flops_per_product(self) -> int:
+        examples = self.config.probe_examples if self.keeps_several else self.config.deep_examples
         return (8 * examples + 5) * self.space.dim
 
     def matvec(self, rows: Tensor) -> Tensor:
         return self.examples.matvec(rows, "fisher") + self.damp(rows)
 
     def solve(self, rows: Tensor) -> Tensor:
-        inside = self.examples.weighted(self.dual @ self.examples.inner(rows))
+        inside = self.examples.weighted_sum(self.dual @ self.examples.dot(rows))
         solution = (rows - inside) / self.damping
         collectives.sum_(solution)
         return solution / collectives.size()
@@ -77,12 +91,11 @@ class FisherCurvature(Curvature):
         return self.trace / self.space.dim + self.damping
 
     def get_extra_state(self) -> list[dict[str, Tensor]] | None:
-        """The stored examples of a head-scope backend; elsewhere they are dropped and refilled by the next update."""
-        if self.capacity == 1:
-            return None
-        return [batch.tensors() for batch in self.batches]
+        """Return the stored examples of head scope; deep scopes drop them and refill them at the next update."""
+        return [batch.tensors() for batch in self.batches] if self.keeps_several else None
 
     def set_extra_state(self, state: list[dict[str, Tensor]] | None) -> None:
+        """Restore the stored examples."""
         self.batches = [FactoredBatch.from_tensors(self.space, tensors) for tensors in state or []]
         if self.batches:
             self.refresh()

@@ -3,10 +3,11 @@
     C_l = A_l (x) B_l,   P_l = (A_l + lambda_A I) (x) (B_l + lambda_B I),
     lambda_A = damping * tr(A_l) / in,   lambda_B = damping * tr(B_l) / out,
 
-with A_l = E[a a'] and, in head scope, B = E[diag(p) - p p'] / T, the exact output Gauss-Newton factor; elsewhere B_l
-= E[e e'], and products go by a GPU's tensor cores (TF32), since factors may have thousands of rows: the rounding that
-adds to P^-1 V lies in directions of little curvature, which hardly move a score. Every probe of the damping agrees
-with P - A (x) B = lambda_A I (x) B + lambda_B A (x) I + lambda_A lambda_B.
+with A_l = E[a a']. In head scope B = E[diag(p) - p p'] / T, the exact Gauss-Newton factor of the outputs; in deep
+scopes B_l = E[e e']. The damping is D = P - A (x) B = lambda_A I (x) B + lambda_B A (x) I + lambda_A lambda_B I.
+
+In deep scopes factors may have thousands of rows, so products may use a GPU's tensor cores (TF32). The rounding that
+this adds to P^-1 V lies in directions of little curvature, which hardly change a score.
 """
 
 from __future__ import annotations
@@ -14,115 +15,135 @@ from __future__ import annotations
 from contextlib import AbstractContextManager, nullcontext
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sgoif.backend import collectives
-from sgoif.backend.linalg import from_left, products
-from sgoif.curvature.base import Curvature
+from sgoif.backend.linalg import damped_inverse, left_multiply, tf32_products
+from sgoif.config import InfluenceConfig
+from sgoif.curvature.base import MIN_MEAN_EIGENVALUE, Curvature
 from sgoif.gradients.factored_batch import FactoredBatch
+from sgoif.gradients.parameter_space import ParameterSpace
 
 
-def damped_inverse(matrix: Tensor, damping: Tensor) -> Tensor:
-    """(M + damping I)^-1 by Cholesky, without the host synchronisation of an error check."""
-    eye = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
-    factor, _ = torch.linalg.cholesky_ex(matrix + damping * eye)
-    root = torch.linalg.solve_triangular(factor, eye, upper=False)
-    return root.T @ root
+class KroneckerFactor(nn.Module):
+    """One side of one layer: the running sum [m, m], and since the last refresh its mean, damping and inverse.
+
+    Args:
+        size: Rows m of the factor.
+        dtype: Type of the buffers.
+    """
+
+    sum: Tensor
+    mean: Tensor
+    inverse: Tensor
+    damping: Tensor
+
+    def __init__(self, size: int, dtype: torch.dtype) -> None:
+        super().__init__()
+        for name in ("sum", "mean", "inverse"):
+            self.register_buffer(name, torch.zeros(size, size, dtype=dtype))
+        self.register_buffer("damping", torch.ones((), dtype=dtype))
+
+    def refresh(self, weight: Tensor, damping: float, products: AbstractContextManager[None]) -> None:
+        """Compute mean, damping and inverse from the running sum.
+
+        Args:
+            weight: Number of examples in the sum, over all processes.
+            damping: Damping relative to the mean eigenvalue.
+            products: Context for the products of the inverse.
+        """
+        mean = self.sum.clone()
+        collectives.sum_(mean)
+        mean /= weight.clamp(min=torch.finfo(mean.dtype).tiny)
+        self.mean = mean
+        self.damping = damping * mean.diagonal().mean().clamp(min=MIN_MEAN_EIGENVALUE)
+        with products:
+            self.inverse = damped_inverse(mean, self.damping)
+
+    def damped_trace(self) -> Tensor:
+        """Return the trace of the damped factor."""
+        return self.mean.diagonal().sum() + len(self.mean) * self.damping
+
+    def condition(self) -> Tensor:
+        """Return an upper estimate of the condition number of the damped factor."""
+        return 1 + torch.linalg.matrix_norm(self.mean) / self.damping
 
 
 class KroneckerCurvature(Curvature):
-    """Buffers per layer l: sums `input_l` `[in, in]`, `output_l` `[out, out]`, and since the last refresh their means,
-    inverses and dampings."""
+    """Keeps one `KroneckerFactor` per side of each layer, in `inputs` (A_l) and `outputs` (B_l)."""
 
     name = "kfac"
-    chained = True
+    side_stream_refresh = True
 
-    def __init__(self, space, config, closed_form, dtype) -> None:
+    def __init__(self, space: ParameterSpace, config: InfluenceConfig, closed_form: bool, dtype: torch.dtype) -> None:
         super().__init__(space, config, closed_form, dtype)
-        self.count = len(space.shapes)
-        for l, (out, inputs) in enumerate(space.shapes):
-            for side, size in (("input", inputs), ("output", out)):
-                for role in ("sum", "mean", "inverse"):
-                    self.register_buffer(f"{side}_{role}_{l}", torch.zeros(size, size, dtype=dtype))
-                self.register_buffer(f"{side}_damping_{l}", torch.ones((), dtype=dtype))
+        self.inputs = nn.ModuleList(KroneckerFactor(columns, dtype) for _, columns in space.shapes)
+        self.outputs = nn.ModuleList(KroneckerFactor(rows, dtype) for rows, _ in space.shapes)
 
-    def _products(self) -> AbstractContextManager:
-        return nullcontext() if self.kind == "ggn" else products(fast=True)
+    def factors(self) -> list[tuple[KroneckerFactor, KroneckerFactor]]:
+        """Return the factors (A_l, B_l) of each layer."""
+        return [
+            (a, b)
+            for a, b in zip(self.inputs, self.outputs, strict=True)
+            if isinstance(a, KroneckerFactor) and isinstance(b, KroneckerFactor)
+        ]
+
+    def _products(self) -> AbstractContextManager[None]:
+        return nullcontext() if self.kind == "ggn" else tf32_products(enabled=True)
 
     def update(self, batch: FactoredBatch, decay: float) -> None:
-        with self._products():
-            self._update(batch, decay)
-
-    def _update(self, batch: FactoredBatch, decay: float) -> None:
         mass = batch.mass
-        for l, layer in enumerate(batch.layers):
-            layer.fold_input(getattr(self, f"input_sum_{l}"), decay, mass)
-            output = getattr(self, f"output_sum_{l}")
-            if self.kind == "ggn":
-                weighted = batch.probs * (mass / batch.temperature).unsqueeze(1)
-                output.addmm_(weighted.T, batch.probs, beta=decay, alpha=-1)
-                output.diagonal().add_(weighted.sum(0))
-            else:
-                layer.fold_output(output, decay)
-        self.weight.mul_(decay).add_(mass.sum())
+        with self._products():
+            for layer, (a, b) in zip(batch.materialised_layers(), self.factors(), strict=True):
+                layer.add_to_input_factor(a.sum, decay, mass)
+                if self.kind == "ggn":
+                    _add_gauss_newton(b.sum, batch, decay)
+                else:
+                    layer.add_to_output_factor(b.sum, decay)
+            self.weight.mul_(decay).add_(mass.sum())
 
     def refresh(self) -> None:
         weight = self.weight.clone()
         collectives.sum_(weight)
-        for l in range(self.count):
-            for side in ("input", "output"):
-                mean = getattr(self, f"{side}_sum_{l}").clone()
-                collectives.sum_(mean)
-                mean /= weight.clamp(min=torch.finfo(mean.dtype).tiny)
-                damping = self.config.damping * mean.diagonal().mean().clamp(min=1e-12)
-                setattr(self, f"{side}_mean_{l}", mean)
-                setattr(self, f"{side}_damping_{l}", damping)
-                with self._products():
-                    setattr(self, f"{side}_inverse_{l}", damped_inverse(mean, damping))
+        for pair in self.factors():
+            for factor in pair:
+                factor.refresh(weight, self.config.damping, self._products())
 
-    def arithmetic(self) -> int:
+    def flops_per_product(self) -> int:
         return 6 * sum(out * inputs * (out + inputs) for out, inputs in self.space.shapes)
-
-    def _layer(self, l: int, role: str) -> tuple[Tensor, Tensor]:
-        return getattr(self, f"input_{role}_{l}"), getattr(self, f"output_{role}_{l}")
 
     def solve(self, rows: Tensor) -> Tensor:
         blocks = []
-        for l, block in enumerate(self.space.split(rows)):
-            inputs, outputs = self._layer(l, "inverse")
+        for block, (a, b) in zip(self.space.split(rows), self.factors(), strict=True):
             with self._products():
-                blocks.append(from_left(outputs, block @ inputs))
+                blocks.append(left_multiply(b.inverse, block @ a.inverse))
         return self.space.join(blocks)
 
     def matvec(self, rows: Tensor) -> Tensor:
         blocks = []
-        for l, block in enumerate(self.space.split(rows)):
-            (inputs, outputs), (left, right) = self._layer(l, "mean"), self._layer(l, "damping")
-            wide = block @ inputs + left * block
-            blocks.append(from_left(outputs, wide) + right * wide)
+        for block, (a, b) in zip(self.space.split(rows), self.factors(), strict=True):
+            right = block @ a.mean + a.damping * block
+            blocks.append(left_multiply(b.mean, right) + b.damping * right)
         return self.space.join(blocks)
 
     def damp(self, rows: Tensor) -> Tensor:
         blocks = []
-        for l, block in enumerate(self.space.split(rows)):
-            (inputs, outputs), (left, right) = self._layer(l, "mean"), self._layer(l, "damping")
-            eye = torch.eye(len(outputs), dtype=outputs.dtype, device=outputs.device)
+        for block, (a, b) in zip(self.space.split(rows), self.factors(), strict=True):
+            eye = torch.eye(len(b.mean), dtype=b.mean.dtype, device=b.mean.device)
             with self._products():
-                blocks.append(from_left(left * (outputs + right * eye), block, onto=block @ (right * inputs)))
+                left = a.damping * (b.mean + b.damping * eye)
+                blocks.append(left_multiply(left, block, onto=block @ (b.damping * a.mean)))
         return self.space.join(blocks)
 
     def condition(self) -> Tensor:
-        worst = []
-        for l in range(self.count):
-            pairs = zip(self._layer(l, "mean"), self._layer(l, "damping"), strict=True)
-            sides = [1 + torch.linalg.matrix_norm(mean) / damping for mean, damping in pairs]
-            worst.append(sides[0] * sides[1])
-        return torch.stack(worst).max()
+        return torch.stack([a.condition() * b.condition() for a, b in self.factors()]).max()
 
     def mean_eigenvalue(self) -> Tensor:
-        traces = []
-        for l in range(self.count):
-            pairs = zip(self._layer(l, "mean"), self._layer(l, "damping"), strict=True)
-            sides = [mean.diagonal().sum() + len(mean) * damping for mean, damping in pairs]
-            traces.append(sides[0] * sides[1])
-        return torch.stack(traces).sum() / self.space.dim
+        return torch.stack([a.damped_trace() * b.damped_trace() for a, b in self.factors()]).sum() / self.space.dim
+
+
+def _add_gauss_newton(factor: Tensor, batch: FactoredBatch, decay: float) -> None:
+    """Set B <- decay B + sum_i m_i (diag(p_i) - p_i p_i') / T, in place."""
+    weighted = batch.probs * (batch.mass / batch.temperature).unsqueeze(1)
+    factor.addmm_(weighted.T, batch.probs, beta=decay, alpha=-1)
+    factor.diagonal().add_(weighted.sum(0))

@@ -1,54 +1,61 @@
-"""The direction scores use, laid out as weights of the layers, so that scores are taken along in the backward pass.
+"""Computes per-example dot products with the scoring direction during the backward pass.
 
     <phibar, g_i> = sum_l <phibar_l, G_il>,    <phibar_l, G_il> = sum_t <e_it, phibar_l a_it>
 
-is one more forward application of each layer, with phibar_l in the place of its weights, and a dot product with the
-output gradient that has just arrived: a third of a training step's arithmetic, in the precision of training. What
-stays of a step is one number per example. The weights keep their place in memory, so that a captured CUDA graph goes on
-reading the newest direction.
+Each term is one more forward application of layer l, with phibar_l as its weights, multiplied with the output gradient
+that has just arrived. That costs a third of a training step's arithmetic, in the precision of training, and leaves one
+number per example. The weights keep their place in memory, so a captured CUDA graph reads the newest direction.
 """
 
 from __future__ import annotations
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
-from sgoif.gradients.layers import as_weights, dot
-from sgoif.gradients.parameter_space import Space
+from sgoif.gradients.layers import SupportedLayer, direction_as_weights, layer_dot
+from sgoif.gradients.parameter_space import ParameterSpace
 
 
-class Aim:
-    """`layers`: name -> module, in the order of `space`."""
+class GradientDotProduct:
+    """Holds the scoring direction in the form of layer weights.
 
-    def __init__(self, layers: dict[str, nn.Module], space: Space, dtype: torch.dtype) -> None:
-        self.layers, self.space, self.dtype = layers, space, dtype
-        self.direction: Tensor | None = None
-        self.placed: dict[tuple[str, torch.dtype], tuple[Tensor, Tensor | None]] = {}
+    Args:
+        layers: Modules by name, in the order of `space`.
+        space: Layout of the direction.
+        dtype: Type of the resulting dot products.
+    """
 
-    def at(self, direction: Tensor) -> None:
-        """Score along `direction` `[1, d]` from now on."""
-        self.direction = direction
-        for name, precision in self.placed:
-            self._fill(name, precision)
+    def __init__(self, layers: dict[str, SupportedLayer], space: ParameterSpace, dtype: torch.dtype) -> None:
+        self.layers = layers
+        self.space = space
+        self.dtype = dtype
+        self._direction: Tensor | None = None
+        self._weights: dict[tuple[str, torch.dtype], tuple[Tensor, Tensor | None]] = {}
 
-    def block(self, name: str) -> Tensor:
-        """The direction in one layer: `[1, out, in]`."""
-        return self.space.split(self.direction)[list(self.layers).index(name)]
+    def set_direction(self, direction: Tensor) -> None:
+        """Use `direction`, shape [1, d], from now on."""
+        self._direction = direction
+        for name, precision in self._weights:
+            self._copy_weights(name, precision)
 
-    def _fill(self, name: str, precision: torch.dtype) -> None:
-        for mine, new in zip(
-            self.placed[name, precision], as_weights(self.layers[name], self.block(name)[0]), strict=True
-        ):
-            if mine is not None:
-                mine.copy_(new)
+    def layer_block(self, name: str) -> Tensor:
+        """Return the direction of one layer, shape [1, out, in]."""
+        assert self._direction is not None, "set_direction() comes first"
+        return self.space.split(self._direction)[list(self.layers).index(name)]
+
+    def _copy_weights(self, name: str, precision: torch.dtype) -> None:
+        new = direction_as_weights(self.layers[name], self.layer_block(name)[0])
+        for held, value in zip(self._weights[name, precision], new, strict=True):
+            if held is not None and value is not None:
+                held.copy_(value)
 
     @torch.no_grad()
-    def along(self, name: str, a: Tensor, e: Tensor) -> Tensor:
-        """<phibar_l, G_il> `[n]`, from a layer's input and the gradient of its output."""
+    def project(self, name: str, a: Tensor, e: Tensor) -> Tensor:
+        """Return <phibar_l, G_il>, shape [n], from a layer's input `a` and the gradient `e` of its output."""
         module, key = self.layers[name], (name, a.dtype)
-        if key not in self.placed:
+        if key not in self._weights:
             bias = None if module.bias is None else torch.empty_like(module.bias, dtype=a.dtype)
-            self.placed[key] = torch.empty_like(module.weight, dtype=a.dtype), bias
-            self._fill(*key)
+            self._weights[key] = torch.empty_like(module.weight, dtype=a.dtype), bias
+            self._copy_weights(*key)
         with torch.autocast(a.device.type, enabled=False):
-            return dot(module, a, e, *self.placed[key], self.dtype)
+            return layer_dot(module, a, e, *self._weights[key], self.dtype)

@@ -1,9 +1,9 @@
-"""`FactoredBatch`: the gradients of one training step in factored form, and the curvature they span.
+"""`FactoredBatch`: the per-example gradients of a batch in factored form, and the curvature they span.
 
-The loss behind every gradient is the softened cross-entropy l_T(f, y) = T * CE(f / T, y), so that with p = softmax(f
-/ T)
+The loss behind every gradient is the softened cross-entropy l_T(f, y) = T * CE(f / T, y). With p = softmax(f / T),
 
-    dl/df = p - onehot(y),        d2l/df2 = (diag(p) - p p') / T,
+    dl/df   = p - onehot(y),
+    d2l/df2 = (diag(p) - p p') / T,
 
 whatever loss, reduction or loss scale the training itself uses.
 """
@@ -11,28 +11,29 @@ whatever loss, reduction or loss scale the training itself uses.
 from __future__ import annotations
 
 from dataclasses import dataclass, replace
+from typing import Any
 
 import torch
 from torch import Tensor
 
-from sgoif.gradients.layers import LayerBatch, RowBatch
-from sgoif.gradients.parameter_space import Space
+from sgoif.gradients.layers import DenseGradients, LayerGradients, LinearGradients
+from sgoif.gradients.parameter_space import ParameterSpace
 
 PER_EXAMPLE = ("index", "labels", "probs", "agreement", "valid", "recency")
 
 
 @dataclass(frozen=True)
 class FactoredBatch:
-    """One step's examples. `layers[l]` holds raw factors, `scale[l]` `[n]` what multiplies them (None = ones)."""
+    """Gradients of n examples: `layers[l]` holds the factors of layer l, `scales[l]` what multiplies them."""
 
-    space: Space
-    layers: tuple[LayerBatch, ...]
-    scales: tuple[Tensor | None, ...]
+    space: ParameterSpace
+    layers: tuple[LayerGradients, ...]
+    scales: tuple[Tensor | None, ...]  # [n] per layer; None = ones
     index: Tensor  # [n] position in the data set
-    labels: Tensor  # [n] given labels
-    probs: Tensor  # [n, C] softened probabilities; zero rows where the example was not finite
-    agreement: Tensor  # [n] unsoftened probability of the given label, zero where not finite
-    valid: Tensor  # [n] bool: finite examples
+    labels: Tensor  # [n] labels trained on
+    probs: Tensor  # [n, C] softened probabilities; zero rows where the example is not finite
+    agreement: Tensor  # [n] unsoftened probability of the label, zero where not finite
+    valid: Tensor  # [n] bool: whether the example is finite
     recency: Tensor  # [n] weight in running averages: 1 for the newest step, less for older ones
     temperature: Tensor | float
     step_sizes: tuple[int, ...]  # examples of each step in the batch, oldest first
@@ -48,64 +49,98 @@ class FactoredBatch:
 
     @property
     def mass(self) -> Tensor:
-        """Weight of each example in running averages, `[n]`."""
+        """Weight of each example in running averages, shape [n]."""
         return self.valid * self.recency
 
+    @property
+    def head_layer(self) -> LinearGradients:
+        """Gradients of the first layer, which is the classifying layer in head scope."""
+        layer = self.layers[0]
+        assert isinstance(layer, LinearGradients)
+        return layer
+
     def newest(self, count: int) -> FactoredBatch:
-        """The newest whole steps of a head-scope batch that hold at least `count` examples, as recent as each other."""
+        """Return the newest whole steps with at least `count` examples together, all of recency 1.
+
+        A batch of a deep scope is the sample of one step already and is returned as it is.
+        """
+        if not self.closed_form:
+            return self
         kept: list[int] = []
         for size in reversed(self.step_sizes):
             if sum(kept) >= count:
                 break
             kept.insert(0, size)
         rows = slice(len(self) - sum(kept), None)
-        layer = RowBatch(self.layers[0].a[rows], self.layers[0].e[rows])
+        layer = LinearGradients(self.head_layer.a[rows], self.head_layer.e[rows])
         picked = {name: getattr(self, name)[rows] for name in PER_EXAMPLE}
         picked["recency"] = torch.ones_like(picked["recency"])
         return replace(self, layers=(layer,), step_sizes=tuple(kept), **picked)
 
-    def inner(self, rows: Tensor) -> Tensor:
-        """<g_i, V_k> for V `[K, d]`: `[n, K]`; zero for examples that are not finite."""
+    def dot(self, rows: Tensor) -> Tensor:
+        """Return <g_i, V_k>, shape [n, K], for rows V of shape [K, d]; zero for examples that are not finite."""
         total = None
         for layer, scale, block in zip(self.layers, self.scales, self.space.split(rows), strict=True):
-            part = layer.inner(block)
+            part = layer.dot(block)
             part = part if scale is None else part * scale.unsqueeze(1)
             total = part if total is None else total + part
+        assert total is not None
         return total if self.closed_form else torch.where(torch.isfinite(total), total, 0)
 
-    def settled(self) -> FactoredBatch:
-        """With scales multiplied in and non-finite examples zeroed: safe to accumulate. Outside head scope the
-        gradients are multiplied out, so it is for few examples."""
+    def materialised(self) -> FactoredBatch:
+        """Multiply the scales in and set non-finite examples to zero, so that the batch is safe to accumulate.
+
+        In deep scopes the gradients are multiplied out, so use it for few examples only.
+        """
         if self.closed_form:
             return self
-        layers = tuple(layer.scaled(scale) for layer, scale in zip(self.layers, self.scales, strict=True))
+        layers = tuple(_scaled(layer, scale) for layer, scale in zip(self.layers, self.scales, strict=True))
         return replace(self, layers=layers, scales=(None,) * len(layers))
 
-    def weighted(self, weights: Tensor) -> Tensor:
-        """sum_i W_ik g_i for W `[n, K]`: `[K, d]`. Call on a settled batch."""
-        return self.space.join([layer.weighted(weights) for layer in self.layers])
+    def weighted_sum(self, weights: Tensor) -> Tensor:
+        """Return sum_i W_ik g_i, shape [K, d], for weights of shape [n, K]; the batch must be materialised."""
+        return self.space.join([layer.weighted_sum(weights) for layer in self.materialised_layers()])
 
-    def grouped(self, groups: Tensor, weights: Tensor, count: int) -> Tensor:
-        """sum_i w_i g_i over each of `count` groups `[n]`, w `[n]`: `[count, d]`. Call on a settled batch."""
-        return self.space.join([layer.grouped(groups, weights, count) for layer in self.layers])
+    def group_sums(self, groups: Tensor, weights: Tensor, count: int) -> Tensor:
+        """Return the sums of w_i g_i over each group, shape [count, d]; the batch must be materialised.
+
+        Args:
+            groups: Group of each example, shape [n].
+            weights: Weight of each example, shape [n].
+            count: Number of groups.
+        """
+        return self.space.join([layer.group_sums(groups, weights, count) for layer in self.materialised_layers()])
+
+    def materialised_layers(self) -> list[LinearGradients | DenseGradients]:
+        """Return the layers of a materialised batch.
+
+        Raises:
+            TypeError: If `materialised` has not been called.
+        """
+        layers = [layer for layer in self.layers if isinstance(layer, LinearGradients | DenseGradients)]
+        if len(layers) < len(self.layers):
+            raise TypeError("these gradients are not materialised; call materialised() first")
+        return layers
 
     def matvec(self, rows: Tensor, kind: str) -> Tensor:
-        """Undamped curvature of these examples times V `[K, d]`, averaged over examples.
+        """Multiply rows with the undamped curvature of these examples, averaged over the examples.
 
-        kind 'ggn' (head scope): H = mean_i (diag(p_i) - p_i p_i') / T (x) a_i a_i';  kind 'fisher': H = mean_i g_i
-        g_i'.
+        Args:
+            rows: V, shape [K, d].
+            kind: "ggn" (head scope): H = mean_i (diag(p_i) - p_i p_i') / T (x) a_i a_i';
+                "fisher": H = mean_i g_i g_i'.
         """
         count = self.count.clamp(min=1)
         if kind == "fisher":
-            return self.weighted(self.inner(rows) / count)
-        layer = self.layers[0]
+            return self.weighted_sum(self.dot(rows) / count)
+        layer = self.head_layer
         projected = layer.project(self.space.split(rows)[0])  # (diag(p) - p p') f = p * (f - <p, f>), in place
         projected.sub_(projected @ self.probs.unsqueeze(2)).mul_((self.probs / (count * self.temperature)).unsqueeze(1))
         return self.space.join([layer.outer(projected)])
 
     @staticmethod
     def concatenate(batches: list[FactoredBatch]) -> FactoredBatch:
-        """Several batches as one (micro-batches of one step, or the probes of one check)."""
+        """Join several batches (micro-batches of one step, or the probes of one check)."""
         if len(batches) == 1:
             return batches[0]
         first = batches[0]
@@ -113,21 +148,31 @@ class FactoredBatch:
             replace(layer, a=torch.cat([b.layers[l].a for b in batches]), e=torch.cat([b.layers[l].e for b in batches]))
             for l, layer in enumerate(first.layers)
         )
-        scales = tuple(
-            None if scale is None else torch.cat([b.scales[l] for b in batches]) for l, scale in enumerate(first.scales)
-        )
+        scales = tuple(_concatenated([b.scales[l] for b in batches]) for l in range(len(first.scales)))
         joined = {name: torch.cat([getattr(b, name) for b in batches]) for name in PER_EXAMPLE}
         sizes = tuple(size for b in batches for size in b.step_sizes)
         return replace(first, layers=layers, scales=scales, step_sizes=sizes, **joined)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Everything a closed-form batch needs to be stored and rebuilt (see `from_tensors`)."""
+        """Return everything that is needed to store a head-scope batch and rebuild it with `from_tensors`."""
         named = {name: getattr(self, name) for name in PER_EXAMPLE}
         temperature = torch.as_tensor(self.temperature, dtype=torch.float64)
         return {**named, "a": self.layers[0].a, "e": self.layers[0].e, "temperature": temperature}
 
     @staticmethod
-    def from_tensors(space: Space, stored: dict[str, Tensor]) -> FactoredBatch:
-        rest = {name: tensor for name, tensor in stored.items() if name not in ("a", "e")}
-        layer, sizes = RowBatch(stored["a"], stored["e"]), (len(stored["a"]),)
+    def from_tensors(space: ParameterSpace, stored: dict[str, Tensor]) -> FactoredBatch:
+        """Rebuild a head-scope batch from what `tensors` returned."""
+        rest: dict[str, Any] = {name: tensor for name, tensor in stored.items() if name not in ("a", "e")}
+        layer, sizes = LinearGradients(stored["a"], stored["e"]), (len(stored["a"]),)
         return FactoredBatch(space, (layer,), (None,), step_sizes=sizes, closed_form=True, **rest)
+
+
+def _scaled(layer: LayerGradients, scale: Tensor | None) -> LinearGradients | DenseGradients:
+    if isinstance(layer, DenseGradients) or scale is None:
+        raise TypeError("the batch is materialised already")
+    return layer.scaled(scale)
+
+
+def _concatenated(scales: list[Tensor | None]) -> Tensor | None:
+    present = [scale for scale in scales if scale is not None]
+    return torch.cat(present) if present else None

@@ -1,20 +1,19 @@
-"""Per-example gradients of one layer, kept as (input activation, output gradient). Only the few examples of a
-`SampleBatch` are ever multiplied out.
+"""Per-example gradients of one layer, kept as (input activation a, output gradient e).
 
-For a layer with weight matrix `[out, in]` the gradient of example i is G_i = sum_t e_it a_it', where t runs over the
-places the weights are used (one for a plain Linear, tokens for a sequence, pixels for a convolution). Everything the
-method needs is
+For a layer with a weight matrix of shape [out, in] the gradient of example i is G_i = sum_t e_it a_it', where t runs
+over the positions at which the weights are used (one for a plain Linear, tokens of a sequence, pixels of a
+convolution). The method needs
 
-    inner(V)[i, k]    = <G_i, V_k>                 `[n, K]`        from V `[K, out, in]`
-    weighted(W)[k]    = sum_i W[i, k] G_i          `[K, out, in]`  from W `[n, K]`
-    grouped(b, w)[k]  = sum_{b_i = k} w_i G_i      `[K, out, in]`  from groups b `[n]`, weights w `[n]`
-    fold_input(A, m)  : A <- decay A + sum_i m_i sum_t a_it a_it'     `[in, in]`    (Kronecker factor of the input side)
-    fold_output(B)    : B <- decay B + sum_i mean_t e_it e_it'    `[out, out]`  (Kronecker factor of the output side)
-    square_moment()   = sum_i G_i * G_i            `[out, in]`
-    gram()[i, j]      = <G_i, G_j>                 `[n, n]`
+    dot(V)[i, k]               = <G_i, V_k>             [n, K]        from V [K, out, in]
+    weighted_sum(W)[k]         = sum_i W[i, k] G_i      [K, out, in]  from W [n, K]
+    group_sums(b, w)[k]        = sum_{b_i = k} w_i G_i  [K, out, in]  from groups b [n], weights w [n]
+    add_to_input_factor(A, m)  : A <- decay A + sum_i m_i sum_t a_it a_it'    [in, in]    (Kronecker, input side)
+    add_to_output_factor(B)    : B <- decay B + sum_i mean_t e_it e_it'       [out, out]  (Kronecker, output side)
+    sum_of_squares()           = sum_i G_i * G_i        [out, in]
+    gram()[i, j]               = <G_i, G_j>             [n, n]
 
-`TokenBatch` and `ConvBatch` are raw: they know `inner`, and `scaled` makes of them the `SampleBatch` that knows the
-rest.
+`SequenceGradients` and `Conv2dGradients` support only `dot`; `scaled()` turns them into `DenseGradients`, which
+support the rest. Only the few examples of `DenseGradients` are ever multiplied out.
 """
 
 from __future__ import annotations
@@ -27,14 +26,18 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-AT_ONCE = 2**24  # weighted output gradients in memory: [n, K, out] has 2^27 with a hundred classes and as many anchors
-GROUP_ROWS = 64  # examples of one group that are multiplied at once, at most
-FACTOR_ROWS = 1024  # places of a batch that enter the Kronecker factor of a layer's inputs
+SupportedLayer = nn.Linear | nn.Conv2d
+
+MAX_WEIGHTED_ENTRIES = 2**24  # entries of [n, K, out] in memory; 100 classes and as many anchors would need 2^27
+MAX_GROUP_BLOCK_ROWS = 64  # examples of one group that are multiplied together
+MAX_FACTOR_ROWS = 1024  # positions of a batch that enter the Kronecker factor of a layer's inputs
 
 
-def in_precision(a: Tensor, e: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
-    """Both factors in the precision the layer computed in where that has a float32's range, else in `dtype`. (Under
-    autocast a layer's input may still be of another precision.)"""
+def cast_factors(a: Tensor, e: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tensor]:
+    """Cast both factors to bfloat16 if the layer computed in it, else to `dtype`.
+
+    Under autocast a layer's input may still have another precision than its output.
+    """
     precision = e.dtype if e.dtype == torch.bfloat16 else dtype
     return a.to(precision), e.to(precision)
 
@@ -44,89 +47,105 @@ def with_bias(inputs: Tensor, bias: bool) -> Tensor:
     return F.pad(inputs, (0, 1), value=1.0) if bias else inputs
 
 
-def in_blocks(groups: Tensor, count: int) -> tuple[Tensor, Tensor, int]:
-    """Examples in `count` groups `[n]`, side by side in blocks of one size that hold one group each: the place of each
-    example `[n]`, the group of each block, and the size.
+def group_blocks(groups: Tensor, count: int) -> tuple[Tensor, Tensor, int]:
+    """Lay out grouped examples in blocks of one size, each of which holds examples of one group only.
 
-    There are as many blocks as any n examples may need, so that the device is not asked how large a group is; the
-    places left over, n at most, or one per group, are empty.
+    There are as many blocks as any n examples may need, so that the host need not read the sizes of the groups;
+    unused rows stay empty.
+
+    Args:
+        groups: Group of each example, shape [n].
+        count: Number of groups.
+
+    Returns:
+        The row of each example, shape [n], the group of each block, shape [blocks], and the rows of a block.
     """
-    size = max(1, min(GROUP_ROWS, len(groups) // count))
+    size = max(1, min(MAX_GROUP_BLOCK_ROWS, len(groups) // count))
     blocks = len(groups) // size + count
     sizes = torch.zeros(count, dtype=torch.long, device=groups.device)
     sizes.index_add_(0, groups, torch.ones_like(groups))
     order = groups.argsort()
     before = sizes.cumsum(0) - sizes  # examples of earlier groups
-    used = -(-sizes // size)
+    used = -(-sizes // size)  # blocks of each group
     ends = used.cumsum(0)
     rank = torch.empty_like(groups)
     rank[order] = torch.arange(len(groups), device=groups.device)
-    place = (rank - before[groups]) + (ends - used)[groups] * size
-    owner = torch.searchsorted(ends, torch.arange(blocks, device=groups.device), right=True)
-    return place, owner.clamp(max=count - 1), size
+    row = (rank - before[groups]) + (ends - used)[groups] * size
+    block_group = torch.searchsorted(ends, torch.arange(blocks, device=groups.device), right=True)
+    return row, block_group.clamp(max=count - 1), size
 
 
 @dataclass(frozen=True)
-class RowBatch:
-    """A Linear layer used once per example: a `[n, in]`, e `[n, out]`; G_i = e_i a_i' has rank one."""
+class LinearGradients:
+    """Gradients of a Linear layer used once per example, G_i = e_i a_i' of rank one.
+
+    Attributes:
+        a: Inputs, shape [n, in].
+        e: Output gradients, shape [n, out].
+    """
 
     a: Tensor
     e: Tensor
 
     def project(self, directions: Tensor) -> Tensor:
-        """V_k a_i: `[n, K, out]`."""
+        """Return V_k a_i, shape [n, K, out], for directions of shape [K, out, in]."""
         count, out, _ = directions.shape
         return (self.a @ directions.reshape(count * out, -1).T).view(-1, count, out)
 
     def outer(self, outputs: Tensor) -> Tensor:
-        """sum_i u_ik a_i' for u `[n, K, out]`: `[K, out, in]`."""
+        """Return sum_i u_ik a_i', shape [K, out, in], for outputs u of shape [n, K, out]."""
         return (outputs.flatten(1).T @ self.a).unflatten(0, outputs.shape[1:])
 
-    def inner(self, directions: Tensor) -> Tensor:
+    def dot(self, directions: Tensor) -> Tensor:
         return (self.project(directions) @ self.e.unsqueeze(2)).squeeze(2)
 
-    def weighted(self, weights: Tensor) -> Tensor:
+    def weighted_sum(self, weights: Tensor) -> Tensor:
         count, out = weights.shape[1], self.e.shape[1]
         total = self.a.new_zeros(count * out, self.a.shape[1])
-        rows = max(1, AT_ONCE // (count * out))
+        rows = max(1, MAX_WEIGHTED_ENTRIES // (count * out))
         for w, e, a in zip(weights.split(rows), self.e.split(rows), self.a.split(rows), strict=True):
             total.addmm_((w.unsqueeze(2) * e.unsqueeze(1)).flatten(1).T, a)
         return total.unflatten(0, (count, out))
 
-    def grouped(self, groups: Tensor, weights: Tensor, count: int) -> Tensor:
-        place, owner, size = in_blocks(groups, count)
+    def group_sums(self, groups: Tensor, weights: Tensor, count: int) -> Tensor:
+        row, block_group, size = group_blocks(groups, count)
         left, right = (
-            rows.new_zeros(len(owner) * size, rows.shape[1]).index_copy_(0, place, rows).unflatten(0, (-1, size))
+            rows.new_zeros(len(block_group) * size, rows.shape[1]).index_copy_(0, row, rows).unflatten(0, (-1, size))
             for rows in (self.e * weights.unsqueeze(1), self.a)
         )
         total = self.a.new_zeros(count, left.shape[2], right.shape[2])
-        at_once = max(1, AT_ONCE // total[0].numel())
-        for e, a, whose in zip(left.split(at_once), right.split(at_once), owner.split(at_once), strict=True):
-            total.index_add_(0, whose, e.mT @ a)
+        blocks = max(1, MAX_WEIGHTED_ENTRIES // total[0].numel())
+        for e, a, group in zip(left.split(blocks), right.split(blocks), block_group.split(blocks), strict=True):
+            total.index_add_(0, group, e.mT @ a)
         return total
 
-    def fold_input(self, factor: Tensor, decay: float, mass: Tensor) -> None:
+    def add_to_input_factor(self, factor: Tensor, decay: float, mass: Tensor) -> None:
         factor.addmm_((self.a * mass.unsqueeze(1)).T, self.a, beta=decay)
 
-    def fold_output(self, factor: Tensor, decay: float) -> None:
+    def add_to_output_factor(self, factor: Tensor, decay: float) -> None:
         factor.addmm_(self.e.T, self.e, beta=decay)
 
-    def square_moment(self) -> Tensor:
+    def sum_of_squares(self) -> Tensor:
         return self.e.square().T @ self.a.square()
 
     def gram(self) -> Tensor:
         return (self.a @ self.a.T) * (self.e @ self.e.T)
 
-    def scaled(self, scale: Tensor) -> RowBatch:
-        return RowBatch(*cleaned(self.a, self.e, scale))
+    def scaled(self, scale: Tensor) -> LinearGradients:
+        return LinearGradients(*scale_and_mask(self.a, self.e, scale))
 
 
 @dataclass(frozen=True)
-class SampleBatch:
-    """A few examples of a layer used at several places: a `[n, t, in]`, e `[n, t, out]`, scales multiplied in.
+class DenseGradients:
+    """Gradients of a few examples of a layer used at several positions, multiplied out to shape [n, out, in].
 
-    Their gradients G `[n, out, in]` are multiplied out once. With K directions that costs n + n K / t passes through
-    the layer in the place of n K, and a check asks for dozens of directions. All products with G keep its precision.
+    With K directions this costs n + n K / t passes through the layer instead of n K, and a check multiplies dozens of
+    directions. All products keep the precision of the gradients.
+
+    Attributes:
+        a: Inputs, shape [n, t, in].
+        e: Output gradients with their scales multiplied in, shape [n, t, out].
+        dtype: Type of the results.
     """
 
     a: Tensor
@@ -137,35 +156,38 @@ class SampleBatch:
     def gradients(self) -> Tensor:
         return self.e.transpose(1, 2) @ self.a
 
-    def inner(self, directions: Tensor) -> Tensor:
-        """One small product per output, added up: a single one over all of `[out, in]` would leave a GPU idle."""
+    def dot(self, directions: Tensor) -> Tensor:
+        """Sum one small product per output; a single product over all of [out, in] would leave a GPU idle."""
         by_output = self.gradients.transpose(0, 1) @ directions.to(self.a.dtype).permute(1, 2, 0)
         return by_output.sum(0, dtype=self.dtype)
 
-    def weighted(self, weights: Tensor) -> Tensor:
+    def weighted_sum(self, weights: Tensor) -> Tensor:
         total = weights.T.to(self.a.dtype) @ self.gradients.flatten(1)
         return total.to(self.dtype).unflatten(1, self.gradients.shape[1:])
 
-    def grouped(self, groups: Tensor, weights: Tensor, count: int) -> Tensor:
-        return self.weighted((groups.unsqueeze(1) == torch.arange(count, device=groups.device)) * weights.unsqueeze(1))
+    def group_sums(self, groups: Tensor, weights: Tensor, count: int) -> Tensor:
+        member = groups.unsqueeze(1) == torch.arange(count, device=groups.device)
+        return self.weighted_sum(member * weights.unsqueeze(1))
 
-    def fold_input(self, factor: Tensor, decay: float, mass: Tensor) -> None:
-        """From at most `FACTOR_ROWS` places, evenly spread and counted for all: the stride shares no divisor with t,
-        so that it falls on every place of an image in turn."""
-        examples, places, _ = self.a.shape
-        stride = max(1, examples * places // FACTOR_ROWS)
-        while gcd(stride, places) > 1:
+    def add_to_input_factor(self, factor: Tensor, decay: float, mass: Tensor) -> None:
+        """Add at most `MAX_FACTOR_ROWS` evenly spread positions, weighted to stand for all of them.
+
+        The stride shares no divisor with t, so that it reaches every position of an image.
+        """
+        examples, positions, _ = self.a.shape
+        stride = max(1, examples * positions // MAX_FACTOR_ROWS)
+        while gcd(stride, positions) > 1:
             stride += 1
         rows = self.a.flatten(0, 1)[::stride].to(self.dtype)
-        owner = torch.arange(0, examples * places, stride, device=rows.device) // places
-        share = examples * places / len(rows)
-        factor.addmm_((rows * mass[owner].unsqueeze(1)).T, rows, beta=decay, alpha=share)
+        example = torch.arange(0, examples * positions, stride, device=rows.device) // positions
+        weight = examples * positions / len(rows)
+        factor.addmm_((rows * mass[example].unsqueeze(1)).T, rows, beta=decay, alpha=weight)
 
-    def fold_output(self, factor: Tensor, decay: float) -> None:
+    def add_to_output_factor(self, factor: Tensor, decay: float) -> None:
         flat = self.e.flatten(0, 1).to(self.dtype)
         factor.addmm_(flat.T, flat, beta=decay, alpha=1 / self.e.shape[1])
 
-    def square_moment(self) -> Tensor:
+    def sum_of_squares(self) -> Tensor:
         return self.gradients.to(self.dtype).square().sum(0)
 
     def gram(self) -> Tensor:
@@ -173,44 +195,56 @@ class SampleBatch:
         return (by_output @ by_output.transpose(1, 2)).sum(0, dtype=self.dtype)
 
 
-def cleaned(a: Tensor, e: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
-    """Both factors with e_i multiplied by scale_i; examples of scale 0 become exact zeros, whatever they held."""
+def scale_and_mask(a: Tensor, e: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:
+    """Multiply e_i by scale_i; examples of scale 0 become exact zeros, even if they are not finite."""
     factor = scale.view(-1, *[1] * (a.dim() - 1))
     return torch.where(factor != 0, a, 0), torch.where(factor != 0, e * factor, 0).to(e.dtype)
 
 
 @dataclass(frozen=True)
-class TokenBatch:
-    """A Linear layer used at several places: a `[n, t, in]`, e `[n, t, out]`."""
+class SequenceGradients:
+    """Gradients of a Linear layer used at several positions.
+
+    Attributes:
+        a: Inputs, shape [n, t, in].
+        e: Output gradients, shape [n, t, out].
+        dtype: Type of the results.
+    """
 
     a: Tensor
     e: Tensor
     dtype: torch.dtype
 
-    def inner(self, directions: Tensor) -> Tensor:
+    def dot(self, directions: Tensor) -> Tensor:
         projected = torch.einsum("nti,koi->nkto", self.a, directions.to(self.a.dtype))
         return (projected * self.e.unsqueeze(1)).sum((2, 3), dtype=self.dtype)
 
-    def scaled(self, scale: Tensor) -> SampleBatch:
-        return SampleBatch(*cleaned(self.a, self.e, scale), self.dtype)
+    def scaled(self, scale: Tensor) -> DenseGradients:
+        return DenseGradients(*scale_and_mask(self.a, self.e, scale), self.dtype)
 
 
 @dataclass(frozen=True)
-class ConvBatch:
-    """A Conv2d (one group): input image `[n, c, h, w]`, output gradient `[n, out, h', w']`. `inner` is one more
-    forward convolution with V as its kernel."""
+class Conv2dGradients:
+    """Gradients of an ungrouped Conv2d; `dot` is one more forward convolution with V as its kernel.
+
+    Attributes:
+        a: Input images, shape [n, c, h, w].
+        e: Output gradients, shape [n, out, h', w'].
+        conv: The layer.
+        dtype: Type of the results.
+    """
 
     a: Tensor
     e: Tensor
     conv: nn.Conv2d
     dtype: torch.dtype
 
-    def inner(self, directions: Tensor) -> Tensor:
-        return torch.stack([self._inner(direction) for direction in directions], dim=1)
+    def dot(self, directions: Tensor) -> Tensor:
+        return torch.stack([self._dot(direction) for direction in directions], dim=1)
 
-    def _inner(self, direction: Tensor) -> Tensor:
-        kernel, bias = as_weights(self.conv, direction)
-        return dot(
+    def _dot(self, direction: Tensor) -> Tensor:
+        kernel, bias = direction_as_weights(self.conv, direction)
+        return layer_dot(
             self.conv,
             self.a,
             self.e,
@@ -219,47 +253,53 @@ class ConvBatch:
             self.dtype,
         )
 
-    def scaled(self, scale: Tensor) -> SampleBatch:
-        a, e = cleaned(self.a, self.e, scale)
+    def scaled(self, scale: Tensor) -> DenseGradients:
+        a, e = scale_and_mask(self.a, self.e, scale)
         patches = with_bias(patches_of(self.conv, a), self.conv.bias is not None)
-        return SampleBatch(patches, e.permute(0, 2, 3, 1).flatten(1, 2), self.dtype)
+        return DenseGradients(patches, e.permute(0, 2, 3, 1).flatten(1, 2), self.dtype)
 
 
-def as_weights(module: nn.Module, direction: Tensor) -> tuple[Tensor, Tensor | None]:
-    """A direction `[out, in]` as weight and bias of its layer."""
+def direction_as_weights(module: SupportedLayer, direction: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return a direction of shape [out, in] as weight and bias of its layer."""
     if module.bias is None:
         return direction.reshape(module.weight.shape), None
     return direction[:, :-1].reshape(module.weight.shape), direction[:, -1]
 
 
 def padded(conv: nn.Conv2d, images: Tensor) -> Tensor:
+    """Pad images as the convolution does."""
     pad, mode = conv._reversed_padding_repeated_twice, conv.padding_mode
     return F.pad(images, pad, mode="constant" if mode == "zeros" else mode) if any(pad) else images
 
 
 def patches_of(conv: nn.Conv2d, images: Tensor) -> Tensor:
-    """The inputs of a convolution at each of its places: `[n, t, c kh kw]`. (F.unfold launches a kernel per image.)"""
+    """Return the inputs of a convolution at each of its positions, shape [n, t, c kh kw].
+
+    F.unfold would launch a kernel per image.
+    """
     images = padded(conv, images)
     (n, c, *sizes), (batch, channel, *steps) = images.shape, images.stride()
-    places = [
+    positions = [
         (size - d * (k - 1) - 1) // s + 1
         for size, k, d, s in zip(sizes, conv.kernel_size, conv.dilation, conv.stride, strict=True)
     ]
     strides = [step * s for step, s in zip(steps, conv.stride, strict=True)]
     inside = [step * d for step, d in zip(steps, conv.dilation, strict=True)]
-    windows = images.as_strided((n, *places, c, *conv.kernel_size), (batch, *strides, channel, *inside))
-    return windows.reshape(n, places[0] * places[1], -1)
+    windows = images.as_strided((n, *positions, c, *conv.kernel_size), (batch, *strides, channel, *inside))
+    return windows.reshape(n, positions[0] * positions[1], -1)
 
 
-def dot(module: nn.Module, a: Tensor, e: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype) -> Tensor:
-    """<G_i, V> `[n]` for V given as the layer's weight and bias: V applied to inputs, times output gradients."""
+def layer_dot(
+    module: SupportedLayer, a: Tensor, e: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype
+) -> Tensor:
+    """Return <G_i, V>, shape [n], for V in the form of the layer's weight and bias."""
     if isinstance(module, nn.Linear):
         projected = F.linear(a, weight, bias)
-    elif module.padding_mode == "zeros":  # the very shapes of the layer's own pass: cuDNN has nothing new to tune
+    elif module.padding_mode == "zeros":  # the shapes of the layer's own pass, which cuDNN has tuned already
         projected = F.conv2d(a, weight, bias, module.stride, module.padding, module.dilation)
     else:
         projected = F.conv2d(padded(module, a), weight, bias, module.stride, 0, module.dilation)
     return (projected * e).sum(tuple(range(1, e.dim())), dtype=dtype)
 
 
-LayerBatch = RowBatch | TokenBatch | ConvBatch | SampleBatch
+LayerGradients = LinearGradients | SequenceGradients | Conv2dGradients | DenseGradients

@@ -1,8 +1,7 @@
-"""The parameter space in scope: a list of layer matrices seen as one flat vector.
+"""The parameters in scope, a list of layer matrices, seen as one flat vector.
 
-Every vector of the method (g_v, phi_v, a subspace basis) is a row of a `[K, d]` tensor. Layer `l` owns the columns of
-its
-`[out_l, in_l]` weight matrix, the bias being the last input column (its activation is the constant 1).
+Every vector of the method (g_v, phi_v, a subspace row) is a row of a [K, d] tensor. Layer l owns the columns of its
+weight matrix, of shape [out_l, in_l]. The bias is the last input column; its activation is the constant 1.
 """
 
 from __future__ import annotations
@@ -13,8 +12,12 @@ from itertools import accumulate
 from torch import Tensor, cat
 
 
-class Space:
-    """Shapes of the layers in scope and the way between flat rows and layer matrices."""
+class ParameterSpace:
+    """Converts between flat rows and layer matrices.
+
+    Args:
+        shapes: (outputs, inputs) of each layer in scope, the bias counted as an input.
+    """
 
     def __init__(self, shapes: Sequence[tuple[int, int]]) -> None:
         self.shapes = tuple(shapes)
@@ -23,7 +26,7 @@ class Space:
         self.dim = self.offsets[-1]
 
     def split(self, rows: Tensor) -> list[Tensor]:
-        """`[K, d]` -> one `[K, out, in]` view per layer."""
+        """Return one view of shape [K, out, in] per layer of rows of shape [K, d]."""
         count = rows.shape[0]
         return [
             rows[:, start : start + size].unflatten(1, shape) if len(self.shapes) > 1 else rows.view(count, *shape)
@@ -31,6 +34,6 @@ class Space:
         ]
 
     def join(self, blocks: Sequence[Tensor]) -> Tensor:
-        """One `[K, out, in]` per layer -> `[K, d]`."""
+        """Return rows of shape [K, d] from one block of shape [K, out, in] per layer."""
         flat = [block.reshape(block.shape[0], -1) for block in blocks]
         return flat[0] if len(flat) == 1 else cat(flat, dim=1)

@@ -1,15 +1,17 @@
-"""From watched passes to batches: checks of what the user hands over, and the queue that makes watching cheap.
+"""The queue between watched passes and batches, and the validation of what the user hands over.
 
-Nothing but copying is done when a pass is watched: the features, logits, indices and labels of the steps since the last
-check are kept (they exist anyway) and turned into ONE batch when the directions are about to change. Until then the
-scoring direction stands still and the averages are sums, so the result is that of folding step by step, for a fraction
-of the launches. Outside head scope the queue waits to be scored alone: curvature and anchors take a sample of the
-examples of a step whose turn it is, and its activations do not outlive that step.
+Watching a pass only stores its features, logits, indices and labels. The passes since the last check become ONE batch
+when the directions are about to change. Until then the scoring direction is constant and the averages are sums, so the
+result is the same as that of processing step by step, with far fewer kernel launches. In deep scopes the queue only
+waits to be scored: curvature and anchors are updated from a sample of the current step, whose activations are released
+at the end of that step.
 """
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
@@ -17,39 +19,61 @@ from torch import Tensor
 from sgoif.backend import collectives
 from sgoif.errors import BatchError
 from sgoif.gradients.factored_batch import FactoredBatch
-from sgoif.gradients.hooks import SMALL, Capture, Record
+from sgoif.gradients.hooks import CapturedPass, GradientHooks
 
-MOST_EXAMPLES = 16_384  # queued examples that are folded even though no check is due
+MAX_QUEUED_EXAMPLES = 16_384  # a longer queue is processed even if no check is due
 
 
 @dataclass
 class Pass:
-    """One watched forward/backward pass of optimiser step `step`."""
+    """One watched forward and backward pass of optimiser step `step`."""
 
     step: int
-    record: Record
-    index: Tensor
-    labels: Tensor
+    captured: CapturedPass
+    index: Tensor  # [n] positions in the data set
+    labels: Tensor  # [n]
 
     def __len__(self) -> int:
         return len(self.labels)
 
+    @property
+    def features(self) -> Tensor:
+        """Inputs of the head, shape [n, d]."""
+        assert self.captured.features is not None
+        return self.captured.features
+
+    @property
+    def logits(self) -> Tensor:
+        """Outputs of the model, shape [n, C]."""
+        assert self.captured.logits is not None
+        return self.captured.logits
+
     def tensors(self) -> list[Tensor]:
-        return [self.record.features, self.record.logits, self.index, self.labels]
+        """Return the tensors that scoring reads."""
+        return [self.features, self.logits, self.index, self.labels]
 
 
-class Intake:
-    """The queue of passes; `scored` of them have been scored but not yet learnt from (in head scope)."""
+class PassQueue:
+    """Passes that wait to be scored or learnt from.
 
-    def __init__(self, capture: Capture, n_examples: int) -> None:
-        self.capture, self.n_examples = capture, n_examples
-        self.queue: list[Pass] = []
-        self.scored = 0
+    Args:
+        hooks: Builds batches from passes.
+        n_examples: Number of training examples.
+    """
+
+    def __init__(self, hooks: GradientHooks, n_examples: int) -> None:
+        self.hooks = hooks
+        self.n_examples = n_examples
+        self.passes: list[Pass] = []
+        self.n_scored = 0  # passes at the front of the queue that are scored but not yet learnt from
 
     @staticmethod
-    def checked(index: Tensor, labels: Tensor, n_examples: int, n_classes: int) -> tuple[Tensor, Tensor]:
-        """Shapes, types and, for host tensors, ranges; device tensors are checked when they are folded, without
-        waiting."""
+    def validate(index: Tensor, labels: Tensor, n_examples: int, n_classes: int) -> tuple[Tensor, Tensor]:
+        """Check shapes, types and, for host tensors, ranges; ranges on a device are checked later, without waiting.
+
+        Raises:
+            BatchError: If index or labels are not integers of shape [n] in range.
+        """
         found = []
         for what, values, limit in (("index", index, n_examples), ("labels", labels, n_classes)):
             values = torch.as_tensor(values)
@@ -65,103 +89,144 @@ class Intake:
             raise BatchError(f"watch(): {len(found[0])} indices but {len(found[1])} labels")
         return found[0], found[1]
 
-    def add(self, step: int, record: Record, index: Tensor, labels: Tensor, copy: bool = False) -> None:
-        """`copy`: the record lives in memory that the next step overwrites."""
-        self.capture.validate(record, len(labels))
-        record = record.copied() if copy else record
-        device = record.features.device
+    def push(self, step: int, captured: CapturedPass, index: Tensor, labels: Tensor, copy: bool = False) -> None:
+        """Append a pass.
+
+        Args:
+            step: Optimiser step that the pass belongs to.
+            captured: What the hooks saw.
+            index: Positions in the data set, shape [n].
+            labels: Labels, shape [n].
+            copy: Copy the tensors, because the next step overwrites their memory.
+        """
+        self.hooks.validate(captured, len(labels))
+        captured = captured.copied() if copy else captured
+        assert captured.features is not None
+        device = captured.features.device
         index, labels = index.to(device, non_blocking=True), labels.to(device, non_blocking=True)
-        self.queue.append(Pass(step, record, index, labels))
+        self.passes.append(Pass(step, captured, index, labels))
 
     def __len__(self) -> int:
-        return sum(len(p) for p in self.queue)
+        """Return the number of queued examples."""
+        return sum(len(p) for p in self.passes)
 
-    def watched(self, step: int) -> int:
-        """Number of examples watched for a step."""
-        return sum(len(p) for p in self.queue if p.step == step)
+    def of_step(self, step: int) -> list[Pass]:
+        """Return the passes of one optimiser step."""
+        return [p for p in self.passes if p.step == step]
+
+    def unscored(self) -> list[Pass]:
+        """Return the passes that have not been scored."""
+        return self.passes[self.n_scored :]
+
+    def mark_scored(self) -> None:
+        """Note that all queued passes have been scored."""
+        self.n_scored = len(self.passes)
+
+    def pop_all(self) -> list[Pass]:
+        """Empty the queue and return its passes."""
+        passes, self.passes, self.n_scored = self.passes, [], 0
+        return passes
+
+    def drop_scored(self) -> None:
+        """Drop scored passes, and the layers' activations of the others."""
+        self.passes, self.n_scored = self.unscored(), 0
+        for p in self.passes:
+            p.captured.release_layers()
 
     def tensors(self) -> list[Tensor]:
-        """What the queued passes are made of."""
-        return [t for p in self.queue for t in p.tensors()]
+        """Return the tensors of all queued passes."""
+        return [t for p in self.passes for t in p.tensors()]
 
-    def build(self, passes: list[Pass], temperature: Tensor | float, half_life: float) -> tuple[FactoredBatch, Tensor]:
-        """The passes as one batch with the recency of each example, and how many indices or labels were out of range;
-        outside head scope the head's part of it, which is enough to score.
+    def to_batch(
+        self, passes: Sequence[Pass], temperature: Tensor | float, half_life: float
+    ) -> tuple[FactoredBatch, Tensor]:
+        """Return the head's gradients of the passes as one batch.
 
-        recency = 0.5 ^ (examples of later steps / half-life in examples), as averaging step by step would leave it.
+        Each example has recency 0.5 ^ (examples of later steps / half-life in examples), which is the weight that
+        averaging step by step would leave it.
+
+        Args:
+            passes: Passes of one or several steps, oldest first.
+            temperature: Softens the softmax.
+            half_life: Half-life of running averages, in epochs.
+
+        Returns:
+            The batch, and the number of indices or labels that were out of range, a device scalar.
         """
         index = torch.cat([p.index for p in passes]).long()
         labels = torch.cat([p.labels for p in passes]).long()
-        limits = self.n_examples - 1, self.capture.n_classes - 1
-        safe = index.clamp(0, limits[0]), labels.clamp(0, limits[1])
-        wrong = ((safe[0] != index) | (safe[1] != labels)).sum()
-        features = torch.cat([p.record.features for p in passes])
-        logits = torch.cat([p.record.logits for p in passes])
+        safe_index = index.clamp(0, self.n_examples - 1)
+        safe_labels = labels.clamp(0, self.hooks.n_classes - 1)
+        out_of_range = ((safe_index != index) | (safe_labels != labels)).sum()
+        features = torch.cat([p.features for p in passes])
+        logits = torch.cat([p.logits for p in passes])
         sizes = step_sizes(passes)
-        recency = self._recency(sizes, half_life, features.device)
-        return self.capture.head_batch(features, logits, *safe, temperature, recency, tuple(sizes.values())), wrong
+        recency = self._recency(list(sizes.values()), half_life, features.device)
+        batch = self.hooks.head_batch(
+            features, logits, safe_index, safe_labels, temperature, recency, tuple(sizes.values())
+        )
+        return batch, out_of_range
 
-    def _recency(self, sizes: dict[int, int], half_life: float, device: torch.device) -> Tensor:
-        """`[n]`, see `build`."""
+    def _recency(self, sizes: list[int], half_life: float, device: torch.device) -> Tensor:
+        """Return the recency of each example, shape [n], from the sizes of the steps, oldest first."""
         later, factors = 0, []
-        for size in reversed(sizes.values()):
-            factors.insert(0, decay(later, half_life, self.n_examples))
+        for size in reversed(sizes):
+            factors.insert(0, remaining_weight(later, half_life, self.n_examples))
             later += size
-        return spread(factors, list(sizes.values()), device, self.capture.dtype)
+        return repeat_each(factors, sizes, device, self.hooks.dtype)
 
-    def of(self, step: int) -> list[Pass]:
-        """The passes watched for a step."""
-        return [p for p in self.queue if p.step == step]
-
-    def gradients(self, passes: list[Pass], temperature: Tensor | float, limit: int | None = None) -> FactoredBatch:
-        """The first `limit` examples of one step's passes, with the gradients of every layer in scope."""
+    def step_gradients(
+        self, passes: Sequence[Pass], temperature: Tensor | float, limit: int | None = None
+    ) -> FactoredBatch:
+        """Return the gradients of all layers in scope for the first `limit` examples of one step's passes."""
         left = sum(len(p) for p in passes) if limit is None else limit
         parts = []
         for p in passes:
             if left > 0:
-                parts.append(self.capture.pass_batch(p.record, p.index, p.labels, temperature, slice(0, left)))
+                parts.append(self.hooks.pass_batch(p.captured, p.index, p.labels, temperature, slice(0, left)))
                 left -= len(p)
         return FactoredBatch.concatenate(parts)
 
-    def release(self) -> None:
-        """Outside head scope, let go of what later steps will not read: layers' activations and scored passes."""
-        if self.capture.deep:
-            self.queue, self.scored = self.queue[self.scored :], 0
-            for p in self.queue:
-                p.record.forget_layers()
-
-    def state_dict(self) -> dict:
-        kept = [{name: getattr(p.record, name) for name in SMALL} for p in self.queue]
+    def state_dict(self) -> dict[str, Any]:
+        """Return the queued passes without the activations of their layers."""
         stored = [
-            {"step": p.step, "index": p.index, "labels": p.labels}
-            | {name: tensor for name, tensor in small.items() if tensor is not None}
-            for p, small in zip(self.queue, kept, strict=True)
+            {"step": p.step, "index": p.index, "labels": p.labels, **p.captured.scored_tensors()} for p in self.passes
         ]
-        return {"queue": stored, "scored": self.scored}
+        return {"passes": stored, "n_scored": self.n_scored}
 
-    def load_state_dict(self, state: dict, device: torch.device) -> None:
-        self.scored, self.queue = state["scored"], []
-        for p in state["queue"]:
-            here = {name: p[name].to(device) for name in (*SMALL, "index", "labels") if name in p}
-            index, labels = here.pop("index"), here.pop("labels")
-            self.queue.append(Pass(p["step"], Record(**here), index, labels))
-
-
-def decay(examples: int, half_life: float, n_examples: int) -> float:
-    """What an exponential average with a half-life in epochs leaves after so many examples per process."""
-    return 0.5 ** (examples * collectives.size() / (half_life * n_examples))
+    def load_state_dict(self, state: dict[str, Any], device: torch.device) -> None:
+        """Restore what `state_dict` returned, on `device`."""
+        self.n_scored, self.passes = state["n_scored"], []
+        for stored in state["passes"]:
+            tensors = {name: value.to(device) for name, value in stored.items() if name != "step"}
+            index, labels = tensors.pop("index"), tensors.pop("labels")
+            self.passes.append(Pass(stored["step"], CapturedPass(**tensors), index, labels))
 
 
-def step_sizes(passes: list[Pass]) -> dict[int, int]:
-    """Optimiser step -> examples watched for it, oldest first."""
+def remaining_weight(examples: int, half_life: float, n_examples: int) -> float:
+    """Return the weight that an exponential average keeps after `examples` more examples per process.
+
+    Args:
+        examples: Examples seen since, per process.
+        half_life: Half-life in epochs.
+        n_examples: Examples of an epoch.
+    """
+    return 0.5 ** float(examples * collectives.size() / (half_life * n_examples))
+
+
+def step_sizes(passes: Sequence[Pass]) -> dict[int, int]:
+    """Return the number of examples of each optimiser step, oldest first."""
     sizes: dict[int, int] = {}
     for p in passes:
         sizes[p.step] = sizes.get(p.step, 0) + len(p)
     return sizes
 
 
-def spread(values: list[float], sizes: list[int], device: torch.device, dtype: torch.dtype) -> Tensor:
-    """Value j repeated sizes[j] times, `[sum(sizes)]`. Only the short lists travel: a long pageable copy would wait."""
+def repeat_each(values: Sequence[float], sizes: Sequence[int], device: torch.device, dtype: torch.dtype) -> Tensor:
+    """Repeat value j sizes[j] times, shape [sum(sizes)].
+
+    Only the short lists are copied to the device: a long copy from pageable memory would make the host wait.
+    """
     if len(values) == 1:
         return torch.full((sizes[0],), values[0], device=device, dtype=dtype)
     numbers = torch.tensor(values, dtype=torch.float64).to(device, dtype, non_blocking=True)

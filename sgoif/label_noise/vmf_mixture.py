@@ -12,8 +12,8 @@ from collections.abc import Sequence
 import torch
 from torch import Tensor
 
-from sgoif.backend.cuda import Replayed
-from sgoif.backend.linalg import down
+from sgoif.backend.cuda import GraphedFunction
+from sgoif.backend.linalg import matmul_tn
 
 MAX_ITERATIONS = 60
 KAPPA_TOLERANCE = 1e-5  # relative change of kappa at which EM ends
@@ -96,7 +96,7 @@ class VMFMixtures:
             The mixtures themselves.
         """
         active = torch.ones_like(self.kappa, dtype=torch.bool)
-        iterate = Replayed(lambda: self._iterate(u, active), u.device)
+        iterate = GraphedFunction(lambda: self._iterate(u, active), u.device)
         for number in range(MAX_ITERATIONS):
             iterate()
             if number % CONVERGENCE_CHECK_EVERY == 0 and not active.any():
@@ -108,7 +108,7 @@ class VMFMixtures:
         sums, mass = torch.zeros_like(self.centres), torch.zeros_like(self.weights)
         for part in torch.split(u, max(1, CHUNK_ROWS // len(self.kappa))):
             member = self.posterior(part)
-            sums += down(member.flatten(1), part).view_as(sums)
+            sums += matmul_tn(member.flatten(1), part).view_as(sums)
             mass += member.sum(0)
         lengths = sums.norm(dim=2, keepdim=True)
         centres = torch.where(lengths > 0, sums / lengths.clamp(min=1e-12), self.centres)

@@ -45,7 +45,7 @@ def save_state(out: Path, listing: Listing, trained: TrainedScan, images: ImageS
     from safetensors.torch import save
 
     influence = trained.influence
-    curvature = {f"curvature:{k}": v.cpu().numpy() for k, v in influence.parts.curvature.state_dict().items()}
+    curvature = {f"curvature:{k}": v.cpu().numpy() for k, v in influence.curvature_state_dict().items()}
     save_npz(
         out / "explain.npz",
         features=trained.features.half().cpu().numpy(),
@@ -54,7 +54,7 @@ def save_state(out: Path, listing: Listing, trained: TrainedScan, images: ImageS
         names=np.array(listing.names),
         classes=np.array(listing.classes),
         normalisation=np.array([images.mean, images.std]),
-        temperature=np.array(float(influence.temperature())),
+        temperature=np.array(influence.counters()["temperature"]),
         **curvature,
     )
     weights = {name: value.detach().cpu().contiguous() for name, value in trained.network.state_dict().items()}
@@ -167,10 +167,10 @@ def _influence_on(target: Tensor, features: Tensor, state: dict[str, np.ndarray]
 
     from sgoif import InfluenceConfig
     from sgoif.curvature import Curvature
-    from sgoif.gradients.parameter_space import Space
+    from sgoif.gradients.parameter_space import ParameterSpace
 
     n_classes = target.shape[1]
-    space = Space([(n_classes, features.shape[1] + 1)])
+    space = ParameterSpace([(n_classes, features.shape[1] + 1)])
     config = InfluenceConfig(temperature=float(state["temperature"]))
     curvature = Curvature.registry[config.curvature](space, config, True, torch.float32)
     curvature.load_state_dict(

@@ -26,31 +26,36 @@ from sgoif.training.session import Session
 
 
 class Evidence:
-    """Per example and anchor (class), sums over its visits in the score window of -w_v t_v <phi_v, g_i>: the part each
-    anchor has in the score `[N, K]`; they add up to it."""
+    """Sums the contribution of each anchor (class) to each example's score over the visits in the score window.
 
-    def __init__(self, influence: OnlineInfluence):
+    Args:
+        influence: The run that is scored, in head scope.
+    """
+
+    def __init__(self, influence: OnlineInfluence) -> None:
         self.influence = influence
-        device = influence.ledger.device
-        self.anchors = torch.zeros(influence.n_examples, influence.parts.anchors.count, device=device)
+        device = influence.device
+        self.anchors = torch.zeros(influence.n_examples, influence.n_anchors, device=device)
         self.visits = torch.zeros(influence.n_examples, 1, device=device)
 
     def add(self, batch: Batch, features: Tensor, logits: Tensor) -> None:
-        """To be called between a step's pass and `influence.step`, while the directions that score it still stand."""
-        influence = self.influence
-        if influence.steps < influence.ledger.window_start:
+        """Add a batch; call it between a step's pass and `influence.step`, while its directions are unchanged.
+
+        Args:
+            batch: The training batch.
+            features: Inputs of the classification layer, shape [n, d].
+            logits: Outputs of the network, shape [n, C].
+        """
+        window_start = self.influence.window_start
+        if window_start is not None and self.influence.steps < window_start:
             return
-        influence.lane.join()
-        temperature = influence.temperature()
-        factored = influence.capture.head_batch(features, logits, batch.index, batch.labels, temperature)
-        weights = influence.parts.controller.weights()
-        parts = -factored.inner(influence.parts.directions.phi.nan_to_num(0.0)) * weights
-        valid = factored.valid.unsqueeze(1).float()
-        self.anchors.index_add_(0, batch.index, parts.float() * valid)
-        self.visits.index_add_(0, batch.index, valid)
+        contributions, finite = self.influence.anchor_contributions(batch.index, batch.labels, features, logits)
+        visited = finite.unsqueeze(1).float()
+        self.anchors.index_add_(0, batch.index, contributions.float() * visited)
+        self.visits.index_add_(0, batch.index, visited)
 
     def read(self) -> np.ndarray:
-        """Means over the visits `[N, K]`."""
+        """Return the mean contributions over the visits, shape [N, K]."""
         return (self.anchors / self.visits.clamp(min=1)).cpu().numpy()
 
     def state_dict(self) -> dict[str, Any]:
@@ -137,7 +142,7 @@ def _train(
     for epoch in session.epochs(epochs, learner, influence, evidence):
         for batch in batches.epoch(epoch):
             _, logits, features = step(batch)
-            influence.observe(batch.index, batch.labels, features, logits)
+            influence.record_outputs(batch.index, batch.labels, features, logits)
             evidence.add(batch, features, logits)
             influence.step(learner.optimizer)
             share = learner.steps_done / learner.total_steps

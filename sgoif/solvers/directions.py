@@ -1,211 +1,304 @@
-"""The inverse-curvature directions phi_v ~ H^-1 g_v: how they are measured, restarted, stepped, refined and added up.
+"""The inverse-curvature directions phi_v ~ H^-1 g_v: how they are measured, restarted, stepped, refined and combined.
 
-A direction is kept as its cold start plus what the solver has learnt on top: phi_v = s_v P^-1 g_v + delta_v. When
-target and curvature drift between checks the first part follows at once and delta_v is the warm start. One check, on
-probe examples that made no delta:
- 1. ONE batched curvature product H [P^-1 g; delta; Q] for K cold starts, K corrections and the r subspace rows Q.
- 2. s_v is the length that leaves the smallest residual of the cold start alone; a delta_v that does not help is
-    dropped (restart).
- 3. The residuals of these phi_v certify them; phibar = sum_v w_v t_v phi_v is what scores use until the next check.
- 4. delta_v moves one solver step, to be certified by the next check, and Q moves by Q <- orth(P^-1 H Q).
+A direction is its cold start plus what the solver has learnt on top, phi_v = s_v P^-1 g_v + delta_v. When target and
+curvature drift between checks, the first part follows at once and delta_v is the warm start. One check, on probe
+examples that were not used for delta:
+
+ 1. Multiply: ONE batched curvature product H [P^-1 g; delta; Q] for K cold starts, K corrections and the r subspace
+    rows Q. The images of Q give a sketch of H, its leading eigenvalues, and the next Q <- orth(P^-1 H Q).
+ 2. Measure: s_v is the length that leaves the smallest residual of the cold start alone. A delta_v that does not
+    reduce the residual is dropped (restart).
+ 3. Certify: the residuals of these phi_v give their confidence. phibar = sum_v w_v t_v phi_v is what scores use until
+    the next check.
+ 4. Advance: delta_v moves one solver step, or a refinement, which the next check certifies.
 """
 
 from __future__ import annotations
 
-import math
+from dataclasses import dataclass
 
 import torch
 from torch import Tensor, nn
 
 from sgoif.backend import collectives
-from sgoif.backend.linalg import orthonormal_rows, products
+from sgoif.backend.linalg import orthonormal_rows, tf32_products
 from sgoif.config import InfluenceConfig
 from sgoif.curvature import Curvature
 from sgoif.gradients.factored_batch import FactoredBatch
-from sgoif.solvers.iterative import Apply, Sketch, conjugate_gradient, neumann, norms, quotient, richardson
-from sgoif.solvers.stability import TRUSTED, Controller
+from sgoif.solvers.iterative import Apply, conjugate_gradient, neumann, norms, richardson, safe_divide
+from sgoif.solvers.schedule import CheckSchedule
+from sgoif.solvers.sketch import Sketch
+from sgoif.solvers.stability import FULL_CONFIDENCE, StabilityController
 
-UNGATED_STEP = 0.5  # step size of the iteration without the stability gate
-CHECKS_PER_EPOCH = 4
+UNGATED_STEP_SIZE = 0.5  # of the iteration without the stability gate
+MIN_EIGENVALUE = 1e-6
+MAX_CERTIFIED_RESIDUAL = 1e6
 
 
-def mean(values: Tensor) -> Tensor:
-    """Mean over the probe examples of all processes: `[n, K]` -> `[K]`."""
+def probe_mean(values: Tensor) -> Tensor:
+    """Return the mean over the probe examples of all processes, shape [K], of values [n, K]."""
     average = values.mean(0)
     collectives.sum_(average)
     return average / collectives.size()
 
 
-def rms(values: Tensor) -> Tensor:
-    return mean(values.square()).sqrt()
+def probe_rms(values: Tensor) -> Tensor:
+    """Return the root mean square over the probe examples of all processes, shape [K], of values [n, K]."""
+    return probe_mean(values.square()).sqrt()
 
 
 class Operator:
-    """V -> H V: curvature of the probe examples (mean over processes) plus the backend's damping; counts its
-    products."""
+    """V -> H V: curvature of the probe examples (mean over processes) plus the backend's damping.
+
+    Args:
+        probe: Examples whose curvature is used.
+        curvature: Supplies the damping.
+
+    Attributes:
+        products: Number of rows multiplied so far.
+    """
 
     def __init__(self, probe: FactoredBatch, curvature: Curvature) -> None:
-        self.probe, self.curvature, self.products = probe, curvature, 0
+        self.probe = probe
+        self.curvature = curvature
+        self.products = 0
 
     def __call__(self, rows: Tensor) -> Tensor:
         self.products += len(rows)
-        with products(fast=self.probe.closed_form):
+        with tf32_products(enabled=self.probe.closed_form):
             image = self.probe.matvec(rows, self.curvature.kind)
         collectives.sum_(image)
         return self.curvature.damp(rows).add_(image, alpha=1 / collectives.size())
 
+    def probe_dot(self, rows: Tensor) -> Tensor:
+        """Return the dot products of the probe gradients with the rows, shape [n, K]."""
+        with tf32_products(enabled=self.probe.closed_form):
+            return self.probe.dot(rows)
+
+
+@dataclass(frozen=True)
+class Systems:
+    """The linear systems H phi_v = g_v of one check."""
+
+    targets: Tensor  # [K, d] g_v
+    operator: Operator
+    precondition: Apply
+
+
+@dataclass(frozen=True)
+class Images:
+    """Result of step 1: what the curvature makes of cold starts, corrections and subspace."""
+
+    cold: Tensor  # [K, d] P^-1 g
+    cold_image: Tensor  # [K, d] H P^-1 g
+    delta_image: Tensor  # [K, d] H delta
+    sketch: Sketch | None
+    eigenvalues: Tensor  # [r] leading eigenvalues of P^-1 H, largest first
+
+
+@dataclass(frozen=True)
+class Measured:
+    """Result of step 2: the directions' parts and their residuals."""
+
+    cold: Tensor  # [K, d] s_v P^-1 g_v
+    residual: Tensor  # [K, d] g_v - H phi_v
+    error: Tensor  # [K] relative residual R_v
+    usable: Tensor  # [K] whether the anchor has a target
+
 
 class Directions(nn.Module):
-    """Buffers: `phi` `[K, d]` (certified), `correction` `[K, d]` (delta, moving), `basis` `[max(r, 1), d]` (Q),
-    `combined` `[1, d]` (phibar), `certificate` `[2]` (confidence, residual), `events` `[2]` (restarts, triggers),
-    `doubtful` (whether some anchor asked for a refinement at the last check)."""
+    """The directions of all anchors and the one scoring direction they are combined to.
 
-    def __init__(self, config: InfluenceConfig, count: int, dim: int, dtype: torch.dtype, n_classes: int) -> None:
+    Buffers: `phi` [K, d] (certified), `delta` [K, d] (moving), `subspace` [max(r, 1), d] (Q), `scoring_direction`
+    [1, d] (phibar), `certificate` [2] (confidence, residual), `events` [2] (restarts, triggers) and
+    `needs_refinement` (whether some anchor did at the last check).
+
+    Args:
+        config: Supplies solver, rank and refinement.
+        n_anchors: Number of anchors K.
+        dim: Number of parameters d.
+        dtype: Type of the buffers.
+        n_classes: Number of classes, which the budget depends on.
+    """
+
+    phi: Tensor
+    delta: Tensor
+    subspace: Tensor
+    scoring_direction: Tensor
+    certificate: Tensor
+    events: Tensor
+    needs_refinement: Tensor
+
+    def __init__(self, config: InfluenceConfig, n_anchors: int, dim: int, dtype: torch.dtype, n_classes: int) -> None:
         super().__init__()
-        self.config, self.budget, self.products = config, config.budget(n_classes), 0
-        width = min(max(config.rank, 1), dim)
-        start = torch.randn(width, dim, dtype=dtype, device="cpu", generator=torch.Generator().manual_seed(1))
-        self.register_buffer("phi", torch.zeros(count, dim, dtype=dtype))
-        self.register_buffer("correction", torch.zeros(count, dim, dtype=dtype))
-        self.register_buffer("basis", orthonormal_rows(start.to(torch.get_default_device()))[0])
-        self.register_buffer("combined", torch.zeros(1, dim, dtype=dtype))
+        self.config = config
+        self.hvps = 0  # curvature-vector products so far
+        rank = min(max(config.rank, 1), dim)
+        start = torch.randn(rank, dim, dtype=dtype, device="cpu", generator=torch.Generator().manual_seed(1))
+        self.register_buffer("phi", torch.zeros(n_anchors, dim, dtype=dtype))
+        self.register_buffer("delta", torch.zeros(n_anchors, dim, dtype=dtype))
+        self.register_buffer("subspace", orthonormal_rows(start.to(torch.get_default_device()))[0])
+        self.register_buffer("scoring_direction", torch.zeros(1, dim, dtype=dtype))
         self.register_buffer("certificate", torch.tensor([0.0, 1.0], dtype=dtype))
         self.register_buffer("events", torch.zeros(2, dtype=torch.float64))
-        self.register_buffer("doubtful", torch.tensor(False))
-        self.told: tuple[Tensor, torch.cuda.Event] | None = None
-        self.plan(epoch_steps=config.solve_every * CHECKS_PER_EPOCH)
-
-    def plan(self, epoch_steps: int, affordable: float = math.inf) -> None:
-        """Set the steps between checks and the anchors refined per check: at least `CHECKS_PER_EPOCH` checks in an
-        epoch of `epoch_steps` steps, at least one every `solve_every` steps, unless that breaks the budget of products
-        per training step. Where products are dear, `affordable` of them a step, checks are rarer, but one an epoch."""
-        config, count, width = self.config, len(self.phi), len(self.basis)
-        per_anchor = {"richardson": 2, "direct": 2, "neumann": 2 + config.depth, "pcg": 3 + config.refine_steps}
-        base = per_anchor[config.solver] * count + width
-        wanted = max(1, min(config.solve_every, epoch_steps // CHECKS_PER_EPOCH))
-        dear = min(math.ceil(base / affordable), max(epoch_steps, 1))
-        self.interval = int(max(wanted, dear, -(-base // self.budget)))
-        left = min(self.budget, affordable) * self.interval - base
-        slots = int(left // (config.refine_steps + 1)) if config.trigger else 0
-        self.slots = min(max(slots, 0), count)
+        self.register_buffer("needs_refinement", torch.tensor(False))
+        self._host_flag: tuple[Tensor, torch.cuda.Event] | None = None
+        self.schedule = CheckSchedule(config, n_anchors, rank, n_classes)
 
     def preconditioner(self, curvature: Curvature) -> Apply:
+        """Return V -> P^-1 V, with a scalar P in the ablation without preconditioning."""
         if self.config.precondition:
             return curvature.solve
         scale = curvature.mean_eigenvalue()
         return lambda rows: rows / scale
 
-    def check(self, targets: Tensor, probe: FactoredBatch, curvature: Curvature, controller: Controller) -> None:
-        """One check as described above, for targets g_v `[K, d]`."""
-        precondition, operator = self.preconditioner(curvature), Operator(probe, curvature)
-        cold = precondition(targets)
-        rows = [cold, self.correction, self.basis]
-        cold_image, correction_image, images = operator(torch.cat(rows)).split([len(r) for r in rows])
-        sketch = Sketch(self.basis, images) if self.config.rank else None
-        spectrum = self._advance_subspace(precondition(images))
+    def check(
+        self, targets: Tensor, probe: FactoredBatch, curvature: Curvature, controller: StabilityController
+    ) -> None:
+        """Make one check in the four steps of the module docstring.
 
-        inverse = precondition if sketch is None else sketch.precondition(precondition)
-        solved = inverse(torch.cat([targets, cold_image, correction_image]))
-        with products(fast=probe.closed_form):
-            goal, reached, corrected = probe.inner(solved).split(len(targets), dim=1)
-        scale = rms(goal)
-        stretch = torch.ones_like(scale)
-        if controller.controlled:
-            stretch = quotient(mean(goal * reached), mean(reached.square())).clamp(min=0)
-        alone = rms(goal - stretch * reached)
-        error = rms(goal - stretch * reached - corrected)
-        alone, error = quotient(alone, scale), quotient(error, scale)
-        cold, residual = stretch.unsqueeze(1) * cold, targets - stretch.unsqueeze(1) * cold_image
-        controller.control(error, spectrum[0])
-        if controller.controlled:
-            restart = ~(error <= alone)  # also where it is not a number
-            self.correction = torch.where(restart.unsqueeze(1), 0, self.correction)
-            correction_image = torch.where(restart.unsqueeze(1), 0, correction_image)
-            error = torch.where(restart, alone, error)
+        Args:
+            targets: g_v, shape [K, d].
+            probe: Examples that were not used for phi or the inverse.
+            curvature: Supplies damping and preconditioner.
+            controller: Is updated with the residuals and supplies confidence and step sizes.
+        """
+        systems = Systems(targets, Operator(probe, curvature), self.preconditioner(curvature))
+        images = self._multiply(systems)
+        measured = self._measure(systems, images, controller)
+        self._certify(measured, controller)
+        self._advance(systems, images, measured, controller)
+        self.hvps += systems.operator.products
+
+    def _multiply(self, systems: Systems) -> Images:
+        """Step 1: one batched curvature product for cold starts, corrections and subspace."""
+        cold = systems.precondition(systems.targets)
+        rows = [cold, self.delta, self.subspace]
+        cold_image, delta_image, images = systems.operator(torch.cat(rows)).split([len(r) for r in rows])
+        sketch = Sketch(self.subspace, images) if self.config.rank else None
+        eigenvalues = self._move_subspace(systems.precondition(images))
+        return Images(cold, cold_image, delta_image, sketch, eigenvalues)
+
+    def _move_subspace(self, images: Tensor) -> Tensor:
+        """Set Q <- orth(P^-1 H Q) and return the leading eigenvalues of P^-1 H, largest first."""
+        subspace, eigenvalues = orthonormal_rows(images)
+        finite = torch.isfinite(subspace).all() & torch.isfinite(eigenvalues).all()
+        self.subspace = torch.where(finite, subspace, self.subspace)
+        return torch.where(finite, eigenvalues, 1.0).clamp(min=MIN_EIGENVALUE)
+
+    def _measure(self, systems: Systems, images: Images, controller: StabilityController) -> Measured:
+        """Step 2: choose the lengths of the cold starts, measure the residuals, and restart where delta does not help.
+
+        Residuals are compared by what their solutions change in the scores of the probe examples.
+        """
+        targets, delta_image = systems.targets, images.delta_image
+        solve = systems.precondition if images.sketch is None else images.sketch.precondition(systems.precondition)
+        solved = solve(torch.cat([targets, images.cold_image, delta_image]))
+        wanted, by_cold, by_delta = systems.operator.probe_dot(solved).split(len(targets), dim=1)
+        size = probe_rms(wanted)
+        length = torch.ones_like(size)
+        if controller.gated:
+            length = safe_divide(probe_mean(wanted * by_cold), probe_mean(by_cold.square())).clamp(min=0)
+        cold_error = probe_rms(wanted - length * by_cold)
+        error = probe_rms(wanted - length * by_cold - by_delta)
+        cold_error, error = safe_divide(cold_error, size), safe_divide(error, size)
+        cold = length.unsqueeze(1) * images.cold
+        residual = targets - length.unsqueeze(1) * images.cold_image
+        controller.update_step_size(error, images.eigenvalues[0])
+        if controller.gated:
+            restart = ~(error <= cold_error)  # also where the error is not a number
+            self.delta = torch.where(restart.unsqueeze(1), 0, self.delta)
+            delta_image = torch.where(restart.unsqueeze(1), 0, delta_image)
+            error = torch.where(restart, cold_error, error)
             self.events[0] += restart.sum()
-        residual = residual - correction_image
-        self.phi = cold + self.correction
-        controller.trust(error, usable=scale > 0)
-        self._combine(controller)
-        following = self._step(residual, targets, operator, precondition, sketch, spectrum, controller)
-        if self.slots:
-            doubted = self._doubted()
-            need = self._need(probe, controller)
-            self.doubtful = (need >= TRUSTED).any()
-            if doubted:
-                following = self._refine(following, need, targets, operator, precondition, sketch)
-        self.correction = following - cold
-        self.products += operator.products
+        return Measured(cold, residual - delta_image, error, usable=size > 0)
 
-    def _advance_subspace(self, images: Tensor) -> Tensor:
-        """Q <- orth(P^-1 H Q); returns estimates of the leading eigenvalues of P^-1 H, largest first."""
-        basis, spectrum = orthonormal_rows(images)
-        sound = torch.isfinite(basis).all() & torch.isfinite(spectrum).all()
-        self.basis = torch.where(sound, basis, self.basis)
-        return torch.where(sound, spectrum, 1.0).clamp(min=1e-6)
+    def _certify(self, measured: Measured, controller: StabilityController) -> None:
+        """Step 3: set phi and its confidence, and combine phi into the scoring direction and its certificate."""
+        self.phi = measured.cold + self.delta
+        controller.update_confidence(measured.error, measured.usable)
+        confidence, residual = controller.confidence, controller.relative_error()
+        share = safe_divide(confidence, confidence.sum())
+        finite_phi = torch.where(torch.isfinite(self.phi), self.phi, 0)
+        self.scoring_direction = (controller.anchor_weights() @ finite_phi).unsqueeze(0)
+        mean_residual = (share * torch.where(share > 0, residual, 0)).sum()
+        mean_residual = torch.where(confidence.sum() > 0, mean_residual, residual.max())
+        self.certificate = torch.stack([(share * confidence).sum(), mean_residual.clamp(max=MAX_CERTIFIED_RESIDUAL)])
 
-    def _combine(self, controller: Controller) -> None:
-        """phibar and the step's certificate from the certified phi."""
-        confidence, residual = controller.confidence, controller.error()
-        share = quotient(confidence, confidence.sum())
-        self.combined = controller.weights() @ torch.where(torch.isfinite(self.phi), self.phi, 0)
-        self.combined = self.combined.unsqueeze(0)
-        trusted = (share * torch.where(share > 0, residual, 0)).sum()
-        trusted = torch.where(confidence.sum() > 0, trusted, residual.max()).clamp(max=1e6)
-        self.certificate = torch.stack([(share * confidence).sum(), trusted])
+    def _advance(self, systems: Systems, images: Images, measured: Measured, controller: StabilityController) -> None:
+        """Step 4: move delta by one solver step and, if an anchor needed it at the last check, by a refinement."""
+        following = self._solver_step(systems, images, measured.residual, controller)
+        if self.schedule.refine_slots:
+            refine = self._refinement_was_needed()
+            need = self._refinement_need(systems.operator, controller)
+            self.needs_refinement = (need >= FULL_CONFIDENCE).any()
+            if refine:
+                following = self._refine(systems, images.sketch, following, need)
+        self.delta = following - measured.cold
 
-    def _step(self, residual, targets, operator, precondition, sketch, spectrum, controller) -> Tensor:
-        """The solver's step from the certified phi, given its residual: the next phi, before any refinement."""
-        config, phi = self.config, self.phi
+    def _solver_step(
+        self, systems: Systems, images: Images, residual: Tensor, controller: StabilityController
+    ) -> Tensor:
+        """Return the next phi, shape [K, d], before any refinement."""
+        config, phi, precondition = self.config, self.phi, systems.precondition
         if config.solver == "direct":
-            return phi - self.correction
+            return phi - self.delta
         if config.solver == "pcg":
-            return conjugate_gradient(targets, phi, operator, self._sketched(precondition, sketch), config.refine_steps)
-        safe = 1 / spectrum[0].clamp(min=1.0)
+            inverse = self._refinement_preconditioner(precondition, images.sketch)
+            return conjugate_gradient(systems.targets, phi, systems.operator, inverse, config.refine_steps)
+        safe_step = 1 / images.eigenvalues[0].clamp(min=1.0)
         if config.solver == "neumann":
-            return neumann(targets, operator, precondition, safe, config.depth)[0]
-        if not controller.controlled:
-            return richardson(phi, residual, precondition, UNGATED_STEP)
-        if sketch is not None:
-            inside, residual = sketch.correct(residual)
-            phi, safe = phi + inside, 1 / spectrum[-1].clamp(min=1.0)
-        return richardson(phi, residual, precondition, safe * controller.rho.unsqueeze(1))
+            return neumann(systems.targets, systems.operator, precondition, safe_step, config.depth)
+        if not controller.gated:
+            return richardson(phi, residual, precondition, UNGATED_STEP_SIZE)
+        if images.sketch is not None:
+            inside, residual = images.sketch.correct(residual)
+            phi, safe_step = phi + inside, 1 / images.eigenvalues[-1].clamp(min=1.0)
+        return richardson(phi, residual, precondition, safe_step * controller.step_size.unsqueeze(1))
 
-    def _sketched(self, precondition: Apply, sketch: Sketch | None) -> Apply:
-        use = sketch is not None and self.config.refiner == "sketch_pcg"
-        return sketch.precondition(precondition) if use else precondition
+    def _refinement_preconditioner(self, precondition: Apply, sketch: Sketch | None) -> Apply:
+        use_sketch = sketch is not None and self.config.refiner == "sketch_pcg"
+        return sketch.precondition(precondition) if sketch is not None and use_sketch else precondition
 
-    def _need(self, probe: FactoredBatch, controller: Controller) -> Tensor:
-        """How much each anchor needs a refinement `[K]`: its reach (the most it moves a probe example, over the
-        anchors' median) times the doubt in it."""
-        with products(fast=probe.closed_form):
-            reach = probe.inner(self.phi).abs().amax(0)
+    def _refinement_need(self, operator: Operator, controller: StabilityController) -> Tensor:
+        """Return how much each anchor needs a refinement, shape [K].
+
+        It is the most that the anchor changes the score of a probe example, relative to the median anchor, times its
+        missing confidence.
+        """
+        reach = operator.probe_dot(self.phi).abs().amax(0)
         collectives.max_(reach)
-        doubt = torch.where(controller.confidence < TRUSTED, 1 - controller.confidence, 0)
-        return quotient(reach, reach.median()) * doubt
+        confidence = controller.confidence
+        doubt = torch.where(confidence < FULL_CONFIDENCE, 1 - confidence, 0)
+        return safe_divide(reach, reach.median()) * doubt
 
-    def remember(self) -> None:
-        """Start telling the host whether an anchor is in doubt, so that the next check knows without waiting."""
-        if self.doubtful.is_cuda:
-            host = torch.empty((), dtype=torch.bool, pin_memory=True).copy_(self.doubtful, non_blocking=True)
-            self.told = host, torch.cuda.Event()
-            self.told[1].record()
-
-    def _doubted(self) -> bool:
-        """Whether the check before found an anchor in doubt: refinements are run in the check after."""
-        if self.told is None:  # on the host, or just resumed
-            return bool(self.doubtful)
-        host, copied = self.told
-        copied.synchronize()  # recorded a whole interval ago
-        return bool(host)
-
-    def _refine(self, phi, need, targets, operator, precondition, sketch) -> Tensor:
-        """Trigger: anchors that move some example more than most anchors do, with low confidence, get a short
-        (sketch) PCG."""
-        chosen = need.topk(self.slots).indices
-        flagged = (need[chosen] >= TRUSTED).unsqueeze(1)
-        inverse = self._sketched(precondition, sketch)
-        refined = conjugate_gradient(targets[chosen], phi[chosen], operator, inverse, self.config.refine_steps)
+    def _refine(self, systems: Systems, sketch: Sketch | None, phi: Tensor, need: Tensor) -> Tensor:
+        """Trigger: run a short PCG for the anchors of large effect and low confidence, and return the new phi."""
+        chosen = need.topk(self.schedule.refine_slots).indices
+        flagged = (need[chosen] >= FULL_CONFIDENCE).unsqueeze(1)
+        inverse = self._refinement_preconditioner(systems.precondition, sketch)
+        refined = conjugate_gradient(
+            systems.targets[chosen], phi[chosen], systems.operator, inverse, self.config.refine_steps
+        )
         flagged &= torch.isfinite(norms(refined))
         self.events[1] += flagged.sum()
         return phi.index_copy(0, chosen, torch.where(flagged, refined, phi[chosen]))
+
+    def copy_flag_to_host(self) -> None:
+        """Start copying `needs_refinement` to the host, so that the next check reads it without waiting."""
+        if self.needs_refinement.is_cuda:
+            host = torch.empty((), dtype=torch.bool, pin_memory=True).copy_(self.needs_refinement, non_blocking=True)
+            self._host_flag = host, torch.cuda.Event()
+            self._host_flag[1].record()
+
+    def forget_host_flag(self) -> None:
+        """Drop the host copy of `needs_refinement`, because the buffer has been loaded."""
+        self._host_flag = None
+
+    def _refinement_was_needed(self) -> bool:
+        """Return whether the previous check found an anchor to refine; the refinement runs one check later."""
+        if self._host_flag is None:  # on the host, or just resumed
+            return bool(self.needs_refinement)
+        host, copied = self._host_flag
+        copied.synchronize()  # recorded a whole interval ago
+        return bool(host)

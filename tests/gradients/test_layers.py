@@ -1,4 +1,4 @@
-"""The pieces of scope `all`: patches, thinned factors, and scores that are taken along in the backward pass."""
+"""The pieces of scope `all`: patches, thinned factors, and scores that are computed during the backward pass."""
 
 import pytest
 import torch
@@ -9,7 +9,7 @@ from sgoif import OnlineInfluence
 from sgoif.backend import linalg
 from sgoif.curvature.kfac import KroneckerCurvature
 from sgoif.gradients import layers
-from sgoif.gradients.layers import FACTOR_ROWS, RowBatch, SampleBatch, patches_of
+from sgoif.gradients.layers import MAX_FACTOR_ROWS, DenseGradients, LinearGradients, patches_of
 from tests.helpers.networks import Net, blobs, convnet, mlp, quick, train, watch_once, watched_batch
 
 
@@ -33,11 +33,11 @@ def test_patches_times_weights_are_the_convolution(options, memory_format):
 def test_a_thinned_factor_counts_every_example_alike():
     """Where all places of an example look the same, some of them say as much as all, if none is forgotten."""
     n, places = 48, 64
-    assert n * places > 2 * FACTOR_ROWS
+    assert n * places > 2 * MAX_FACTOR_ROWS
     vectors, mass = torch.randn(n, 5, dtype=torch.float64), torch.rand(n, dtype=torch.float64)
-    batch = SampleBatch(vectors.unsqueeze(1).expand(n, places, 5), torch.zeros(n, places, 2), torch.float64)
+    batch = DenseGradients(vectors.unsqueeze(1).expand(n, places, 5), torch.zeros(n, places, 2), torch.float64)
     factor = torch.ones(5, 5, dtype=torch.float64)
-    batch.fold_input(factor, 0.5, mass)
+    batch.add_to_input_factor(factor, 0.5, mass)
     exact = 0.5 + places * (vectors * mass.unsqueeze(1)).T @ vectors
     assert torch.linalg.matrix_norm(factor - exact) < 0.05 * torch.linalg.matrix_norm(exact)
 
@@ -46,7 +46,9 @@ def test_a_thinned_factor_sees_every_place():
     places = 16 * 16
     inputs = torch.eye(places, dtype=torch.float64).expand(64, places, places)
     factor = torch.zeros(places, places, dtype=torch.float64)
-    SampleBatch(inputs, torch.zeros(64, places, 1), torch.float64).fold_input(factor, 0.0, torch.ones(64).double())
+    DenseGradients(inputs, torch.zeros(64, places, 1), torch.float64).add_to_input_factor(
+        factor, 0.0, torch.ones(64).double()
+    )
     counts = factor.diagonal()
     assert counts.min() > 0.7 * 64 and counts.max() < 1.3 * 64
     torch.testing.assert_close(counts.sum(), torch.tensor(64.0 * places, dtype=torch.float64))
@@ -56,9 +58,9 @@ def test_long_rows_in_pieces_are_the_same_product(monkeypatch):
     rows = torch.randn(3, 1000, dtype=torch.float64)
     others = torch.randn(4, 1000, dtype=torch.float64)
     basis, lengths = linalg.orthonormal_rows(rows)
-    monkeypatch.setattr(linalg, "LONG", 100)
-    monkeypatch.setattr(linalg, "PIECE", 64)
-    torch.testing.assert_close(linalg.across(rows, others), rows @ others.T)
+    monkeypatch.setattr(linalg, "MAX_ROW_LENGTH", 100)
+    monkeypatch.setattr(linalg, "ROW_CHUNK_LENGTH", 64)
+    torch.testing.assert_close(linalg.matmul_nt(rows, others), rows @ others.T)
     for found, expected in zip(linalg.orthonormal_rows(rows), (basis, lengths), strict=True):
         torch.testing.assert_close(found, expected)
 
@@ -67,45 +69,47 @@ def test_long_rows_in_pieces_are_the_same_product(monkeypatch):
 def test_sums_over_many_rows_in_pieces_are_the_same_product(rows, monkeypatch):
     a, b = torch.randn(rows, 3, dtype=torch.float64), torch.randn(rows, 4, dtype=torch.float64)
     for pieces_of, largest in ((10, 12), (10, 11), (1000, 12)):  # in pieces; the result is large; few rows
-        monkeypatch.setattr(linalg, "ROWS", pieces_of)
-        monkeypatch.setattr(linalg, "BUSY", largest)
-        torch.testing.assert_close(linalg.down(a, b), a.T @ b)
+        monkeypatch.setattr(linalg, "SUM_CHUNK_ROWS", pieces_of)
+        monkeypatch.setattr(linalg, "MAX_CHUNKED_ENTRIES", largest)
+        torch.testing.assert_close(linalg.matmul_tn(a, b), a.T @ b)
 
 
 def test_precision_of_products_is_given_back():
     before = torch.backends.cuda.matmul.allow_tf32
-    with linalg.products(fast=not before):
+    with linalg.tf32_products(enabled=not before):
         assert torch.backends.cuda.matmul.allow_tf32 is not before
-        with linalg.products(fast=before):
+        with linalg.tf32_products(enabled=before):
             assert torch.backends.cuda.matmul.allow_tf32 is before
         assert torch.backends.cuda.matmul.allow_tf32 is not before
     assert torch.backends.cuda.matmul.allow_tf32 is before
 
 
 def test_weighted_sums_in_parts_are_the_same(monkeypatch):
-    batch = RowBatch(torch.randn(50, 4, dtype=torch.float64), torch.randn(50, 3, dtype=torch.float64))
+    batch = LinearGradients(torch.randn(50, 4, dtype=torch.float64), torch.randn(50, 3, dtype=torch.float64))
     weights = torch.rand(50, 7, dtype=torch.float64)
     whole = torch.einsum("nk,no,ni->koi", weights, batch.e, batch.a)
-    torch.testing.assert_close(batch.weighted(weights), whole)
-    monkeypatch.setattr(layers, "AT_ONCE", 8 * 7 * 3)
-    torch.testing.assert_close(batch.weighted(weights), whole)
+    torch.testing.assert_close(batch.weighted_sum(weights), whole)
+    monkeypatch.setattr(layers, "MAX_WEIGHTED_ENTRIES", 8 * 7 * 3)
+    torch.testing.assert_close(batch.weighted_sum(weights), whole)
 
 
 @pytest.mark.parametrize("sizes", [[50], [0, 50, 0], [1, 0, 8, 9, 32], [7] * 7 + [1], [0, 0, 0], [1, 0, 0, 2, 0]])
 @pytest.mark.parametrize("at_once", [1, 5000])
 def test_sums_over_groups_of_any_size(sizes, at_once, monkeypatch):
     """Empty groups, full blocks, one more than a block; all at once or one block at a time."""
-    monkeypatch.setattr(layers, "GROUP_ROWS", 8)
-    monkeypatch.setattr(layers, "AT_ONCE", at_once)
+    monkeypatch.setattr(layers, "MAX_GROUP_BLOCK_ROWS", 8)
+    monkeypatch.setattr(layers, "MAX_WEIGHTED_ENTRIES", at_once)
     groups = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     groups = groups[torch.randperm(len(groups))]
     count, n, options = len(sizes), len(groups), {"dtype": torch.float64}
     member = torch.nn.functional.one_hot(groups, count).double()
     weights = torch.rand(n, **options)
-    rows = RowBatch(torch.randn(n, 5, **options), torch.randn(n, 3, **options))
-    sample = SampleBatch(torch.randn(n, 2, 5, **options), torch.randn(n, 2, 3, **options), torch.float64)
+    rows = LinearGradients(torch.randn(n, 5, **options), torch.randn(n, 3, **options))
+    sample = DenseGradients(torch.randn(n, 2, 5, **options), torch.randn(n, 2, 3, **options), torch.float64)
     for batch in (rows, sample):
-        torch.testing.assert_close(batch.grouped(groups, weights, count), batch.weighted(member * weights.unsqueeze(1)))
+        torch.testing.assert_close(
+            batch.group_sums(groups, weights, count), batch.weighted_sum(member * weights.unsqueeze(1))
+        )
 
 
 def rounded(values: torch.Tensor) -> torch.Tensor:
@@ -123,14 +127,14 @@ def test_tensor_cores_may_do_the_head_scopes_long_products(monkeypatch):
             fast = torch.backends.cuda.matmul.allow_tf32
             seen.setdefault(name, set()).add(fast)
             if fast and rounds:
-                self = RowBatch(rounded(self.a), self.e)
+                self = LinearGradients(rounded(self.a), self.e)
                 given = tuple(rounded(g) for g in given)
             return function(self, *given)
 
         return noted
 
-    for name in ("project", "outer", "weighted", "grouped"):
-        monkeypatch.setattr(RowBatch, name, product(name, getattr(RowBatch, name)))
+    for name in ("project", "outer", "weighted_sum", "group_sums"):
+        monkeypatch.setattr(LinearGradients, name, product(name, getattr(LinearGradients, name)))
     note = KroneckerCurvature.update
     monkeypatch.setattr(
         KroneckerCurvature,
@@ -148,8 +152,8 @@ def test_tensor_cores_may_do_the_head_scopes_long_products(monkeypatch):
     assert seen == {
         "project": {False, True},
         "outer": {True},
-        "weighted": {False},
-        "grouped": {False},
+        "weighted_sum": {False},
+        "group_sums": {False},
         "update": {False},
     }
     difference = torch.linalg.vector_norm(found[1] - found[0]) / torch.linalg.vector_norm(found[0])
@@ -173,7 +177,7 @@ CASES = {
 
 
 @pytest.mark.parametrize("case", CASES)
-def test_scores_taken_along_are_inner_products(case):
+def test_scores_of_the_backward_pass_are_dot_products(case):
     make, data, scope = CASES[case]
     torch.manual_seed(0)
     model, x, y = make().double(), data(), torch.arange(24) % 3
@@ -181,14 +185,15 @@ def test_scores_taken_along_are_inner_products(case):
     for _ in range(4):
         watch_once(influence, model, x, y)
         influence.step()
-    with influence.catch() as record:
+    with influence.capture_graph() as captured:
         loss = 3 * F.cross_entropy(model(x), y)
     loss.backward()
-    influence.replayed(torch.arange(24), y, record)
-    passes = influence.intake.of(influence.steps)
-    head, _ = influence.intake.build(passes, influence.temperature(), influence.config.half_life)
-    _, score = influence._taken_along(head, passes)
+    influence.record_replay(torch.arange(24), y, captured)
+    engine = influence._engine
+    passes = engine.queue.of_step(influence.steps)
+    head, _ = engine.queue.to_batch(passes, engine.temperature(), influence.config.half_life)
+    _, score = engine.scope.score(head, passes)
     batch = watched_batch(influence)
-    expected = -batch.inner(influence.parts.directions.combined)[:, 0]
+    expected = -batch.dot(influence._engine.parts.directions.scoring_direction)[:, 0]
     assert expected.abs().max() > 0
     torch.testing.assert_close(score, expected)

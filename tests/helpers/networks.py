@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sgoif import InfluenceConfig, OnlineInfluence
-from sgoif.gradients.hooks import Capture
+from sgoif.gradients.hooks import GradientHooks
 
 
 class Net(nn.Module):
@@ -50,16 +50,16 @@ def blobs(n: int = 60, inputs: int = 6, classes: int = 3, seed: int = 0, dtype=t
 
 def per_example_gradients(model: nn.Module, x: Tensor, y: Tensor, config: InfluenceConfig) -> Tensor:
     """Dense rows g_i `[n, d]` of the softened cross-entropy T CE(f / T), one backward pass per example: the oracle."""
-    capture = Capture(model, config, None)
-    capture.remove()
-    parameters = [p for layer in capture.layers.values() for p in layer.parameters(recurse=False)]
+    hooks = GradientHooks(model, config, None)
+    hooks.remove()
+    parameters = [p for layer in hooks.layers.values() for p in layer.parameters(recurse=False)]
     rows = []
     for xi, yi in zip(x, y, strict=True):
         temperature = config.temperature
         loss = temperature * F.cross_entropy(model(xi[None]) / temperature, yi[None])
         grads = iter(torch.autograd.grad(loss, parameters))
         blocks = []
-        for layer in capture.layers.values():
+        for layer in hooks.layers.values():
             block = next(grads).flatten(1)
             blocks.append(torch.cat([block, next(grads)[:, None]], 1) if layer.bias is not None else block)
         rows.append(torch.cat([b.flatten() for b in blocks]))
@@ -81,11 +81,13 @@ def caught(model: nn.Module, x: Tensor, y: Tensor, config: InfluenceConfig):
 
 def watched_batch(influence: OnlineInfluence):
     """What was watched since the last step, as a `FactoredBatch`, taken out of the queue."""
-    passes = [p for p in influence.intake.queue if p.step == influence.steps]
-    influence.intake.queue = [p for p in influence.intake.queue if p.step != influence.steps]
-    if influence.capture.deep:
-        return influence.intake.gradients(passes, influence.temperature())
-    return influence.intake.build(passes, influence.temperature(), influence.config.half_life)[0]
+    engine = influence._engine
+    queue, temperature = engine.queue, engine.temperature()
+    passes = queue.of_step(influence.steps)
+    queue.passes = [p for p in queue.passes if p.step != influence.steps]
+    if influence.needs_backward:
+        return queue.step_gradients(passes, temperature)
+    return queue.to_batch(passes, temperature, influence.config.half_life)[0]
 
 
 def train(

@@ -27,13 +27,15 @@ def cases(curvature, solver, damping, seed, epochs):
     influence = OnlineInfluence(model, 240, config=config)
     train(model, x, noisy, influence, epochs=epochs, batch=30, lr=0.1, seed=seed)
     train(model, x, noisy, influence, epochs=3, batch=30, lr=0.002, seed=seed)  # the calm end of a schedule
-    parts = influence.parts
+    parts = influence._engine.parts
     whole = caught(model, x, noisy, config)
     eye = torch.eye(whole.space.dim, dtype=torch.float64)
-    gradients, matrix = whole.inner(eye), Operator(whole, parts.curvature)(eye)
+    gradients, matrix = whole.dot(eye), Operator(whole, parts.curvature)(eye)
     exact = torch.linalg.solve(matrix, parts.anchors.targets().T).T
     estimated, truth = gradients @ parts.directions.phi.T, gradients @ exact.T
-    return [(parts.controller.error()[v].item(), spearman(estimated[:, v], truth[:, v]).item()) for v in range(4)]
+    return [
+        (parts.controller.relative_error()[v].item(), spearman(estimated[:, v], truth[:, v]).item()) for v in range(4)
+    ]
 
 
 def test_fresh_anchors_rank_like_the_exact_damped_influence():

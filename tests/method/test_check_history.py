@@ -5,7 +5,7 @@ import torch
 import torch.nn.functional as F
 
 from sgoif import InfluenceConfig, OnlineInfluence
-from sgoif.check_history import COLUMNS, CheckTrace
+from sgoif.check_history import COLUMNS, CheckHistory
 from tests.helpers.networks import blobs, linear_net
 
 STEPS, N = 24, 60
@@ -21,7 +21,7 @@ def train(config=None, traced=True, cut=None):
 
     def watcher():
         influence = OnlineInfluence(net, n_examples=N, n_classes=3, config=config, total_steps=STEPS)
-        return influence, CheckTrace(influence)
+        return influence, CheckHistory(influence)
 
     influence, trace = watcher()
     for step in range(STEPS):
@@ -38,7 +38,7 @@ def train(config=None, traced=True, cut=None):
         optimizer.zero_grad()
         influence.step(optimizer)
         if traced:
-            trace.look()
+            trace.record()
     return influence, trace
 
 
@@ -46,18 +46,20 @@ def test_a_row_a_check_with_the_runs_own_figures():
     influence, trace = train()
     found = trace.arrays()
     assert list(found) == list(COLUMNS) and {v.shape for v in found.values()} == {(influence.checks,)}
-    assert influence.checks > 3 and (np.diff(found["step"]) == influence.parts.directions.interval).all()
+    assert (
+        influence.checks > 3 and (np.diff(found["step"]) == influence._engine.parts.directions.schedule.interval).all()
+    )
     assert found["hvps"][-1] == influence.counters()["hvps"] and (np.diff(found["hvps"]) > 0).all()
-    controller = influence.parts.controller
+    controller = influence._engine.parts.controller
     last = {"residual": controller.residual.mean(), "confidence": controller.confidence.mean(),
-            "tolerance": controller.tau, "step_size": controller.rho.mean()}  # fmt: skip
+            "tolerance": controller.tolerance, "step_size": controller.step_size.mean()}  # fmt: skip
     assert {name: found[name][-1] for name in last} == {name: np.float32(value) for name, value in last.items()}
     assert np.isnan(found["lambda_min"][:9]).all()  # coverage is looked at every tenth check
 
 
 def test_coverage_as_it_was_last_looked_at():
     influence, trace = train(InfluenceConfig(solve_every=4, coverage_every=2))
-    found, phi = trace.arrays()["lambda_min"], F.normalize(influence.parts.directions.phi)
+    found, phi = trace.arrays()["lambda_min"], F.normalize(influence._engine.parts.directions.phi)
     assert influence.checks % 2 == 0 and np.isnan(found[0]) and found[1] == found[2] != found[3]
     assert abs(found[-1] - torch.linalg.eigvalsh(phi @ phi.T)[0]) < 1e-3
 
@@ -75,4 +77,4 @@ def test_resumed_is_uninterrupted():
 
 def test_before_the_first_check_it_is_empty():
     influence = OnlineInfluence(linear_net(), n_examples=N, n_classes=3)
-    assert all(v.shape == (0,) for v in CheckTrace(influence).arrays().values())
+    assert all(v.shape == (0,) for v in CheckHistory(influence).arrays().values())

@@ -11,7 +11,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.utils.flop_counter import FlopCounterMode
 
 from sgoif import InfluenceConfig, OnlineInfluence
-from sgoif.gradients.queue import Intake
+from sgoif.gradients.queue import PassQueue
 from sgoif.training.models import build_network
 
 aten = torch.ops.aten
@@ -34,7 +34,7 @@ def epoch():
     """(operations of a plain step, operations of each watched step of an epoch, the influence that watched)."""
     with pytest.MonkeyPatch.context() as patch, FakeTensorMode():
         # indices and labels on the host are looked at as they are handed over; those on a device, as here, are not
-        patch.setattr(Intake, "checked", staticmethod(lambda index, labels, *_: (index, labels)))
+        patch.setattr(PassQueue, "validate", staticmethod(lambda index, labels, *_: (index, labels)))
         net = build_network("resnet9", CLASSES, 3, 32)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         influence = OnlineInfluence(net, EXAMPLES, CLASSES, InfluenceConfig(scope="all"))

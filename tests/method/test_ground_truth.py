@@ -42,10 +42,10 @@ def test_leave_one_out_retraining_on_a_convex_model():
     )  # fmt: skip
     influence = OnlineInfluence(model, 60, config=config, anchor_data=[(held_x, held_y)])
 
-    def damped(rows, damp=influence.parts.curvature.damp):
+    def damped(rows, damp=influence._engine.parts.curvature.damp):
         return damp(rows) + decay * rows  # the l2 term is part of the curvature
 
-    influence.parts.curvature.damp = damped
+    influence._engine.parts.curvature.damp = damped
     for _ in range(6):
         watch_once(influence, model, x, noisy)
         influence.step()
@@ -216,7 +216,7 @@ def test_operator_is_symmetric_and_positive():
     model, (x, y) = linear_net().double(), blobs(30)
     influence = OnlineInfluence(model, 30)
     batch = caught(model, x, y, influence.config)
-    curvature = influence.parts.curvature
+    curvature = influence._engine.parts.curvature
     curvature.update(batch, 0.5)
     curvature.refresh()
     eye = torch.eye(batch.space.dim, dtype=torch.float64)

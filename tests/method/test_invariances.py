@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from sgoif import InfluenceConfig, OnlineInfluence
+from sgoif import CaptureError, InfluenceConfig, OnlineInfluence
 from tests.helpers.networks import Net, blobs, convnet, mlp, quick, train, watch_once, watched_batch
 
 SETTINGS = [
@@ -60,10 +60,21 @@ def test_aggregated_direction_is_the_sum_over_anchors(task, config):
         influence.step()
     watch_once(influence, model, x, y)
     batch = watched_batch(influence)
-    trust = influence.parts.controller.trusted()
+    parts = influence._engine.parts
+    trust = parts.controller.trust()
     weights = trust / trust.sum()
-    aggregated = -batch.inner(influence.parts.directions.combined)[:, 0]
-    torch.testing.assert_close(influence.anchor_scores(batch) @ weights, aggregated)
+    aggregated = -batch.dot(parts.directions.scoring_direction)[:, 0]
+    by_anchor = -batch.dot(parts.directions.phi) * trust
+    torch.testing.assert_close(by_anchor @ weights, aggregated)
+    if config.scope == "head":
+        with torch.no_grad():
+            features, logits = model.body(x), model(x)
+        contributions, finite = influence.anchor_contributions(torch.arange(len(y)), y, features, logits)
+        assert finite.all()
+        torch.testing.assert_close(contributions, by_anchor * weights)
+    else:
+        with pytest.raises(CaptureError, match="scope 'head'"):
+            influence.anchor_contributions(torch.arange(len(y)), y, x, x)
 
 
 IN_TURNS = [quick(source="trusted", anchor_examples=25, scope=scope, update_every=1) for scope in ("head", "all")]
@@ -123,7 +134,9 @@ def test_resumed_is_uninterrupted(config, cut):
         torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=0, atol=0)
     assert found.counters == expected.counters
     if config.source == "trusted":
-        assert second[2].given.passed == straight[2].given.passed == 60 + (straight[2].checks - 1) * 24
+        assert (
+            second[2].external_anchor_passes == straight[2].external_anchor_passes == 60 + (straight[2].checks - 1) * 24
+        )
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])
@@ -221,10 +234,10 @@ def test_a_nan_batch_never_poisons_the_state(scope):
     result = influence.scores()
     assert all(
         torch.isfinite(t).all()
-        for name, t in influence.parts.state_dict().items()
-        if isinstance(t, torch.Tensor) and t.dim() < 2 and name != "anchors.smallest"  # not looked at yet
+        for name, t in influence._engine.parts.state_dict().items()
+        if isinstance(t, torch.Tensor) and t.dim() < 2 and name != "anchors.lambda_min"  # not looked at yet
     )
-    assert torch.isfinite(influence.parts.directions.phi).all() and torch.isfinite(result.score).all()
+    assert torch.isfinite(influence._engine.parts.directions.phi).all() and torch.isfinite(result.score).all()
     assert result.counters["nan_batches"] == 2
     assert result.visits[2] == result.visits[0] - 1
     clean = run(mlp_seeded(), x, y, quick(scope=scope, update_every=1), steps=8)
@@ -290,7 +303,7 @@ def test_queue_is_step_by_step(monkeypatch):
     x, y = blobs(60)
     scores = []
     for most in (10**6, 1):
-        monkeypatch.setattr("sgoif.influence.MOST_EXAMPLES", most)
+        monkeypatch.setattr("sgoif._engine.MAX_QUEUED_EXAMPLES", most)
         torch.manual_seed(0)
         model = mlp().double()
         influence = OnlineInfluence(model, 60, config=quick(probe_examples=10))

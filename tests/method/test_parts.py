@@ -7,7 +7,7 @@ import torch
 import torch.nn.functional as F
 
 from sgoif import OnlineInfluence
-from sgoif.anchors.external import Given
+from sgoif.anchors.external import AnchorDataCycle
 from sgoif.label_noise.count import estimate_label_errors
 from sgoif.scores.temperature import StreamingTemperature, nll_slope
 from tests.helpers.networks import blobs, linear_net, mlp, per_example_gradients, quick, train, watch_once
@@ -34,30 +34,30 @@ def test_given_anchors_are_mean_gradients_per_class(source, scope):
     expected = torch.stack(
         [(share[held_y == v, None] * gradients[held_y == v]).sum(0) / share[held_y == v].sum() for v in range(3)]
     )
-    torch.testing.assert_close(influence.parts.anchors.targets(), expected)
+    torch.testing.assert_close(influence._engine.parts.anchors.targets(), expected)
 
 
-def places(given: Given) -> list[int]:
-    return [place for *_, place in given.turn()]
+def positions(cycle: AnchorDataCycle) -> list[int]:
+    return [position for *_, position in cycle.next_batches()]
 
 
 def test_given_anchors_take_turns():
     """First all of them, then what fits into so many examples, a batch being one at least."""
     labels = [torch.zeros(n) for n in (4, 4, 3, 9)]
-    given = Given([(None, y) for y in labels], least=8)
-    assert [places(given) for _ in range(6)] == [[0, 4, 8, 11], [0, 4], [8], [11], [0, 4], [8]]
-    assert (given.size, given.passed) == (20, 20 + 8 + 3 + 9 + 8 + 3)
-    other = Given(given.data, least=8)
-    other.load_state_dict(given.state_dict())
-    assert [places(other) for _ in range(3)] == [[11], [0, 4], [8]]
-    other.pace = 0.45  # of an epoch from check to check: nine of the twenty make it in time
-    assert [places(other) for _ in range(3)] == [[11], [0, 4], [8]]
-    other.pace = 0.6
-    assert [places(other) for _ in range(3)] == [[11], [0, 4, 8], [11]]
-    other.pace = 1.0
-    assert places(other) == [0, 4, 8, 11]
-    few = Given(given.data[:2], least=8)
-    assert [places(few) for _ in range(3)] == [[0, 4]] * 3
+    cycle = AnchorDataCycle([(None, y) for y in labels], min_examples=8)
+    assert [positions(cycle) for _ in range(6)] == [[0, 4, 8, 11], [0, 4], [8], [11], [0, 4], [8]]
+    assert (cycle.size, cycle.evaluated) == (20, 20 + 8 + 3 + 9 + 8 + 3)
+    other = AnchorDataCycle(cycle.data, min_examples=8)
+    other.load_state_dict(cycle.state_dict())
+    assert [positions(other) for _ in range(3)] == [[11], [0, 4], [8]]
+    other.epochs_per_check = 0.45  # nine of the twenty per check make a round of an epoch
+    assert [positions(other) for _ in range(3)] == [[11], [0, 4], [8]]
+    other.epochs_per_check = 0.6
+    assert [positions(other) for _ in range(3)] == [[11], [0, 4, 8], [11]]
+    other.epochs_per_check = 1.0
+    assert positions(other) == [0, 4, 8, 11]
+    few = AnchorDataCycle(cycle.data[:2], min_examples=8)
+    assert [positions(few) for _ in range(3)] == [[0, 4]] * 3
 
 
 @pytest.mark.parametrize("scope", ["head", "all"])
@@ -73,9 +73,11 @@ def test_anchors_in_turns_keep_what_the_others_left(scope):
         for _ in range(8):
             watch_once(influence, model, x, y)
             influence.step()
-        assert influence.given.passed == 12 + (influence.checks - 1) * {12: 12, 8: 8, 1: 4}[at_once]
-        assert influence.given.pace == influence.parts.directions.interval / influence.epoch_steps
-        targets.append(influence.parts.anchors.targets())
+        assert influence.external_anchors == 12
+        assert influence.external_anchor_passes == 12 + (influence.checks - 1) * {12: 12, 8: 8, 1: 4}[at_once]
+        engine = influence._engine
+        assert engine.anchor_cycle.epochs_per_check == engine.parts.directions.schedule.interval / engine.epoch_steps
+        targets.append(influence._engine.parts.anchors.targets())
     assert (targets[0].norm(dim=1) > 0).all()
     torch.testing.assert_close(targets[1], targets[0])
     torch.testing.assert_close(targets[2], targets[0])
@@ -86,13 +88,15 @@ def test_given_anchors_pass_in_the_precision_of_training(half):
     model, (x, y), held = mlp().float(), blobs(20, dtype=torch.float32), blobs(30, seed=5, dtype=torch.float32)
     influence = OnlineInfluence(model, 20, config=quick(source="trusted"), anchor_data=[held])
     seen = []
-    influence.capture.head.register_forward_hook(lambda _, inputs, output: seen.append((len(output), output.dtype)))
+    influence._engine.hooks.head.register_forward_hook(
+        lambda _, inputs, output: seen.append((len(output), output.dtype))
+    )
     for _ in range(2):
         with torch.autocast("cpu", half, enabled=half is not None):
             watch_once(influence, model, x, y)
             influence.step()
     assert seen == [(n, half or torch.float32) for n in (20, 30, 20, 30)]
-    assert torch.isfinite(influence.parts.anchors.targets()).all()
+    assert torch.isfinite(influence._engine.parts.anchors.targets()).all()
 
 
 @pytest.mark.parametrize("anchors", [2, 3, 6])
@@ -100,11 +104,11 @@ def test_buckets_are_balanced_over_classes(anchors):
     model, (x, y) = linear_net().double(), blobs(60)
     influence = OnlineInfluence(model, 60, config=quick(anchors=anchors))
     train(model, x, y, influence, epochs=2)
-    buckets = influence.parts.anchors.buckets(y, torch.arange(60))
+    buckets = influence._engine.parts.anchors.buckets(y, torch.arange(60))
     assert set(buckets.tolist()) == set(range(anchors))
     if anchors >= 3:
         assert all(len(set(y[buckets == b].tolist())) == 1 for b in range(anchors))
-    assert (influence.parts.anchors.weight > 0).all() and influence.scores().confidence.max() > 0
+    assert (influence._engine.parts.anchors.weight > 0).all() and influence.scores().confidence.max() > 0
 
 
 def test_no_example_votes_on_itself():
@@ -119,7 +123,7 @@ def test_no_example_votes_on_itself():
             watch_once(influence, model, x[:20], y[:20])
             influence.step()
         watch_once(influence, model, x[20:], last, torch.arange(20, 40))
-        scores.append(influence.parts.directions.combined.clone())
+        scores.append(influence._engine.parts.directions.scoring_direction.clone())
         influence.step()
     torch.testing.assert_close(scores[0], scores[1], rtol=0, atol=0)
 

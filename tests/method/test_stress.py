@@ -31,8 +31,8 @@ def rough_training(gate, solver="richardson", curvature="kfac"):
             F.cross_entropy(model(x[index]), labels[index]).backward()
         optimizer.step()
         influence.step(optimizer)
-        if influence.steps % influence.parts.directions.interval == 0:
-            trace.append(influence.parts.controller.residual.clone())
+        if influence.steps % influence._engine.parts.directions.schedule.interval == 0:
+            trace.append(influence._engine.parts.controller.residual.clone())
     return torch.stack(trace), influence
 
 

@@ -27,9 +27,9 @@ def test_it_is_the_formula(scanned):
     z = torch.cat([state["features"].double(), torch.ones(300, 1)], dim=1)
     errors = (state["logits"].double() / state["temperature"]).softmax(1)
     errors -= torch.nn.functional.one_hot(state["labels"], 10)
-    inputs, outputs = (state[f"curvature:{side}_mean_0"].double() for side in ("input", "output"))
-    inputs += state["curvature:input_damping_0"] * torch.eye(len(inputs))
-    outputs += state["curvature:output_damping_0"] * torch.eye(10)
+    inputs, outputs = (state[f"curvature:{side}.0.mean"].double() for side in ("inputs", "outputs"))
+    inputs += state["curvature:inputs.0.damping"] * torch.eye(len(inputs))
+    outputs += state["curvature:outputs.0.damping"] * torch.eye(10)
     t = found.names.index(name)
     target = (state["logits"][t].double() / state["temperature"]).softmax(0)
     target[found.label] -= 1

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sgoif import InfluenceConfig, OnlineInfluence
-from sgoif.solvers.directions import Directions
+from sgoif.solvers.schedule import CheckSchedule
 from tests.helpers.networks import blobs, linear_net, quick, watch_once
 
 
@@ -38,14 +38,14 @@ def test_budget_is_kept(solver, anchors):
 @pytest.mark.parametrize(("classes", "budget"), [(2, 8), (50, 8), (100, 4), (200, 2), (1000, 2)])
 def test_among_many_classes_products_are_fewer(classes, budget):
     config = InfluenceConfig(anchors=classes)
-    directions = Directions(config, classes, 3 * classes, torch.float32, classes)
-    directions.plan(epoch_steps=98)
-    assert config.budget(classes) == budget and directions.interval == max(24, -(-(2 * classes + 8) // budget))
+    schedule = CheckSchedule(config, n_anchors=classes, subspace_size=8, n_classes=classes)
+    schedule.plan(epoch_steps=98)
+    assert config.budget(classes) == budget and schedule.interval == max(24, -(-(2 * classes + 8) // budget))
 
 
 def numbers(influence):
     """Floats held by directions and anchors: the d (K + r) part of the memory."""
-    parts = (influence.parts.directions, influence.parts.anchors)
+    parts = (influence._engine.parts.directions, influence._engine.parts.anchors)
     return sum(b.numel() for part in parts for b in part.buffers())
 
 

@@ -66,9 +66,9 @@ def test_redundant_anchor_is_found_and_refreshed():
     bank.total, bank.weight = torch.ones(4, 20, dtype=torch.float64), torch.ones(4, dtype=torch.float64)
     phi = unit_columns(20, 4).T.clone()
     confidence = torch.tensor([0.9, 0.9, 0.9, 0.2], dtype=torch.float64)
-    assert not bank.redundant(phi, confidence)[1].any()
+    assert not bank.find_redundant(phi, confidence)[1].any()
     phi[3] = 5 * phi[1] + 0.01 * phi[3]
-    smallest, chosen = bank.redundant(phi, confidence)
+    smallest, chosen = bank.find_redundant(phi, confidence)
     assert smallest < 0.1 and chosen.tolist() == [False, False, False, True]
     before = bank.targets()
     bank.refresh(chosen)

@@ -9,7 +9,7 @@ import torch.nn.functional as F
 
 from sgoif.anchors.external import AnchorData
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
-from sgoif.check_history import CheckTrace
+from sgoif.check_history import CheckHistory
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError, UserError
 from sgoif.influence import OnlineInfluence
@@ -49,17 +49,18 @@ class SGOIFDetector(NoisyLabelDetector):
             anchor_data=self.anchor_data(task),
         )
         kind = self._head_step if self.params.scope == "head" else self._deep_step
-        step, trace, given = kind(learner, influence), CheckTrace(influence), influence.given
-        for epoch in task.session.epochs(task.recipe.epochs, learner, influence, trace):
-            before = given.passed if given else 0
+        step, history = kind(learner, influence), CheckHistory(influence)
+        for epoch in task.session.epochs(task.recipe.epochs, learner, influence, history):
+            before = influence.external_anchor_passes
             for batch in batches.epoch(epoch):
                 step(batch)
                 influence.step(learner.optimizer)
-                trace.look()
+                history.record()
             influence.end_epoch()
-            COMPUTE.forward_passes += given.passed - before if given else 0
+            COMPUTE.forward_passes += influence.external_anchor_passes - before
         result = influence.scores()
-        COMPUTE.forward_passes += given.size if given and self.params.memory else 0  # they name the latent classes
+        if self.params.memory:
+            COMPUTE.forward_passes += influence.external_anchors  # they name the latent classes
         log_odds = result.trusted_log_odds
         scores = result.suspicion if log_odds is None else result.prediction_score
         count, remove = estimate_label_errors(scores, task.labels, log_odds)
@@ -69,7 +70,7 @@ class SGOIFDetector(NoisyLabelDetector):
             variants={name: values.numpy() for name, values in variants.items() if values is not None},
             remove=remove.cpu().numpy(),
             epoch_scores=result.epoch_scores.cpu().numpy(),
-            traces=trace.arrays(),
+            traces=history.arrays(),
             extras={
                 "estimated_noise": count / len(task.train),
                 "mean_confidence": result.confidence.mean(),
@@ -92,7 +93,7 @@ class SGOIFDetector(NoisyLabelDetector):
 
         def step(batch: Batch) -> None:
             _, logits, features = run(batch)
-            influence.observe(batch.index, batch.labels, features, logits)
+            influence.record_outputs(batch.index, batch.labels, features, logits)
 
         return step
 
@@ -103,14 +104,14 @@ class SGOIFDetector(NoisyLabelDetector):
         the scores it takes along, may still be a CUDA graph."""
 
         def forward(batch: Batch):
-            with influence.catch() as record:
+            with influence.capture_graph() as captured:
                 logits = learner.forward_eager(batch.x)
-            return F.cross_entropy(logits, batch.labels), record
+            return F.cross_entropy(logits, batch.labels), captured
 
         run = learner.stepper(forward)
 
         def step(batch: Batch) -> None:
-            _, record = run(batch)
-            influence.replayed(batch.index, batch.labels, record)
+            _, captured = run(batch)
+            influence.record_replay(batch.index, batch.labels, captured)
 
         return step
