@@ -22,7 +22,7 @@ from sgoif.training import streaming
 from sgoif.training.batches import Batches
 from sgoif.training.images import ImageSet
 from sgoif.training.streaming import ImageFiles, StreamedSet, decode_all
-from tests.helpers import tiny_image_folders as tiny_trees
+from tests.helpers import tiny_image_folders
 from tests.helpers.tiny_image_folders import MARGIN, SIZE, picture, small, truncate
 
 MEAN, STD = (0.5,) * 3, (0.25,) * 3
@@ -145,7 +145,7 @@ def value(records, method, metric) -> dict:
 
 def test_clothing1m_from_tree_to_table(tmp_path, monkeypatch):
     small(monkeypatch, "clothing1m", 4)
-    lists = tiny_trees.clothing1m(tmp_path / "mirror" / "clothing1m")
+    lists = tiny_image_folders.clothing1m(tmp_path / "mirror" / "clothing1m")
     original = prepare("clothing1m", tmp_path / "data", tmp_path / "mirror")
     truncate(tmp_path / "mirror/clothing1m" / lists["noisy_train"][9])  # breaks after it was listed
     _, records = run(tmp_path, "clothing1m", ["sgoif", "loss", "random"])
@@ -161,7 +161,7 @@ def test_clothing1m_from_tree_to_table(tmp_path, monkeypatch):
 
 def test_webvision_from_tree_to_table_says_what_is_not_defined(tmp_path, monkeypatch):
     small(monkeypatch, "webvision1", 4)
-    tiny_trees.webvision(tmp_path / "mirror" / "webvision")
+    tiny_image_folders.webvision(tmp_path / "mirror" / "webvision")
     _, records = run(tmp_path, "webvision1", ["sgoif", "loss"], {**RECIPE, "record": "nothing"})
     for metric in ("p_at_1", "auc_pr", "auroc"):
         told = value(records, "sgoif", metric)

@@ -13,7 +13,7 @@ from sgoif.bench.data.noisy_labels import check_setting, write_setting
 from sgoif.bench.data.prepare import prepare
 from sgoif.errors import UserError
 from sgoif.utils.files import load_npz
-from tests.helpers import tiny_image_folders as tiny_trees
+from tests.helpers import tiny_image_folders
 from tests.helpers.tiny_image_folders import picture, small, truncate
 
 
@@ -31,7 +31,7 @@ def prepared(name, root, mirror):
 @pytest.fixture
 def clothing(tmp_path, monkeypatch):
     small(monkeypatch, "clothing1m", 4)
-    lists = tiny_trees.clothing1m(tmp_path / "mirror" / "clothing1m")
+    lists = tiny_image_folders.clothing1m(tmp_path / "mirror" / "clothing1m")
     return tmp_path, tmp_path / "mirror" / "clothing1m", lists
 
 
@@ -124,7 +124,7 @@ def test_a_prepared_tree_is_found_whole_changed_or_gone(clothing):
 @pytest.mark.parametrize("name, folder, version", [("webvision1", "webvision", 1), ("webvision", "webvision2", 2)])
 def test_webvision_has_labels_that_nobody_checked(tmp_path, monkeypatch, name, folder, version):
     small(monkeypatch, name, 4)
-    tiny_trees.webvision(tmp_path / "downloads" / folder, version=version)
+    tiny_image_folders.webvision(tmp_path / "downloads" / folder, version=version)
     prepared(name, tmp_path, None)
     assert (load.true_labels(tmp_path, name, "train") == -1).all() and len(load.collected_labels(tmp_path, name)) == 96
     assert load.true_labels(tmp_path, name, "test").tolist() == [i % 4 for i in range(24)]
@@ -135,7 +135,7 @@ def test_webvision_has_labels_that_nobody_checked(tmp_path, monkeypatch, name, f
 def test_mini_webvision_is_googles_first_classes(tmp_path, monkeypatch):
     small(monkeypatch, "mini_webvision", 2)
     tree = tmp_path / "downloads" / "webvision"
-    tiny_trees.webvision(tree)
+    tiny_image_folders.webvision(tree)
     with open(tree / "info" / "train_filelist_google.txt", "a") as f:
         f.write("google/q9/x.jpg 1000\n")
     prepared("mini_webvision", tmp_path, None)
@@ -184,7 +184,7 @@ def test_an_optional_dataset_that_is_missing_is_a_labelled_gap(tmp_path, monkeyp
     wanted = {("noisy", "mini_webvision"), ("noisy", "webvision"), ("noisy", "clothing1m"), ("ood", "imagenet1k")}
     assert all(d in whole[task] for task, d in wanted) and whole["not_run"] == []
     monkeypatch.setenv("SGOIF_DATA", str(tmp_path))
-    tiny_trees.webvision(tmp_path / "webvision")
+    tiny_image_folders.webvision(tmp_path / "webvision")
     there = load_config(path)
     assert "mini_webvision" in there["noisy"] and "clothing1m" not in there["noisy"]
     gaps = {(g["task"], g["dataset"]): g["reason"] for g in there["not_run"]}
