@@ -10,7 +10,7 @@ export PYTHONWARNINGS := ignore:TF32 acceleration
 RUN = $(shell sed -n 's/^run: *//p' $(CONFIG))
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tables test checks ui report doctor plan lock clean chaos new-baseline docs cluster test-slurm
+.PHONY: help venv tables test checks types ui report doctor plan lock clean chaos new-baseline docs cluster test-slurm
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -31,6 +31,9 @@ cluster: $(VENV)/cluster.stamp  ## also install what profiles/slurm and a Postgr
 
 test-slurm: $(VENV)/cluster.stamp  ## a small run on a throwaway Slurm and PostgreSQL (needs root and their packages)
 	@python -m pytest -m slow tests/cluster -rs
+
+types: $(VENV)/test.stamp  ## mypy over sgoif, as pyproject.toml configures it
+	@mypy
 
 checks: $(VENV)/test.stamp
 	@ruff check -q . && ruff format -q --check . && snakefmt --check Snakefile workflow 2> /dev/null
