@@ -57,7 +57,7 @@ def images(w):
 
 def labels(w):
     """Noisy labels of all settings of the batch; a restricted method computes some of them only."""
-    cells = PLAN.slots(w.task, w.dataset, PLAIN, int(w.batch))
+    cells = PLAN.batch_slots(w.task, w.dataset, PLAIN, int(w.batch))
     return sorted({f"{RUN}/labels/{w.dataset}/{cell.setting}.npz" for cell in cells})
 
 
@@ -97,7 +97,7 @@ def job(method):
 
 def minutes(w):
     """Time limit of a batch's job on a cluster: that of its cells, and some to start."""
-    cells = PLAN.slots(w.task, w.dataset, PLAIN, int(w.batch))
+    cells = PLAN.batch_slots(w.task, w.dataset, PLAIN, int(w.batch))
     return 10 + math.ceil(len(cells) * CONFIG["execution"]["time_limit_minutes"])
 
 

@@ -1,8 +1,10 @@
-"""What a job's code is: a hash over the project files it imports, directly or not.
+"""Hashes the code of a job: the project files that it imports, directly or not.
 
 Snakemake sees the command line, not the modules behind it. This hash goes into each rule's `params`, so that an edit of
 a method reruns that method and what depends on it, and nothing else. Comments, docstrings and layout do not count.
 """
+
+from __future__ import annotations
 
 import ast
 import functools
@@ -15,8 +17,9 @@ PACKAGES = ("sgoif", "baselines")
 
 
 def source_hash(*modules: str) -> str:
-    """Hash of the given modules (dotted names) and of every project module they import."""
-    todo, seen = list(modules), set()
+    """Returns the hash of some modules (dotted names) and of every project module they import."""
+    todo = list(modules)
+    seen: set[str] = set()
     while todo:
         module = todo.pop()
         if module not in seen:
@@ -27,6 +30,7 @@ def source_hash(*modules: str) -> str:
 
 
 def path_of(module: str) -> Path | None:
+    """Returns the file of a project module, None if it is not one."""
     base = ROOT.joinpath(*module.split("."))
     for path in (base.with_suffix(".py"), base / "__init__.py"):
         if path.is_file():
@@ -36,12 +40,14 @@ def path_of(module: str) -> Path | None:
 
 @functools.cache
 def _tree(module: str) -> ast.Module:
-    tree = ast.parse(path_of(module).read_text())
+    path = path_of(module)
+    if path is None:
+        raise ValueError(f"{module} is not a module of the project")
+    tree = ast.parse(path.read_text())
     for node in ast.walk(tree):
-        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)) and ast.get_docstring(
-            node
-        ):
-            node.body = node.body[1:] or [ast.Pass()]
+        if isinstance(node, (ast.Module, ast.ClassDef, ast.FunctionDef, ast.AsyncFunctionDef)):
+            if ast.get_docstring(node):
+                node.body = node.body[1:] or [ast.Pass()]
     return tree
 
 
@@ -52,11 +58,12 @@ def _code(module: str) -> str:
 
 @functools.cache
 def imports(module: str) -> tuple[str, ...]:
-    """Project modules that `module` imports anywhere in its file, functions included.
+    """Returns the project modules that a module imports anywhere in its file, functions included.
 
-    The packages around a module run too when it is imported, but give it nothing, so they do not count.
+    The packages around a module are executed too when it is imported, but contribute nothing to it, so they do not
+    count.
     """
-    found = set()
+    found: set[str] = set()
     for node in ast.walk(_tree(module)):
         if isinstance(node, ast.Import):
             found.update(a.name for a in node.names)

@@ -1,9 +1,12 @@
-"""A slot on a particular GPU for each job. Slots are file locks, so they free themselves however a job ends."""
+"""Gives each job a slot on a particular GPU. Slots are file locks, so they are free again however a job ends."""
+
+from __future__ import annotations
 
 import fcntl
 import os
 import socket
 import time
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from typing import IO
@@ -12,12 +15,23 @@ from sgoif.errors import UserError
 
 
 @contextmanager
-def slot(folder: Path, jobs_per_gpu: int, count: int = 1, poll: float = 0.5):
-    """Waits for free slots on `count` GPUs, then makes only those visible. Yields their numbers, joined by commas, or
-    None on a machine without GPUs.
+def slot(folder: Path, jobs_per_gpu: int, count: int = 1, poll: float = 0.5) -> Iterator[str | None]:
+    """Waits for free slots on `count` GPUs, then makes only those GPUs visible.
 
-    Must be entered before torch touches CUDA (importing it does not). All or none are taken, so that two jobs that want
-    several do not wait for each other.
+    Must be entered before torch initialises CUDA (importing torch does not). All slots or none are taken, so that two
+    jobs that need several do not wait for each other.
+
+    Args:
+        folder: Where the lock files are.
+        jobs_per_gpu: Slots of each GPU.
+        count: How many GPUs the job needs.
+        poll: Seconds between two attempts.
+
+    Yields:
+        The numbers of the GPUs, joined by commas, or None on a machine without GPUs.
+
+    Raises:
+        UserError: If there are fewer GPUs than the job needs.
     """
     gpus = visible_gpus()
     if not gpus:
@@ -36,9 +50,9 @@ def slot(folder: Path, jobs_per_gpu: int, count: int = 1, poll: float = 0.5):
             handle.close()
 
 
-def _take(folder: Path, gpus: list[str], jobs_per_gpu: int, count: int) -> dict[str, IO]:
-    """{GPU: locked file} of `count` GPUs, or nothing."""
-    taken: dict[str, IO] = {}
+def _take(folder: Path, gpus: Sequence[str], jobs_per_gpu: int, count: int) -> dict[str, IO[str]]:
+    """Locks one slot on each of `count` GPUs and returns the lock files by GPU, or nothing if too few are free."""
+    taken: dict[str, IO[str]] = {}
     for gpu, n in [(gpu, n) for n in range(jobs_per_gpu) for gpu in gpus]:  # fill the GPUs evenly
         if gpu in taken:
             continue
@@ -51,19 +65,19 @@ def _take(folder: Path, gpus: list[str], jobs_per_gpu: int, count: int) -> dict[
         taken[gpu] = handle
         if len(taken) == count:
             return taken
-    for handle in taken.values():
-        handle.close()
+    for taken_handle in taken.values():
+        taken_handle.close()
     return {}
 
 
 def place() -> str:
-    """Whose GPUs they are: of this machine, or, where Slurm hands them out, of this job (it may count from 0 again)."""
+    """Returns the name of the pool of GPUs: this machine or, under Slurm, this job, whose GPUs may count from 0."""
     job = os.environ.get("SLURM_JOB_ID", "")
     return f"{socket.gethostname()}-{job}" if job else socket.gethostname()
 
 
 def visible_gpus() -> list[str]:
-    """The GPUs this process may use, asked without initialising CUDA."""
+    """Returns the GPUs that this process may use, without initialising CUDA."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     if listed is not None:
         return [g.strip() for g in listed.split(",") if g.strip()]

@@ -1,7 +1,9 @@
-"""What the cells of a batch read: images, noisy labels, shared runs. Loaded once per process.
+"""Loads what the cells of a batch read, once in a process: images, noisy labels, shared runs.
 
-Training labels come from results/<run>/labels, test labels and truth are not read here at all.
+Training labels come from results/<run>/labels; test labels and the truth are not read here at all.
 """
+
+from __future__ import annotations
 
 import functools
 from pathlib import Path
@@ -31,10 +33,22 @@ from sgoif.utils.files import load_npz, sha256_file
 
 
 class Inputs:
-    """Inputs of the cells of one task and dataset."""
+    """The inputs of the cells of one task and dataset.
+
+    Args:
+        plan: The cells of the run.
+        run_dir: Folder of the run.
+        task: "noisy", "tuning" or "ood".
+        dataset: Name of the dataset.
+        device: Where images and labels are put.
+    """
 
     def __init__(self, plan: Plan, run_dir: Path, task: str, dataset: str, device: torch.device):
-        self.plan, self.run_dir, self.task, self.dataset, self.device = plan, run_dir, task, dataset, device
+        self.plan = plan
+        self.run_dir = run_dir
+        self.task = task
+        self.dataset = dataset
+        self.device = device
         self.root = Path(plan.config["data"]["root"])
         self.spec = plan.spec(task, dataset)
         self.facts = catalogue.get(dataset)
@@ -44,9 +58,9 @@ class Inputs:
     # --- images and labels ------------------------------------------------------------------------------------------
 
     def _images(self, name: str, part: str) -> ImageSource:
-        """A dataset's images as the ID test transform gives them (size and channels of this dataset).
+        """Returns a dataset's images with the size and channels of the ID set.
 
-        An unpacked dataset is streamed when the ID set is one itself; beside a small ID set it is decoded once.
+        A folder of image files is streamed if the ID set is one itself, else it is decoded once.
         """
         if load.image_folder(self.root, name) is not None:
             streamed = self._streamed(name, part)
@@ -60,8 +74,11 @@ class Inputs:
         return ImageSet(np.asarray(pixels), self.facts.mean, self.facts.std, self.device)
 
     def _streamed(self, name: str, part: str) -> StreamedSet:
+        folder = load.image_folder(self.root, name)
+        if folder is None:
+            raise UserError(f"{name} is not a folder of image files")
         files = ImageFiles(
-            load.image_folder(self.root, name),
+            folder,
             load.paths(self.root, name, part),
             self.facts.image_size,
             self.facts.channels,
@@ -72,27 +89,32 @@ class Inputs:
 
     @functools.cached_property
     def train(self) -> ImageSource:
+        """The training images."""
         return self._images(self.dataset, "train")
 
     @functools.cached_property
     def train_ids(self) -> np.ndarray:
+        """Identities of the training images, shape [n]."""
         return np.asarray(load.ids(self.root, self.dataset, "train"))
 
     @functools.cached_property
     def test(self) -> ImageSource:
+        """The test images."""
         return self._images(self.dataset, "test")
 
     @functools.cached_property
     def val(self) -> tuple[ImageSource, torch.Tensor]:
-        """The test images set aside with their labels."""
+        """The test images that were set aside, and their labels."""
         held = load_npz(held_out_file(self.run_dir, self.dataset))
         return self.test.subset(held["index"]), torch.from_numpy(held["labels"]).to(self.device)
 
     def labels(self, setting: str) -> torch.Tensor:
+        """Returns the noisy training labels of a setting, shape [n]."""
         path = setting_files(self.run_dir, self.dataset, setting).labels
         return torch.from_numpy(read_labels(path, self.root, self.dataset)).to(self.device)
 
     def ood_sets(self) -> dict[str, ImageSource]:
+        """Returns the near and far OOD sets by name of their array, "ood:<set>"."""
         return {f"ood:{name}": self._images(name, "test") for name in self.spec["near"] + self.spec["far"]}
 
     def _auxiliary(self) -> ImageSource | None:
@@ -154,7 +176,12 @@ class Inputs:
         return failed
 
     def key(self, cell: Cell, code: str) -> str:
-        """Hash of all that the cell depends on."""
+        """Returns the hash of all that a cell depends on.
+
+        Args:
+            cell: The cell.
+            code: Hash of the code that it runs.
+        """
         labels = self.run_dir / "labels" / self.dataset
         parts = [code, self.plan.cell_config(cell), load.meta(self.root, self.dataset)["content_hash"]]
         parts.append(sha256_file(labels / f"{cell.setting}.npz"))
@@ -183,6 +210,7 @@ class Inputs:
     # --- tasks ------------------------------------------------------------------------------------------------------
 
     def noisy_task(self, cell: Cell, session: Session) -> NoisyTask:
+        """Returns what the method of a noisy-label cell gets."""
         return NoisyTask(
             train=self.train,
             labels=self.labels(cell.setting),
@@ -197,6 +225,7 @@ class Inputs:
         )
 
     def ood_task(self, cell: Cell, session: Session) -> OODTask:
+        """Returns what the method of an OOD cell gets."""
         images, labels = self.val
         return OODTask(
             train=self.train,

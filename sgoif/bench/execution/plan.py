@@ -1,6 +1,13 @@
-"""From a configuration to cells, batches and fingerprints: what there is to compute, and when it counts as changed."""
+"""Turns a configuration into cells and batches: what there is to compute, and when it counts as changed.
+
+A cell is one measurement: a method on a dataset with a noise setting and a seed. A batch is a group of cells of one
+method that one Snakemake job computes.
+"""
+
+from __future__ import annotations
 
 import math
+from collections.abc import Collection
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
@@ -17,40 +24,55 @@ TASKS = (*NOISY_TASKS, "ood")
 CLEAN = "clean"
 
 
-def _among(name: str, known, what: str) -> None:
+def _require_known(name: str, known: Collection[str], what: str) -> None:
     if name not in known:
         raise UserError(f"this run has no {what} {name!r}; there are: {', '.join(known)}")
 
 
 def shared_module(name: str) -> str:
+    """Returns the dotted name of the module that computes a shared run."""
     return {PLAIN: "sgoif.bench.methods.plain_training", FOLDS: "sgoif.bench.methods.cross_validation"}[name]
 
 
 def restriction(spec: dict[str, Any], method: str) -> dict[str, Any]:
-    """{settings, seeds, besides, reason} that a dataset's `restrict` lays on a method; empty where it lays none."""
-    return spec.get("restrict", {}).get(method, {})
+    """Returns the limits that a dataset's `restrict` sets for a method: settings, seeds, besides and reason.
+
+    Args:
+        spec: The configuration of the dataset.
+        method: Name of the method.
+    """
+    limits: dict[str, Any] = spec.get("restrict", {}).get(method, {})
+    return limits
 
 
-def allowed(share: dict[str, Any], setting: str, seed: int | None) -> bool:
-    """Whether a share, {settings, seeds, besides}, has a setting and seed."""
-    if setting in share.get("settings", [setting]) and seed in share.get("seeds", [seed]):
+def allowed(limits: dict[str, Any], setting: str, seed: int | None) -> bool:
+    """Returns whether limits, {settings, seeds, besides}, include a setting and seed; empty limits include all."""
+    if setting in limits.get("settings", [setting]) and seed in limits.get("seeds", [seed]):
         return True
-    return any(allowed(more, setting, seed) for more in share.get("besides", []))
+    return any(allowed(more, setting, seed) for more in limits.get("besides", []))
 
 
 @dataclass(frozen=True)
 class Cell:
-    """One measurement."""
+    """One measurement.
+
+    Attributes:
+        task: "noisy", "tuning" or "ood".
+        dataset: Name of the dataset.
+        setting: Name of the noise setting, "clean" for OOD detection.
+        seed: Seed of the run.
+        method: Name of the method or shared run, with its variant: sgoif@no_gate.
+    """
 
     task: str
     dataset: str
     setting: str
     seed: int
-    method: str  # with its variant: sgoif@no_gate
+    method: str
 
     @property
     def folder(self) -> Path:
-        """Relative to the run's folder."""
+        """The cell's folder, relative to the run's folder."""
         return Path("cells") / self.task / self.dataset / self.setting / f"seed{self.seed}" / self.method
 
     def __str__(self) -> str:
@@ -58,41 +80,52 @@ class Cell:
 
 
 class Plan:
-    """The cells of a resolved configuration."""
+    """The cells of a resolved configuration.
+
+    Args:
+        config: The resolved configuration.
+    """
 
     def __init__(self, config: dict[str, Any]):
         self.config = config
 
     def datasets(self, task: str) -> list[str]:
+        """Returns the datasets of a task."""
         if task == "tuning":
             return [d for d, spec in self.config["noisy"].items() if spec.get("tuning")]
         return list(self.config[task])
 
     def require(self, task: str, dataset: str, method: str | None = None, number: int = 0) -> None:
-        """Raises UserError unless the run has such a task, dataset, method and batch."""
-        _among(task, TASKS, "task")
-        _among(dataset, self.datasets(task), f"dataset of {task}")
+        """Checks that the run has a task, dataset, method and batch.
+
+        Raises:
+            UserError: If it does not have one of them.
+        """
+        _require_known(task, TASKS, "task")
+        _require_known(dataset, self.datasets(task), f"dataset of {task}")
         if method is not None:
-            _among(method, [*SHARED, *self.methods(task, dataset)], f"method of {task}/{dataset}")
+            _require_known(method, [*SHARED, *self.methods(task, dataset)], f"method of {task}/{dataset}")
         if not 0 <= number < self.n_batches(task, dataset):
             raise UserError(f"batch {number}: {task}/{dataset} has {self.n_batches(task, dataset)}, counted from 0")
 
     def spec(self, task: str, dataset: str) -> dict[str, Any]:
+        """Returns the configuration of a dataset."""
         return self.config[task_kind(task)][dataset]
 
-    def settings(self, task: str, dataset: str) -> dict[str, dict]:
+    def settings(self, task: str, dataset: str) -> dict[str, dict[str, Any]]:
+        """Returns the noise specifications of a dataset by name of the setting."""
         if task == "ood":
             return {CLEAN: {"kind": "clean"}}
         return self.spec(task, dataset)["settings" if task == "noisy" else "tuning"]
 
     def noise(self, dataset: str, setting: str) -> dict[str, Any]:
-        """The noise specification of any setting of a dataset, reported, tuning or clean."""
+        """Returns the noise specification of any setting of a dataset: reported, tuning or clean."""
         if setting == CLEAN:
             return {"kind": "clean"}
-        _among(dataset, self.config["noisy"], "dataset of noisy")
+        _require_known(dataset, self.config["noisy"], "dataset of noisy")
         spec = self.config["noisy"][dataset]
         settings = {**spec["settings"], **spec.get("tuning", {})}
-        _among(setting, settings, f"setting of {dataset}")
+        _require_known(setting, settings, f"setting of {dataset}")
         return settings[setting]
 
     def needed_datasets(self) -> set[str]:
@@ -108,18 +141,21 @@ class Plan:
         return names
 
     def held_out(self, dataset: str) -> int:
-        """How many test images are set aside with their labels."""
+        """Returns how many test images are set aside with their labels."""
         return max(self.config[task][dataset]["val"] for task in ("noisy", "ood") if dataset in self.config[task])
 
     def seeds(self, task: str, dataset: str) -> list[int]:
+        """Returns the seeds of a dataset."""
         spec = self.spec(task, dataset)
         return spec.get("tuning_seeds", spec["seeds"]) if task == "tuning" else spec["seeds"]
 
     def methods(self, task: str, dataset: str) -> list[str]:
+        """Returns the methods of a dataset, variants included, shared runs not."""
         spec = self.spec(task, dataset)
         return spec.get("tuning_methods", spec["methods"]) if task == "tuning" else spec["methods"]
 
     def cells(self, task: str, dataset: str, method: str) -> list[Cell]:
+        """Returns the cells of a method by seed, then setting: the order of its batches."""
         settings, seeds = self.settings(task, dataset), self.seeds(task, dataset)
         return [Cell(task, dataset, setting, seed, method) for seed in seeds for setting in settings]
 
@@ -130,38 +166,40 @@ class Plan:
         return sorted(cells, key=lambda cell: settings.index(cell.setting))
 
     def n_batches(self, task: str, dataset: str) -> int:
+        """Returns how many batches each method of a dataset has."""
         per_job = self.config["execution"]["cells_per_job"]
         n = len(self.settings(task, dataset)) * len(self.seeds(task, dataset))
         return math.ceil(n / per_job) if per_job else 1
 
-    def slots(self, task: str, dataset: str, method: str, number: int) -> list[Cell]:
-        """The cells of a batch, whether or not they are left to the method."""
+    def batch_slots(self, task: str, dataset: str, method: str, number: int) -> list[Cell]:
+        """Returns the cells of a batch, those that `restrict` excludes included."""
         cells = self.cells(task, dataset, method)
         size = self.config["execution"]["cells_per_job"] or len(cells)
         return cells[number * size : (number + 1) * size]
 
     def batch(self, task: str, dataset: str, method: str, number: int) -> list[Cell]:
-        """The cells of a batch that its method computes."""
-        return [c for c in self.slots(task, dataset, method, number) if self.wanted(c)]
+        """Returns the cells of a batch that its method computes."""
+        return [c for c in self.batch_slots(task, dataset, method, number) if self.wanted(c)]
 
     def wanted(self, cell: Cell) -> bool:
-        """Whether the configuration leaves this cell to its method (see `restrict` in the schema)."""
+        """Returns whether the cell is computed, which `restrict` in the configuration may exclude."""
         return allowed(restriction(self.spec(cell.task, cell.dataset), cell.method), cell.setting, cell.seed)
 
     def retrains(self, cell: Cell) -> bool:
-        """Whether the network is trained again without the examples that the cell's method removes."""
+        """Returns whether the network is trained again without the examples that the cell's method removes."""
         chosen = self.spec(cell.task, cell.dataset).get("retrain", True)
         if isinstance(chosen, dict):
             return cell.method in chosen and allowed(chosen[cell.method], cell.setting, cell.seed)
         return chosen if isinstance(chosen, bool) else cell.method in chosen
 
     def params(self, method: str) -> dict[str, Any]:
+        """Returns the hyper-parameters that the configuration sets for a method or variant."""
         name, variant = registry.split_variant(method)
         changed = self.config["variants"].get(name, {}).get(variant, {}) if variant else {}
         return {**self.config["params"].get(name, {}), **changed}
 
     def cell_config(self, cell: Cell) -> dict[str, Any]:
-        """Everything in the configuration that the cell's result depends on."""
+        """Returns everything in the configuration that the cell's result depends on."""
         spec = self.spec(cell.task, cell.dataset)
         keys = ("recipe", "val") if cell.method in SHARED else ("recipe", "val", "near", "far", "auxiliary")
         used = {k: spec[k] for k in keys if k in spec}
@@ -171,13 +209,13 @@ class Plan:
         return {"cell": asdict(cell), "noise": noise, "params": self.params(cell.method), **used}
 
     def processes(self, task: str, method: str) -> int:
-        """How many processes compute a cell of this method together."""
+        """Returns how many processes compute a cell of this method together."""
         name, _ = registry.split_variant(method)
         together = name in SHARED or registry.declaration(task_kind(task), name).distributes
         return self.config["execution"]["processes"] if together else 1
 
     def code(self, task: str, method: str) -> str:
-        """Hash of the code a cell of this method runs."""
+        """Returns the hash of the code that a cell of this method runs."""
         name, _ = registry.split_variant(method)
         return source_hash(
             "sgoif.bench.execution.run_batch",
@@ -185,6 +223,6 @@ class Plan:
         )
 
     def fingerprint(self, task: str, dataset: str, method: str, number: int) -> str:
-        """Changes exactly when a batch has to be computed again."""
+        """Returns a hash that changes exactly when a batch has to be computed again."""
         cells = self.batch(task, dataset, method, number)
         return digest([self.code(task, method), [self.cell_config(c) for c in cells]])

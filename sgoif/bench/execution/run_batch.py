@@ -1,14 +1,18 @@
-"""The work of one Snakemake job: compute the cells of a batch, one after the other, in one process.
+"""Computes the cells of a batch, one after the other in one process: the work of one Snakemake job.
 
-A cell that is finished under the same key is not computed again; a killed one goes on from its last saved epoch; one
-that diverges, runs out of time or memory, or raises, is written down as a typed failure and the others go on.
+A cell that is finished under the same key is not computed again, and one that was interrupted resumes from its last
+saved epoch. A cell that diverges, runs out of time or memory, or raises, is recorded as failed with the reason, and the
+others are computed.
 """
+
+from __future__ import annotations
 
 import contextlib
 import importlib
 import math
 import sys
 import traceback
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
@@ -34,10 +38,42 @@ from sgoif.utils import interrupt
 from sgoif.utils.files import atomic_write_json, file_lock
 
 
+@dataclass(frozen=True)
+class Outcome:
+    """What computing a cell gave.
+
+    Attributes:
+        arrays: The arrays of arrays.npz by name.
+        extras: Numbers that the method reported.
+        curves: Values by epoch that the method reported.
+        failure: Why there are no arrays; empty if the cell was computed.
+    """
+
+    arrays: dict[str, np.ndarray] = field(default_factory=dict)
+    extras: dict[str, float] = field(default_factory=dict)
+    curves: dict[str, Any] = field(default_factory=dict)
+    failure: str = ""
+
+
 def run_batch(plan: Plan, run_dir: Path, task: str, dataset: str, method: str, number: int, device: str) -> Path:
-    """Computes the cells of a batch and writes its batch file."""
-    device = pick_device(device)
-    inputs = Inputs(plan, run_dir, task, dataset, device)
+    """Computes the cells of a batch and writes its batch file.
+
+    Args:
+        plan: The cells of the run.
+        run_dir: Folder of the run.
+        task: "noisy", "tuning" or "ood".
+        dataset: Name of the dataset.
+        method: Name of the method or shared run.
+        number: Number of the batch, from 0.
+        device: "auto", "cpu" or "cuda".
+
+    Returns:
+        The path of the batch file.
+
+    Raises:
+        UserError: If something outside the method is wrong, such as a damaged input or a full disk.
+    """
+    inputs = Inputs(plan, run_dir, task, dataset, pick_device(device))
     code = plan.code(task, method)
     entries = []
     path = run_dir / "batches" / task / dataset / method / f"{number}.json"
@@ -45,7 +81,7 @@ def run_batch(plan: Plan, run_dir: Path, task: str, dataset: str, method: str, n
         for cell in plan.batch(task, dataset, method, number):
             key = inputs.key(cell, code)
             result = results.finished(run_dir, cell, key) or compute(plan, run_dir, cell, key, inputs)
-            if distributed.is_main_process():
+            if result is not None:
                 entries.append(BatchEntry.of(result).to_json())
     if not distributed.is_main_process():
         return path
@@ -55,31 +91,26 @@ def run_batch(plan: Plan, run_dir: Path, task: str, dataset: str, method: str, n
 
 
 def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> ResultRecord | None:
-    """Computes one cell and writes its result, whatever the outcome. (Of several processes the first writes.)"""
-    limit = 60 * plan.config["execution"]["time_limit_minutes"]
+    """Computes one cell and writes its result, whatever the outcome.
+
+    Returns:
+        The result; None in all but the main one of several processes, which writes it.
+
+    Raises:
+        UserError: If something outside the method is wrong.
+    """
+    execution = plan.config["execution"]
+    limit = 60 * execution["time_limit_minutes"]
     work = run_dir / cell.folder / "work"
-    save_every = plan.config["execution"]["save_every_seconds"]
-    session = Session(work, key, cell.seed, inputs.device, limit, save_every, label=str(cell))
+    session = Session(work, key, cell.seed, inputs.device, limit, execution["save_every_seconds"], label=str(cell))
     shared_failure = inputs.shared_failure(cell)
-    arrays, facts, status, reason = {}, {}, "ok", ""
     COMPUTE.reset()
     with PeakMemory(inputs.device) as memory:
-        try:
-            if shared_failure:
-                raise SharedRunFailed(shared_failure)
-            arrays, facts = _work(cell, session, inputs, plan, run_dir)
-        except (KeyboardInterrupt, UserError):
-            raise
-        except OSError as e:
-            raise UserError(f"{cell}: {e}; the cell is not lost, run again once this is mended") from e
-        except Exception as e:
-            if active() and not isinstance(e, (Diverged, OutOfTime, SharedRunFailed)):
-                raise  # the others have not met it and would wait forever: torchrun ends them
-            status, reason, arrays = "failed", _reason(e), {}
-            traceback.print_exc(file=sys.stderr)
-    interrupt.raise_if_pending()  # one that became another error is no failure of the method
+        outcome = _attempt(plan, run_dir, cell, inputs, session, shared_failure)
+    interrupt.raise_if_pending()  # an interrupt that became another error is no failure of the method
+    extras = outcome.extras
     if unreadable := distributed.union_over_processes(inputs.unreadable.paths):
-        facts["extras"] = {**facts.get("extras", {}), "unreadable_images": float(len(unreadable))}
+        extras = {**extras, "unreadable_images": float(len(unreadable))}
     passes = session.timers.total_forward_passes()
     if not distributed.is_main_process():
         return None
@@ -88,29 +119,47 @@ def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> 
         run_dir,
         cell,
         key,
-        status,
-        reason,
-        arrays,
+        "failed" if outcome.failure else "ok",
+        outcome.failure,
+        outcome.arrays,
         seconds={k: round(v, 4) for k, v in session.timers.seconds.items()},
         cpu_seconds={k: round(v, 4) for k, v in session.timers.cpu_seconds.items()},
         network_passes=passes,
-        shared_gpu=inputs.device.type == "cuda" and plan.config["execution"]["jobs_per_gpu"] > 1,
+        shared_gpu=inputs.device.type == "cuda" and execution["jobs_per_gpu"] > 1,
         peak_memory_mb=memory.mb,
         seed=cell.seed,
         shared=inputs.shared_runs(cell),
         config=plan.cell_config(cell),
-        **{"extras": {}, "curves": {}, **facts},
+        extras=extras,
+        curves=outcome.curves,
     )
-    if status == "ok":
+    if result.status == "ok":
         session.clear()
     return result
 
 
+def _attempt(plan: Plan, run_dir: Path, cell: Cell, inputs: Inputs, session: Session, shared_failure: str) -> Outcome:
+    """Computes a cell; an error of the method becomes an outcome with its reason."""
+    try:
+        if shared_failure:
+            raise SharedRunFailed(shared_failure)
+        return _compute_outcome(cell, session, inputs, plan, run_dir)
+    except (KeyboardInterrupt, UserError):
+        raise
+    except OSError as e:
+        raise UserError(f"{cell}: {e}; the cell is not lost, run again once this is mended") from e
+    except Exception as e:
+        if active() and not isinstance(e, (Diverged, OutOfTime, SharedRunFailed)):
+            raise  # the other processes have not met it and would wait forever: torchrun ends them
+        traceback.print_exc(file=sys.stderr)
+        return Outcome(failure=_failure_reason(e))
+
+
 class SharedRunFailed(RuntimeError):
-    """A run this method reads has failed itself."""
+    """A shared run that the method reads has failed."""
 
 
-def _reason(error: Exception) -> str:
+def _failure_reason(error: Exception) -> str:
     if isinstance(error, (Diverged, OutOfTime, SharedRunFailed)):
         return f"{type(error).__name__}: {error}"
     if isinstance(error, torch.cuda.OutOfMemoryError):
@@ -120,31 +169,46 @@ def _reason(error: Exception) -> str:
     return f"{type(error).__name__}: {' '.join(str(error).split())[:300]}"
 
 
-def _work(cell: Cell, session: Session, inputs: Inputs, plan: Plan, run_dir: Path):
-    task = inputs.ood_task(cell, session) if cell.task == "ood" else inputs.noisy_task(cell, session)
+def _compute_outcome(cell: Cell, session: Session, inputs: Inputs, plan: Plan, run_dir: Path) -> Outcome:
+    if cell.task == "ood":
+        return _compute_ood(cell, inputs.ood_task(cell, session), inputs, plan, run_dir)
+    return _compute_noisy(cell, inputs.noisy_task(cell, session), inputs, plan, run_dir)
+
+
+def _compute_noisy(cell: Cell, task: NoisyTask, inputs: Inputs, plan: Plan, run_dir: Path) -> Outcome:
     if cell.method in SHARED:
-        preload_compiler(task.recipe, inputs.device)
         return _shared_run(cell, task, inputs, run_dir)
+    return _detect(_method(cell, task, inputs, plan), task, inputs, retrain=plan.retrains(cell))
+
+
+def _compute_ood(cell: Cell, task: OODTask, inputs: Inputs, plan: Plan, run_dir: Path) -> Outcome:
+    if cell.method in SHARED:
+        return _shared_run(cell, task, inputs, run_dir)
+    return _score_ood(_method(cell, task, inputs, plan), task, inputs)
+
+
+def _method(cell: Cell, task: NoisyTask | OODTask, inputs: Inputs, plan: Plan) -> Any:
+    """Returns the method of a cell with its hyper-parameters."""
     name, _ = registry.split_variant(cell.method)
     method = registry.load(registry.task_kind(cell.task), name)(**plan.params(cell.method))
     if not method.reads_plain:  # it trains a network of its own
         preload_compiler(task.recipe, inputs.device)
-    if cell.task == "ood":
-        return _measure_ood(method, task, inputs)
-    return _detect(method, task, inputs, retrain=plan.retrains(cell))
+    return method
 
 
-def _shared_run(cell: Cell, task, inputs: Inputs, run_dir: Path):
+def _shared_run(cell: Cell, task: Any, inputs: Inputs, run_dir: Path) -> Outcome:
+    """Computes a run that methods read instead of training again."""
+    preload_compiler(task.recipe, inputs.device)
     if cell.method == PLAIN:
         arrays, curves = plain_run(task, inputs.test, run_dir / cell.folder)
-        return {**arrays, "ids": inputs.train_ids}, {"curves": curves}
+        return Outcome({**arrays, "ids": inputs.train_ids}, curves=curves)
     folds = importlib.import_module(shared_module(FOLDS))  # by name: only the folds themselves depend on its code
-    return {**folds.fold_probabilities(task), "ids": inputs.train_ids}, {}
+    return Outcome({**folds.fold_probabilities(task), "ids": inputs.train_ids})
 
 
-def _detect(method, task: NoisyTask, inputs: Inputs, retrain: bool):
-    session = task.session
-    with session.timer("score"):  # what a method does not book itself is scoring
+def _detect(method: Any, task: NoisyTask, inputs: Inputs, retrain: bool) -> Outcome:
+    """Runs a detector of wrong labels, and with `retrain` trains again without the examples it removes."""
+    with task.session.timer("score"):  # time that a method does not attribute itself is scoring
         found = method.detect(task)
     scores = np.asarray(found.scores, dtype=np.float64)
     _check_scores(scores, len(task.train), method.name)
@@ -158,11 +222,11 @@ def _detect(method, task: NoisyTask, inputs: Inputs, retrain: bool):
         arrays["remove"] = distributed.broadcast_array(np.asarray(found.remove, dtype=bool))
         if found.test_logits is None and retrain:
             arrays["test_logits"] = _retrain(task, arrays["remove"])
-    return arrays, {"extras": _numbers(found.extras), "curves": found.curves}
+    return Outcome(arrays, _finite_numbers(found.extras), found.curves)
 
 
 def _retrain(task: NoisyTask, remove: np.ndarray) -> np.ndarray:
-    """Test logits of a network trained, for the same number of steps, without the removed examples."""
+    """Returns test logits, shape [m, C], of a network trained without the removed examples for as many steps."""
     kept = np.flatnonzero(~remove)
     if len(kept) < task.n_classes:
         raise ValueError(f"the removal rule leaves {len(kept)} of {len(remove)} examples")
@@ -171,21 +235,23 @@ def _retrain(task: NoisyTask, remove: np.ndarray) -> np.ndarray:
         return task.predict(learner.net, task.test)[0].cpu().numpy()
 
 
-def _measure_ood(method, task: OODTask, inputs: Inputs):
+def _score_ood(method: Any, task: OODTask, inputs: Inputs) -> Outcome:
+    """Fits an OOD detector and scores the ID test set and every OOD set."""
     session = task.session
     with session.timer("fit"):
         method.fit(task)
-    arrays, images = {}, 0
+    arrays: dict[str, np.ndarray] = {}
+    n_images = 0
     for name, test in {"id_test": inputs.test, **inputs.ood_sets()}.items():
         with session.timer("score"):
             scores = method.score(test).double().cpu().numpy()
         _check_scores(scores, len(test), f"{method.name} on {name}")
         arrays[name] = scores
-        images += len(test)
+        n_images += len(test)
     with session.timer("accuracy"):
         arrays["id_logits"] = method.logits(inputs.test).float().cpu().numpy()
-    extras = {"seconds_per_image": session.timers.seconds["score"] / images, **method.extras()}
-    return arrays, {"extras": _numbers(extras)}
+    extras = {"seconds_per_image": session.timers.seconds["score"] / n_images, **method.extras()}
+    return Outcome(arrays, _finite_numbers(extras))
 
 
 def _check_scores(scores: np.ndarray, n: int, what: str) -> None:
@@ -195,12 +261,17 @@ def _check_scores(scores: np.ndarray, n: int, what: str) -> None:
         raise ValueError(f"{what}: {int((~np.isfinite(scores)).sum())} of {n} scores are not finite")
 
 
-def _numbers(extras: dict[str, Any]) -> dict[str, float]:
-    """Extras as floats. One that is not finite is not a number worth a column, and JSON has no way to write it."""
+def _finite_numbers(extras: dict[str, Any]) -> dict[str, float]:
+    """Returns the extras that are finite, as floats; JSON cannot hold the others."""
     return {k: float(v) for k, v in extras.items() if math.isfinite(v)}
 
 
 def pick_device(wanted: str) -> torch.device:
+    """Returns the device for "auto", "cpu" or "cuda".
+
+    Raises:
+        UserError: If "cuda" is wanted and torch sees no GPU.
+    """
     if wanted == "cuda" and not torch.cuda.is_available():
         raise UserError("execution.device: cuda was asked for, but torch sees no GPU here (see `make doctor`)")
     return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")

@@ -1,4 +1,6 @@
-"""`make tables`: Snakemake in this folder, one run at a time, able to start again after any kind of end."""
+"""Runs Snakemake (`make tables`): one run at a time in a folder, able to start again after any kind of end."""
+
+from __future__ import annotations
 
 import fcntl
 import json
@@ -11,15 +13,25 @@ from sgoif.bench.config import load_config
 from sgoif.errors import UserError
 from sgoif.utils.files import is_intact
 
-DEFAULT = "configs/embedded.yaml"  # as in the Snakefile
-OUTPUTS = (".", "batches/*/*/*", "metrics/*", "tables", "figures")  # sealed outputs of rules, below a run's folder
-ROOM = 1 << 20  # bytes; with less than this left no job can write its result
+DEFAULT_CONFIG = "configs/embedded.yaml"  # as in the Snakefile
+SEALED_OUTPUTS = (".", "batches/*/*/*", "metrics/*", "tables", "figures")  # folders of sealed files, below a run's
+MIN_FREE_BYTES = 1 << 20  # with less than this left no job can write its result
 
 
 def run(arguments: list[str]) -> int:
-    """Runs Snakemake. A second run in the same folder is refused; the locks of a killed one are cleared."""
+    """Runs Snakemake, after clearing what a killed run left behind.
+
+    Args:
+        arguments: The arguments of Snakemake.
+
+    Returns:
+        Its exit status.
+
+    Raises:
+        UserError: If the configuration is wrong, another run is active in this folder, or the disk is full.
+    """
     config = _config_only(arguments)
-    resolved = load_config(config[-1] if config else DEFAULT)  # a mistake is told before Snakemake starts
+    resolved = load_config(config[-1] if config else DEFAULT_CONFIG)  # a mistake is reported before Snakemake starts
     Path(".snakemake").mkdir(exist_ok=True)
     handle = open(".snakemake/sgoif.lock", "w")
     try:
@@ -31,16 +43,16 @@ def run(arguments: list[str]) -> int:
     if any(Path(".snakemake/locks").glob("*")):
         unlock = [*snakemake, "--unlock", *config]
         subprocess.run(unlock, capture_output=True, pass_fds=[handle.fileno()])
-    _forget_damaged(Path("results") / resolved["run"])
+    _delete_damaged(Path("results") / resolved["run"])
     done = subprocess.run([*snakemake, *arguments], pass_fds=[handle.fileno()])
     if done.returncode:
-        _tell_a_full_disk()
+        _check_free_disk()
     return done.returncode
 
 
-def _forget_damaged(run_dir: Path) -> None:
-    """Deletes outputs that are not what was written, so that Snakemake, which sees times alone, makes them again."""
-    for folder in OUTPUTS:
+def _delete_damaged(run_dir: Path) -> None:
+    """Deletes outputs whose checksum differs, so that Snakemake, which compares times alone, makes them again."""
+    for folder in SEALED_OUTPUTS:
         for seal in run_dir.glob(f"{folder}/.*.sha256"):
             path = seal.with_name(seal.name.removeprefix(".").removesuffix(".sha256"))
             if path.is_file() and not is_intact(path):
@@ -49,20 +61,20 @@ def _forget_damaged(run_dir: Path) -> None:
     for path in (p for p in Path(".snakemake/metadata").rglob("*") if p.is_file()):
         try:
             json.loads(path.read_bytes())
-        except ValueError:  # Snakemake's record of an output: it would end in a traceback, and can do without
+        except ValueError:  # Snakemake's record of an output: it would end in a traceback, and is not needed
             print(f"{path} is damaged and is forgotten", file=sys.stderr)
             path.unlink()
 
 
-def _tell_a_full_disk() -> None:
-    """A full disk shows itself in many ways, some of them without a name: a log that cannot be opened, a cut file."""
+def _check_free_disk() -> None:
+    """Names a full disk as the cause of a failed run, which may not have reported it: a log that cannot be opened."""
     for folder in (Path("."), Path("results"), Path("data")):
-        if folder.exists() and shutil.disk_usage(folder).free < ROOM:
+        if folder.exists() and shutil.disk_usage(folder).free < MIN_FREE_BYTES:
             raise UserError(f"the disk of {folder.resolve()} is full; free some room and run again")
 
 
 def _config_only(arguments: list[str]) -> list[str]:
-    """`--configfile X` among the arguments, so that unlocking reads the same configuration."""
+    """Returns `--configfile X` if it is among the arguments, so that unlocking reads the same configuration."""
     if "--configfile" in arguments:
         at = arguments.index("--configfile")
         return arguments[at : at + 2]

@@ -75,8 +75,8 @@ def test_a_lost_interrupt_is_no_result_of_a_method(tmp_path, monkeypatch, lose):
 
 
 def test_the_compiler_is_imported_before_a_cells_clock_starts(tmp_path, monkeypatch):
-    order, timed = [], run_batch.Session.timed
-    monkeypatch.setattr(run_batch.Session, "timed", lambda self, name: order.append(name) or timed(self, name))
+    order, timer = [], run_batch.Session.timer
+    monkeypatch.setattr(run_batch.Session, "timer", lambda self, name: order.append(name) or timer(self, name))
     monkeypatch.setattr("sgoif.training.learner.importlib", SimpleNamespace(import_module=order.append))
     recipe = Recipe(compile=True)
     monkeypatch.setattr(run_batch, "preload_compiler", lambda *_: preload_compiler(recipe, torch.device("cuda")))
