@@ -21,11 +21,10 @@ import torch
 from torch import nn
 
 from baselines.noisy.sgoif import SGOIF
-from sgoif import OnlineInfluence
+from sgoif import InfluenceResult, OnlineInfluence
 from sgoif.bench.config import load_config
 from sgoif.bench.data import catalogue, load
 from sgoif.bench.execution.environment import environment
-from sgoif.bench.methods import sgoif_detector as watching
 from sgoif.bench.methods.base import NoisyTask, train_plainly
 from sgoif.errors import UserError
 from sgoif.training.images import ImageSet
@@ -175,7 +174,7 @@ def watched(task: NoisyTask, **params) -> None:
     session = task.session
     with (
         _timed_method(session, "read", OnlineInfluence, "scores"),
-        _timed_method(session, "estimate", watching, "estimate_label_errors"),
+        _timed_method(session, "estimate", InfluenceResult, "find_label_issues"),
         session.timer("rest"),
     ):
         SGOIF(**params).detect(task)

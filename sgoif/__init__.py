@@ -10,7 +10,7 @@ if TYPE_CHECKING:
     from sgoif.config import InfluenceConfig
     from sgoif.errors import BatchError, CaptureError, InfluenceError, ScopeError
     from sgoif.influence import OnlineInfluence
-    from sgoif.label_noise.count import estimate_wrong
+    from sgoif.label_noise.issues import LabelIssues
     from sgoif.result import InfluenceResult
 
 _HOME = {
@@ -19,9 +19,9 @@ _HOME = {
     "InfluenceConfig": "config",
     "InfluenceError": "errors",
     "InfluenceResult": "result",
+    "LabelIssues": "label_noise.issues",
     "OnlineInfluence": "influence",
     "ScopeError": "errors",
-    "estimate_wrong": "label_noise.count",
 }
 __all__ = [
     "BatchError",
@@ -29,9 +29,9 @@ __all__ = [
     "InfluenceConfig",
     "InfluenceError",
     "InfluenceResult",
+    "LabelIssues",
     "OnlineInfluence",
     "ScopeError",
-    "estimate_wrong",
 ]
 
 

@@ -10,6 +10,8 @@ from torch import Tensor
 
 from sgoif.backend.linalg import tf32_products
 from sgoif.config import InfluenceConfig
+from sgoif.label_noise.count import estimate_label_errors
+from sgoif.label_noise.issues import LabelIssues, suggest_labels
 from sgoif.label_noise.latent_classes import TrustedPredictions, fit_latent_classes
 from sgoif.scores.bernstein import half_width
 from sgoif.scores.visit_statistics import PredictionSums, VisitStatistics
@@ -141,10 +143,37 @@ class InfluenceResult:
             return None
         return scale_to_unit_rms(self.log_odds) + MARGIN_WEIGHT * self.noise_entropy * scale_to_unit_rms(self.margin)
 
-    @property
-    def trusted_log_odds(self) -> Tensor | None:
-        """`log_odds` where `latent_weight` is 1, else None: what wrong labels are counted by."""
-        return self.log_odds if self.latent_weight == 1 else None
+    def find_label_issues(self, labels: Tensor, probabilities: Tensor | None = None) -> LabelIssues:
+        """Find the labels that are probably wrong, without knowing the truth.
+
+        If the latent classes have full weight (`latent_weight` = 1), the number of wrong labels follows from
+        `log_odds`, and the labels with the highest `prediction_score` are taken. Otherwise both follow from
+        `suspicion`.
+
+        Args:
+            labels: The labels that were trained on, shape [N].
+            probabilities: Predicted probabilities for the suggestions, shape [N, C], for example out-of-fold ones; None
+                takes `mean_predictions`. Without either, the suggested labels are the labels themselves.
+
+        Returns:
+            The labels that are probably wrong, the order for a review, and suggested labels.
+
+        Raises:
+            InfluenceError: If labels or probabilities do not fit the examples.
+        """
+        labels = torch.as_tensor(labels).long().cpu()
+        prediction_score = self.prediction_score
+        if self.latent_weight == 1 and prediction_score is not None:
+            count, mask = estimate_label_errors(prediction_score, labels, self.log_odds)
+        else:
+            count, mask = estimate_label_errors(self.suspicion, labels)
+        if probabilities is None:
+            probabilities = self.mean_predictions
+        suggested = labels
+        if probabilities is not None:
+            suggested = suggest_labels(mask, labels, torch.as_tensor(probabilities).float().cpu())
+        order = self.suspicion.argsort(descending=True, stable=True)
+        return LabelIssues(mask, order, suggested, count)
 
     def numpy(self) -> dict[str, Any]:
         """Return the tensors as NumPy arrays, by field name."""

@@ -78,7 +78,7 @@ def loop() -> dict:
         "model": model,
         "train": y[:256],
         "loader": list(batches(x[:256], y[:256])),
-        "given": y[:256],
+        "labels": y[:256],
         "checked": [(x, y) for _, x, y in batches(x[256:384], y[256:384])],
         "epochs": 2,
         "criterion": torch.nn.CrossEntropyLoss(),

@@ -7,8 +7,9 @@ One ordinary training run, watched: the score of an example is its online influe
 What is ranked is its `suspicion`: that influence beside what the latent classes of the network's predictions say
 (`sgoif.label_noise.latent_classes`); each alone is a variant, `influence` and `latent`. No clean label is used. The
 hyper-parameters are the fields of `sgoif.InfluenceConfig`. Before retraining as many examples are removed as are
-expected to be wrong (`sgoif.estimate_wrong`): those with the highest odds, which are better than the suspicion at
-telling how the classes that are left compare, or the most suspicious ones where the latent classes are not trusted.
+expected to be wrong (`InfluenceResult.find_label_issues`): those with the highest prediction score, which is better
+than the suspicion at keeping the classes comparable, or the most suspicious ones where the latent classes lack full
+weight.
 """
 
 from __future__ import annotations

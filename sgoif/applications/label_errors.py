@@ -3,9 +3,9 @@
 | field       | what it is                                                                                             |
 |-------------|--------------------------------------------------------------------------------------------------------|
 | `order`     | by `InfluenceResult.suspicion`: the influence score plus the evidence of the latent classes            |
-| `flagged`   | the labels that are probably wrong, as many as estimated without any truth                             |
+| `flagged`   | the labels that are probably wrong, by `InfluenceResult.find_label_issues`                             |
 | `low, high` | score -+ empirical-Bernstein half-width over the visits                                                |
-| `suggested` | the most probable class by the mean prediction over the visits, without the label where it is flagged  |
+| `suggested` | of a flagged label, the most probable other class by the mean prediction over the visits               |
 
 The mean over the visits is used since at the end of training the network may have memorised a wrong label.
 """
@@ -18,7 +18,6 @@ import torch
 from torch import Tensor
 
 from sgoif.errors import InfluenceError
-from sgoif.label_noise.count import estimate_label_errors
 from sgoif.result import InfluenceResult
 
 
@@ -34,7 +33,7 @@ class Triage:
         low: Lower end of the score's interval.
         high: Upper end of the score's interval.
         labels: The labels that were examined.
-        suggested: What the labels should probably be.
+        suggested: The most probable other class where the label is flagged, else the label.
     """
 
     order: Tensor
@@ -55,7 +54,7 @@ class Triage:
         """Return examples as records, most suspicious first.
 
         Args:
-            top: How many; None for as many as are flagged.
+            top: How many; None for the flagged ones.
 
         Returns:
             One dictionary per example: index, suspicion, score, low, high, label, suggested, flagged.
@@ -69,8 +68,8 @@ class Triage:
             "suggested": self.suggested,
             "flagged": self.flagged,
         }
-        first = self.order[: self.count if top is None else top].tolist()
-        return [{"index": i, **{name: values[i].item() for name, values in columns.items()}} for i in first]
+        chosen = self.order[self.flagged[self.order]] if top is None else self.order[:top]
+        return [{"index": i, **{name: values[i].item() for name, values in columns.items()}} for i in chosen.tolist()]
 
 
 def triage(result: InfluenceResult, labels: Tensor, probabilities: Tensor | None = None) -> Triage:
@@ -92,17 +91,15 @@ def triage(result: InfluenceResult, labels: Tensor, probabilities: Tensor | None
         probabilities = result.mean_predictions
     if probabilities is None:
         raise InfluenceError("triage: a run with config.memory = False keeps no predictions; pass probabilities")
-    labels, probabilities = torch.as_tensor(labels).long().cpu(), torch.as_tensor(probabilities).float().cpu()
-    if probabilities.dim() != 2 or len(probabilities) != len(labels):
-        raise InfluenceError(
-            f"triage: probabilities of shape {tuple(probabilities.shape)} for {len(labels)} labels; expected [N, C]"
-        )
-    if not torch.isfinite(probabilities).all():
-        raise InfluenceError("triage: probabilities must be finite")
-    _, flagged = estimate_label_errors(result.suspicion, labels, result.trusted_log_odds)
-    others = probabilities.scatter(1, labels.unsqueeze(1), -torch.inf)
-    suggested = torch.where(flagged.unsqueeze(1), others, probabilities).argmax(1)
-    score, width = result.score, result.half_width
-    suspicion = result.suspicion
-    order = suspicion.argsort(descending=True, stable=True)
-    return Triage(order, flagged, suspicion, score, score - width, score + width, labels, suggested)
+    labels = torch.as_tensor(labels).long().cpu()
+    issues = result.find_label_issues(labels, probabilities)
+    return Triage(
+        order=issues.order,
+        flagged=issues.mask,
+        suspicion=result.suspicion,
+        score=result.score,
+        low=result.score - result.half_width,
+        high=result.score + result.half_width,
+        labels=labels,
+        suggested=issues.suggested,
+    )

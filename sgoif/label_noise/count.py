@@ -83,6 +83,3 @@ def count_from_scores(scores: Tensor, labels: Tensor) -> int:
     if fit.separated and fit.mean[0] < 0 < fit.mean[1]:  # a skewed distribution of harmless scores is not two
         count = max(count, round(float(fit.weight[1]) * len(scores)))
     return count
-
-
-estimate_wrong = estimate_label_errors

@@ -44,7 +44,7 @@ def write_gallery(
         ranking: Their scores and order.
         contributions: Part of each class's anchor in the score, shape [N, K].
         probabilities: Mean class probabilities over the visits, shape [N, C].
-        size: Number of examples; None: the flagged ones, within `MIN_EXAMPLES` and `MAX_EXAMPLES`.
+        size: Number of examples; None: as many as are flagged, within `MIN_EXAMPLES` and `MAX_EXAMPLES`.
     """
     size = size or min(max(ranking.estimated, MIN_EXAMPLES), MAX_EXAMPLES)
     items = [

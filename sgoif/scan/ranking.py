@@ -41,8 +41,9 @@ class Ranking:
         confidence: Confidence of the score, shape [N].
         visits: Number of visits that were scored, shape [N].
         flagged: Whether the label is estimated to be wrong, shape [N].
-        suggested: Class with the greatest mean probability over the visits, shape [N]; may be the label itself.
-        probability: Mean probability of that class, shape [N].
+        suggested: Most probable other class of a flagged example, else the label, shape [N].
+        probability: Mean probability of the suggested class over the visits, shape [N].
+        label_probability: Mean probability of the label over the visits, shape [N].
         estimated: Estimated number of wrong labels.
     """
 
@@ -55,6 +56,7 @@ class Ranking:
     flagged: np.ndarray
     suggested: np.ndarray
     probability: np.ndarray
+    label_probability: np.ndarray
     estimated: int
 
     @classmethod
@@ -67,21 +69,22 @@ class Ranking:
         """
         import torch
 
-        from sgoif import estimate_wrong
-
-        values, suspicion = result.numpy(), result.suspicion
-        estimated, flagged = estimate_wrong(suspicion, torch.from_numpy(labels), result.trusted_log_odds)
+        values = result.numpy()
+        issues = result.find_label_issues(torch.from_numpy(labels))
+        suggested = issues.suggested.numpy()
+        probabilities, each = values["mean_predictions"], np.arange(len(labels))
         return cls(
-            order=np.argsort(-suspicion.numpy(), kind="stable"),
-            suspicion=suspicion.numpy(),
+            order=issues.order.numpy(),
+            suspicion=result.suspicion.numpy(),
             score=values["score"],
             half_width=values["half_width"],
             confidence=values["confidence"],
             visits=values["visits"],
-            flagged=flagged.numpy(),
-            suggested=values["mean_predictions"].argmax(1),
-            probability=values["mean_predictions"].max(1),
-            estimated=estimated,
+            flagged=issues.mask.numpy(),
+            suggested=suggested,
+            probability=probabilities[each, suggested],
+            label_probability=probabilities[each, labels],
+            estimated=issues.count,
         )
 
     def columns(self, listing: Listing) -> dict[str, list[Any]]:
@@ -105,9 +108,9 @@ class Ranking:
         return {name: column.tolist() for name, column in zip(COLUMNS, columns, strict=True)}
 
 
-def count_other_suggestions(listing: Listing, ranking: Ranking) -> int:
-    """Counts the flagged examples whose suggested label differs from their label."""
-    return int((ranking.flagged & (ranking.suggested != np.array(listing.labels))).sum())
+def count_other_suggestions(ranking: Ranking) -> int:
+    """Counts the flagged examples whose suggested label is more probable than their label."""
+    return int((ranking.flagged & (ranking.probability > ranking.label_probability)).sum())
 
 
 def count_by_class(listing: Listing, ranking: Ranking) -> dict[str, dict[str, int]]:
@@ -120,11 +123,7 @@ def count_by_class(listing: Listing, ranking: Ranking) -> dict[str, dict[str, in
 
 
 def most_common_confusions(listing: Listing, ranking: Ranking, limit: int = 20) -> list[dict[str, Any]]:
-    """Returns the most common pairs of label and other suggested label among the flagged examples."""
-    pairs = Counter(
-        (listing.labels[i], int(ranking.suggested[i]))
-        for i in np.flatnonzero(ranking.flagged)
-        if listing.labels[i] != ranking.suggested[i]
-    )
+    """Returns the most common pairs of label and suggested label among the flagged examples."""
+    pairs = Counter((listing.labels[i], int(ranking.suggested[i])) for i in np.flatnonzero(ranking.flagged))
     common = sorted(pairs.items(), key=lambda item: (-item[1], item[0]))[:limit]
     return [{"given": listing.classes[a], "suggested": listing.classes[b], "flagged": n} for (a, b), n in common]

@@ -43,7 +43,7 @@ def write_scan(
         settings: How they were trained on.
         trained: Scores and state of the training.
         images: The images with their normalisation.
-        gallery_size: Number of examples in the gallery; None: the flagged ones, within limits.
+        gallery_size: Number of examples in the gallery; None: as many as are flagged, within limits.
         seconds: Duration of each stage.
     """
     ranking = Ranking.from_result(trained.result, np.array(listing.labels))
@@ -72,7 +72,7 @@ def make_report(listing: Listing, ranking: Ranking, settings: Settings, seconds:
         "left_out": len(listing.left_out),
         "estimated_wrong": ranking.estimated,
         "estimated_share": round(ranking.estimated / len(listing), 5),
-        "flagged_with_another_suggestion": count_other_suggestions(listing, ranking),
+        "flagged_with_another_suggestion": count_other_suggestions(ranking),
         "by_class": count_by_class(listing, ranking),
         "confusions": most_common_confusions(listing, ranking),
         "mean_confidence": round(float(ranking.confidence.mean()), 5),
@@ -85,7 +85,7 @@ def make_report(listing: Listing, ranking: Ranking, settings: Settings, seconds:
 def _print_summary(out: Path, listing: Listing, ranking: Ranking, parquet: bool) -> None:
     share = ranking.estimated / len(listing)
     print(f"About {ranking.estimated} of {len(listing)} labels look suspicious ({share:.1%})")
-    print(f"For {count_other_suggestions(listing, ranking)} of them the network prefers another label")
+    print(f"For {count_other_suggestions(ranking)} of them the network prefers another label")
     print(f"Review   {out / 'gallery.html'}  (open it in a browser)")
     print(f"Ranking  {out / 'ranking.csv'}" + (" and .parquet" if parquet else "  (no Parquet: pyarrow is missing)"))
     print(f"Apply    sgoif apply {out} --decisions decisions.csv   or   --top-estimated")

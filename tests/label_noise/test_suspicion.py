@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from sgoif import InfluenceConfig, OnlineInfluence
+from sgoif import InfluenceConfig, InfluenceError, OnlineInfluence
 from sgoif.label_noise.count import estimate_label_errors
 from sgoif.result import InfluenceResult, scale_to_unit_rms
 
@@ -40,12 +40,47 @@ def test_margins_count_by_the_noise_entropy():
     assert result([3.0, -1.0], None).prediction_score is None
 
 
-def test_log_odds_count_only_at_full_weight():
-    assert result([0.0], [1.0]).trusted_log_odds is not None
-    assert (
-        result([0.0], [1.0], latent_weight=0.9).trusted_log_odds is None
-        and result([0.0], None).trusted_log_odds is None
+def issues(latent_weight: float, **more):
+    """Two labels by the log-odds, three by the scores above zero; predictions and influence disagree on which."""
+    predictions = torch.tensor([[0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.6, 0.1, 0.3], [0.3, 0.3, 0.4]])
+    found = result(
+        [3.0, 2.0, 1.0, -9.0], [-30.0, 30.0, -30.0, 30.0], latent_weight=latent_weight, mean_predictions=predictions
     )
+    return found, found.find_label_issues(torch.tensor([1, 2, 0, 0]), **more)
+
+
+def test_label_issues_follow_the_predictions_where_the_latent_classes_have_full_weight():
+    found, wrong = issues(1.0)
+    assert wrong.count == 2 and wrong.mask.tolist() == [False, True, False, True]
+    assert torch.equal(wrong.order, found.suspicion.argsort(descending=True)) and wrong.order[0] == 1
+    assert wrong.suggested.tolist() == [1, 1, 0, 2]  # never the label itself where it is wrong, else the label
+
+
+def test_label_issues_follow_the_suspicion_where_they_do_not():
+    found, wrong = issues(0.5)
+    count, mask = estimate_label_errors(found.suspicion, torch.tensor([1, 2, 0, 0]))
+    assert wrong.count == count > 0 and torch.equal(wrong.mask, mask)
+    assert not torch.equal(mask, issues(1.0)[1].mask)
+
+
+def test_suggestions_come_from_other_probabilities_if_there_are_any():
+    assert issues(1.0, probabilities=torch.tensor([[0.3, 0.2, 0.1]] * 4))[1].suggested.tolist() == [1, 0, 0, 1]
+    alone = result([3.0, -1.0], None).find_label_issues(torch.tensor([0, 1]))
+    assert alone.suggested.tolist() == [0, 1] and alone.mask.tolist() == [True, False]
+
+
+@pytest.mark.parametrize(
+    "labels, probabilities, message",
+    [
+        ([0, 1, 0], None, "must both be"),
+        ([0, 1], torch.ones(3, 2), r"shape \(3, 2\) for 2 labels"),
+        ([0, 1], torch.full((2, 2), torch.nan), "finite"),
+        ([0, 2], torch.ones(2, 2), "label 2 of 2 classes"),
+    ],
+)
+def test_label_issues_check_their_input(labels, probabilities, message):
+    with pytest.raises(InfluenceError, match=message):
+        result([3.0, -1.0], None).find_label_issues(torch.tensor(labels), probabilities)
 
 
 def watched(memory: bool, window: float = 0.5) -> tuple[InfluenceResult, torch.Tensor, torch.Tensor]:

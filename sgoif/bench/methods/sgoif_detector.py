@@ -13,7 +13,6 @@ from sgoif.check_history import CheckHistory
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError, UserError
 from sgoif.influence import OnlineInfluence
-from sgoif.label_noise.count import estimate_label_errors
 from sgoif.training.batches import Batch
 from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.learner import Learner
@@ -61,18 +60,16 @@ class SGOIFDetector(NoisyLabelDetector):
         result = influence.scores()
         if self.params.memory:
             COMPUTE.forward_passes += influence.external_anchors  # they name the latent classes
-        log_odds = result.trusted_log_odds
-        scores = result.suspicion if log_odds is None else result.prediction_score
-        count, remove = estimate_label_errors(scores, task.labels, log_odds)
+        issues = result.find_label_issues(task.labels)
         variants = {"influence": result.score, "latent": result.log_odds}
         return Detection(
             scores=result.suspicion.numpy(),
             variants={name: values.numpy() for name, values in variants.items() if values is not None},
-            remove=remove.cpu().numpy(),
+            remove=issues.mask.numpy(),
             epoch_scores=result.epoch_scores.cpu().numpy(),
             traces=history.arrays(),
             extras={
-                "estimated_noise": count / len(task.train),
+                "estimated_noise": issues.count / len(task.train),
                 "mean_confidence": result.confidence.mean(),
                 "mean_residual": result.residual.mean(),
                 "latent_trust": result.latent_weight,

@@ -1,0 +1,58 @@
+"""`LabelIssues`: which labels are probably wrong, and what they should be.
+
+This is the one rule by which the benchmark, `sgoif scan`, `triage` and users of the library find wrong labels; see
+`InfluenceResult.find_label_issues`.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sgoif.errors import InfluenceError
+
+
+@dataclass(frozen=True)
+class LabelIssues:
+    """Labels of a training set that are probably wrong. All tensors are on the host.
+
+    Attributes:
+        mask: Which labels are probably wrong, bool, shape [N].
+        order: Positions of the examples, most suspicious first, shape [N].
+        suggested: The most probable class other than the label where `mask` is set, else the label, shape [N].
+        count: Estimated number of wrong labels, which is the number of labels in `mask`.
+    """
+
+    mask: Tensor
+    order: Tensor
+    suggested: Tensor
+    count: int
+
+
+def suggest_labels(mask: Tensor, labels: Tensor, probabilities: Tensor) -> Tensor:
+    """Return the most probable other class of the labels that are probably wrong, and all other labels as they are.
+
+    Args:
+        mask: Which labels are probably wrong, bool, shape [N].
+        labels: Labels, shape [N].
+        probabilities: Predicted probabilities, shape [N, C].
+
+    Returns:
+        Suggested labels, shape [N].
+
+    Raises:
+        InfluenceError: If the probabilities are not finite numbers of shape [N, C].
+    """
+    if probabilities.dim() != 2 or len(probabilities) != len(labels):
+        raise InfluenceError(
+            f"label issues: probabilities of shape {tuple(probabilities.shape)} for {len(labels)} labels; "
+            "expected [N, C]"
+        )
+    if not torch.isfinite(probabilities).all():
+        raise InfluenceError("label issues: probabilities must be finite")
+    if int(labels.max()) >= probabilities.shape[1]:
+        raise InfluenceError(f"label issues: label {int(labels.max())} of {probabilities.shape[1]} classes")
+    others = probabilities.scatter(1, labels.unsqueeze(1), -torch.inf)
+    return torch.where(mask, others.argmax(1), labels)
