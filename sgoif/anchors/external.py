@@ -4,14 +4,14 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
-from contextlib import contextmanager
 
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from sgoif.errors import BatchError
 from sgoif.gradients.hooks import GradientHooks
 from sgoif.gradients.queue import Pass
+from sgoif.utils.eval_mode import eval_mode
 
 AnchorData = Iterable[tuple[Tensor, Tensor]]
 LocatedBatch = tuple[Tensor, Tensor, int]  # a batch (x, y) and the position of its first example in the data
@@ -110,18 +110,6 @@ class AnchorDataCycle:
         self._next_batch = None
 
 
-@contextmanager
-def evaluating(model: nn.Module) -> Iterator[None]:
-    """Put the model into eval mode; afterwards each of its modules has the mode it had."""
-    modes = [(module, module.training) for module in model.modules()]
-    model.eval()
-    try:
-        yield
-    finally:
-        for module, mode in modes:
-            module.training = mode
-
-
 def _on_model_device(hooks: GradientHooks, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Check the labels and move both tensors to the model's device."""
     device = hooks.head.weight.device
@@ -132,7 +120,7 @@ def _on_model_device(hooks: GradientHooks, x: Tensor, y: Tensor) -> tuple[Tensor
 
 def anchor_passes(hooks: GradientHooks, batches: Iterable[LocatedBatch]) -> Iterator[Pass]:
     """Pass anchor data through the model in eval mode; parameters, gradients, modes and buffers stay as they are."""
-    with evaluating(hooks.model):
+    with eval_mode(hooks.model):
         for x, y, position in batches:
             x, y = _on_model_device(hooks, x, y)
             with hooks.evaluation_pass() as captured:
@@ -144,7 +132,7 @@ def anchor_passes(hooks: GradientHooks, batches: Iterable[LocatedBatch]) -> Iter
 @torch.no_grad()
 def anchor_predictions(hooks: GradientHooks, batches: Iterable[LocatedBatch]) -> tuple[Tensor, Tensor]:
     """Return the model's probabilities of external data, shape [m, C], and the labels, shape [m]."""
-    with evaluating(hooks.model):
+    with eval_mode(hooks.model):
         located = (_on_model_device(hooks, x, y) for x, y, _ in batches)
         predicted = [(hooks.model(x).to(hooks.dtype).softmax(1), y) for x, y in located]
     return torch.cat([p for p, _ in predicted]), torch.cat([y for _, y in predicted])

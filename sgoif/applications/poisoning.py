@@ -21,6 +21,7 @@ from sgoif.applications.prediction_influence import influence_on_predictions
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError
 from sgoif.label_noise.two_gaussians import upper_component_probability
+from sgoif.utils.eval_mode import eval_mode
 
 CONFIG = InfluenceConfig(temperature=20.0, damping=0.1)
 
@@ -43,9 +44,8 @@ class Poisoning:
 @torch.no_grad()
 def _require_behaviour(model: nn.Module, suspects: Tensor, target: int) -> None:
     """Raise unless every suspect is predicted as `target`."""
-    was_training = model.training
-    predicted = model.eval()(suspects).argmax(1)
-    model.train(was_training)
+    with eval_mode(model):
+        predicted = model(suspects).argmax(1)
     if not (predicted == target).all():
         other = int((predicted != target).sum())
         raise InfluenceError(

@@ -19,10 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.anchors.external import evaluating
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError
 from sgoif.influence import OnlineInfluence
+from sgoif.utils.eval_mode import eval_mode
 
 PASSES = 2  # the first builds the curvature, the second scores
 
@@ -59,7 +59,7 @@ def influence_on_predictions(
     config = replace(
         config or InfluenceConfig(), source="trusted", anchor_examples=sys.maxsize, window=1 / PASSES, memory=False
     )
-    with OnlineInfluence(model, n_examples, config=config, anchor_data=targets) as influence, evaluating(model):
+    with OnlineInfluence(model, n_examples, config=config, anchor_data=targets) as influence, eval_mode(model):
         for _ in range(PASSES):
             for index, x, y in train:
                 _watch(influence, model, index, x, y)

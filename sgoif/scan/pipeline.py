@@ -15,6 +15,7 @@ from sgoif.scan.progress import image_progress
 from sgoif.scan.settings import Settings, choose_settings
 from sgoif.scan.sources.listing import Listing
 from sgoif.scan.sources.read import ReadOptions, read_source
+from sgoif.utils.device import pick_device
 
 MAX_NAMED_FILES = 10  # printed of those left out; all of them are in left_out.csv
 
@@ -69,7 +70,7 @@ def _scan_into(
     from sgoif.scan.train import train_and_score
     from sgoif.training.session import Session
 
-    device = pick_device(options.get("device") or "auto")
+    device = pick_device(options.get("device") or "auto", "--device", "leave it out to use the CPU").type
     digest = listing.digest()
     if options.get("threads"):
         torch.set_num_threads(options["threads"])
@@ -104,21 +105,6 @@ def _scan_into(
     trained = train_and_score(images, np.array(listing.labels), len(listing.classes), settings, session)
     write_scan(out, listing, settings, trained, images, gallery_size, seconds | session.timers.seconds)
     session.clear()
-
-
-def pick_device(wanted: str) -> str:
-    """Returns "cpu" or "cuda"; "auto" takes the GPU where there is one.
-
-    Raises:
-        UserError: If "cuda" is wanted and there is no GPU.
-    """
-    import torch
-
-    if wanted == "auto":
-        return "cuda" if torch.cuda.is_available() else "cpu"
-    if wanted == "cuda" and not torch.cuda.is_available():
-        raise UserError("--device cuda: torch sees no GPU here; leave it out to use the CPU")
-    return wanted
 
 
 def _print_left_out(listing: Listing) -> None:

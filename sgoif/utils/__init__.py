@@ -1,7 +1,8 @@
-"""Helpers without a subject of their own, used by all packages.
+"""Helpers that every package may use; they know nothing of influence, training or the benchmark.
 
 `files`: atomic, sealed and byte-identical files. `interrupt`: a Ctrl-C that is not lost. `paths`: the checkout.
 `suggest`: nearest names for error messages. `device`: the device of a command. `eval_mode`: eval mode for a while.
+`image_ops`, `digits`: small image operations, and scikit-learn's digits.
 
-Reads and writes: whatever files the caller names.
+Reads and writes: only the files that the caller names.
 """

@@ -16,8 +16,13 @@ def suggest(wrong: object, known: Iterable[str]) -> str:
     Returns:
         `did you mean a or b?` with up to three similar names, upper and lower case alike, or `there are: …` with all.
     """
-    names = {name.lower(): name for name in known}
-    close = [names[name] for name in difflib.get_close_matches(str(wrong).lower(), names, n=3, cutoff=0.5)]
-    if close:
+    names = list(known)
+    if close := nearest_names(wrong, names):
         return f"did you mean {' or '.join(close)}?"
-    return f"there are: {', '.join(sorted(names.values(), key=str.lower)) or 'none'}"
+    return f"there are: {', '.join(sorted(names, key=str.lower)) or 'none'}"
+
+
+def nearest_names(wrong: object, known: Iterable[str]) -> list[str]:
+    """Return up to three of the known names that are similar to a wrong one, upper and lower case alike."""
+    names = {name.lower(): name for name in known}
+    return [names[name] for name in difflib.get_close_matches(str(wrong).lower(), names, n=3, cutoff=0.5)]

@@ -107,7 +107,7 @@ def test_csv_that_is_read(tmp_path, separator, start, encoding):
 
 
 def test_names(told):
-    assert "neither a folder, a file nor a data set of torchvision; did you mean cifar10" in told("cifr10")
+    assert "neither a folder, a file nor a data set of torchvision; did you mean CIFAR10" in told("cifr10")
     assert "--download fetches it" in told("MNIST", "--data-root", "nothing-here")
 
 

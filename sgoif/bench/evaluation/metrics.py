@@ -17,7 +17,7 @@ RECALL_PERCENTS = (1, 5, 10)
 OOD_METRICS = ("auroc", "aupr_out_ap", "aupr_out_trapezoid", "aupr_in_ap", "aupr_in_trapezoid", "fpr95")
 
 
-def finite(values: np.ndarray, what: str) -> np.ndarray:
+def finite_array(values: np.ndarray, what: str) -> np.ndarray:
     """`values` as float64; NaN or infinity is an error that names `what`."""
     values = np.asarray(values, dtype=np.float64)
     bad = int(np.size(values) - np.isfinite(values).sum())
@@ -27,7 +27,7 @@ def finite(values: np.ndarray, what: str) -> np.ndarray:
 
 
 def _scores_and_mask(scores: np.ndarray, positive: np.ndarray, what: str) -> tuple[np.ndarray, np.ndarray]:
-    scores, positive = finite(scores, what), np.asarray(positive, dtype=bool)
+    scores, positive = finite_array(scores, what), np.asarray(positive, dtype=bool)
     if scores.ndim != 1 or scores.shape != positive.shape:
         raise UserError(f"{what}: shape {scores.shape} does not fit the truth's shape {positive.shape}")
     if positive.all() or not positive.any():
@@ -79,7 +79,7 @@ def top_taus(epoch_scores: np.ndarray, what: str = "epoch_scores") -> list[float
     """
     from scipy.stats import kendalltau
 
-    epoch_scores = finite(epoch_scores, what)
+    epoch_scores = finite_array(epoch_scores, what)
     k = top_count(epoch_scores.shape[1], 1)
     tops = np.argsort(-epoch_scores, axis=1, kind="stable")[:, :k]
     taus = []
@@ -125,7 +125,7 @@ def removal(remove: np.ndarray, wrong: np.ndarray, what: str = "remove") -> dict
 
 def accuracy(logits: np.ndarray, labels: np.ndarray, what: str = "test_logits") -> float:
     """Share of rows whose largest logit is the label."""
-    logits, labels = finite(logits, what), np.asarray(labels)
+    logits, labels = finite_array(logits, what), np.asarray(labels)
     if logits.ndim != 2 or len(logits) != len(labels):
         raise UserError(f"{what}: shape {logits.shape} does not fit {len(labels)} labels")
     return float((logits.argmax(axis=1) == labels).mean())

@@ -35,6 +35,7 @@ from sgoif.training.learner import Diverged, preload_compiler
 from sgoif.training.peak_memory import PeakMemory
 from sgoif.training.session import OutOfTime, Session
 from sgoif.utils import interrupt
+from sgoif.utils.device import pick_device
 from sgoif.utils.files import atomic_write_json, file_lock
 
 
@@ -73,7 +74,8 @@ def run_batch(plan: Plan, run_dir: Path, task: str, dataset: str, method: str, n
     Raises:
         UserError: If something outside the method is wrong, such as a damaged input or a full disk.
     """
-    inputs = Inputs(plan, run_dir, task, dataset, pick_device(device))
+    on = pick_device(device, "execution.device", "see `make doctor`")
+    inputs = Inputs(plan, run_dir, task, dataset, on)
     code = plan.code(task, method)
     entries = []
     path = run_dir / "batches" / task / dataset / method / f"{number}.json"
@@ -264,14 +266,3 @@ def _check_scores(scores: np.ndarray, n: int, what: str) -> None:
 def _finite_numbers(extras: dict[str, Any]) -> dict[str, float]:
     """Returns the extras that are finite, as floats; JSON cannot hold the others."""
     return {k: float(v) for k, v in extras.items() if math.isfinite(v)}
-
-
-def pick_device(wanted: str) -> torch.device:
-    """Returns the device for "auto", "cpu" or "cuda".
-
-    Raises:
-        UserError: If "cuda" is wanted and torch sees no GPU.
-    """
-    if wanted == "cuda" and not torch.cuda.is_available():
-        raise UserError("execution.device: cuda was asked for, but torch sees no GPU here (see `make doctor`)")
-    return torch.device("cuda" if wanted != "cpu" and torch.cuda.is_available() else "cpu")

@@ -19,6 +19,7 @@ from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.images import ImageSet
 from sgoif.training.learner import predict
 from sgoif.training.models import Network
+from sgoif.utils.eval_mode import eval_mode
 
 
 def check_param(ok: bool, where: str, what: str, value: object) -> None:
@@ -111,19 +112,17 @@ def stage_outputs(
     hooks = [
         m.register_forward_hook(lambda _m, _in, out, i=i: caught.__setitem__(i, out)) for i, m in enumerate(modules)
     ]
-    was_training = net.training
-    net.eval()
     try:
-        for part in order.to(images.device).split(batch_size):
-            with torch.no_grad():
-                logits = finite(net(images.batch(part)).float(), f"{method}: logits of the network")
-                COMPUTE.forward_passes += len(part)
-                maps = [as_map(caught[i].float()) for i in range(len(modules))]
-            for i, m in enumerate(maps):
-                finite(m, f"{method}: output of stage {i + 1}")
-            yield StageOutputs(part, logits, maps)
+        with eval_mode(net):
+            for part in order.to(images.device).split(batch_size):
+                with torch.no_grad():
+                    logits = finite(net(images.batch(part)).float(), f"{method}: logits of the network")
+                    COMPUTE.forward_passes += len(part)
+                    maps = [as_map(caught[i].float()) for i in range(len(modules))]
+                for i, m in enumerate(maps):
+                    finite(m, f"{method}: output of stage {i + 1}")
+                yield StageOutputs(part, logits, maps)
     finally:
-        net.train(was_training)
         for hook in hooks:
             hook.remove()
 

@@ -4,11 +4,11 @@ from __future__ import annotations
 
 import inspect
 from collections.abc import Callable
-from difflib import get_close_matches
 from typing import TYPE_CHECKING, Any
 
 from sgoif.errors import UserError
 from sgoif.scan.sources.listing import Listing
+from sgoif.utils.suggest import nearest_names
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -47,7 +47,7 @@ def _torchvision_name(name: str) -> str:
 
     known = {title.lower(): title for title in datasets.__all__ if title not in NOT_BY_NAME}
     if name.lower() not in known:
-        near = get_close_matches(name.lower(), ["digits", *known], n=3)
+        near = nearest_names(name, ["digits", *known.values()])
         hint = f"did you mean {' or '.join(near)}?" if near else "e.g. CIFAR10, or digits"
         raise UserError(f"{name} is neither a folder, a file nor a data set of torchvision; {hint}")
     return str(known[name.lower()])

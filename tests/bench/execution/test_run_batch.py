@@ -118,4 +118,4 @@ def test_asking_for_a_gpu_where_there_is_none(tmp_path):
     if torch.cuda.is_available():
         pytest.skip("there is one here")
     with pytest.raises(run_batch.UserError, match="torch sees no GPU"):
-        run_batch.pick_device("cuda")
+        run_batch.run_batch(*small_run(tmp_path), "noisy", "digits", "plain", 0, "cuda")
