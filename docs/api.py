@@ -15,7 +15,7 @@ What others may build on. Shapes are in brackets: `[N]` one number per training 
 """
 SECTIONS = {  # heading -> packages whose exported names, or modules whose public names, belong there
     "The method": ["sgoif"],
-    "Adaptors": ["sgoif.applications"],
+    "Applications": ["sgoif.applications"],
     "Bridges to other libraries": ["sgoif.interop.cleanlab", "sgoif.interop.dataframes", "sgoif.interop.pytorch_ood"],
     "Contracts of the benchmark": ["sgoif.bench.methods.base"],
 }

@@ -1,4 +1,4 @@
-"""What the examples share: the data, a small network, and one training loop watched by `OnlineInfluence`."""
+"""Shared by the examples: the data, a small network, and a training loop watched by `OnlineInfluence`."""
 
 from __future__ import annotations
 
@@ -54,7 +54,16 @@ def batches(x: Tensor, y: Tensor, order: Tensor | None = None) -> Iterator[tuple
 
 @dataclass
 class Training:
-    """One ordinary training run; `keep` trains on these examples only."""
+    """One ordinary training run.
+
+    Attributes:
+        x: Images, shape [N, 1, 8, 8].
+        y: Labels, shape [N].
+        seed: Seed of the weights and of the order of the examples.
+        keep: Positions of the examples to train on; None for all.
+        config: Settings of the influence.
+        epochs: Number of epochs.
+    """
 
     x: Tensor
     y: Tensor
@@ -68,7 +77,12 @@ class Training:
         weights: Callable[[Tensor], Tensor] | None = None,
         each_epoch: Callable[[OnlineInfluence], None] | None = None,
     ) -> tuple[nn.Module, OnlineInfluence]:
-        """`weights(index)` `[n]` scale the losses; `each_epoch(influence)` looks on."""
+        """Train and return the network and what watched it.
+
+        Args:
+            weights: Gives the weights [n] of the losses from the positions of the examples.
+            each_epoch: Called after every epoch.
+        """
         keep = torch.arange(len(self.y)) if self.keep is None else self.keep
         model = network(self.seed)
         steps = self.epochs * -(-len(keep) // BATCH)
@@ -96,4 +110,5 @@ class Training:
 
 @torch.no_grad()
 def accuracy(model: nn.Module, x: Tensor, y: Tensor) -> float:
+    """Return the share of right predictions."""
     return (model(x).argmax(1) == y).float().mean().item()

@@ -8,6 +8,7 @@ from sgoif.applications import Triage, triage
 
 @functools.cache
 def measure(seed: int = 0, rate: float = 0.2) -> tuple[dict[str, float], Triage]:
+    """Return how well wrong labels are found, counted and corrected, and the triage itself."""
     x, true_labels, _, _ = digits()
     labels, wrong = flip_labels(true_labels, rate, seed)
     _, influence = Training(x, labels, seed).run()

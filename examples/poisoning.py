@@ -19,6 +19,7 @@ def stamp(x: torch.Tensor) -> torch.Tensor:
 
 @functools.cache
 def measure(seed: int = 0) -> dict[str, float]:
+    """Return how well the backdoor works, is located, and is removed."""
     x, y, test_x, test_y = digits()
     x, y, target = x.clone(), y.clone(), seed % 10
     others = (y != target).nonzero()[:, 0]

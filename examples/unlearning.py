@@ -14,9 +14,11 @@ REMOVED, TARGETS = 60, 5
 
 @functools.cache
 def measure(seed: int = 0) -> dict[str, float]:
-    """Mean loss of the target predictions after training on everything, without the top-ranked examples, without as
-    many random ones, and without as many random ones of the targets' own class. The retrained networks start from
-    other weights than the one that was asked."""
+    """Return the mean loss of the target predictions after training on different parts of the data.
+
+    The parts are: everything, all but the top-ranked examples, all but as many random ones, and all but as many random
+    ones of the targets' own class. The retrained networks start from other weights than the one that ranks.
+    """
     x, y, test_x, test_y = digits()
     label = (3, 8, 9, 1, 5)[seed % 5]
     chosen = (test_y == label).nonzero()[:TARGETS, 0]

@@ -81,9 +81,9 @@ def _manager() -> type:
     return InfluenceIssues
 
 
-def out_of_fold(x: np.ndarray, given: np.ndarray, classifier: Any, folds: int = 5, seed: int = 0) -> Tensor:
+def out_of_fold(x: np.ndarray, labels: np.ndarray, classifier: Any, folds: int = 5, seed: int = 0) -> Tensor:
     """`[N, C]` probabilities that cleanlab's cross-validation gives with any scikit-learn classifier: what a network
     that has not seen the example says, to be handed to `triage` as its `probabilities`."""
     count = need("cleanlab.count", "cleanlab")
-    predicted = count.estimate_cv_predicted_probabilities(x, given, clf=classifier, cv_n_folds=folds, seed=seed)
+    predicted = count.estimate_cv_predicted_probabilities(x, labels, clf=classifier, cv_n_folds=folds, seed=seed)
     return torch.as_tensor(np.asarray(predicted)).float()

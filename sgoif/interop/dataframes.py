@@ -1,7 +1,7 @@
 """Scores as tables: pandas, and from there CSV, Parquet or a Hugging Face data set.
 
-What is written is every tensor `[N]` of the given results (`InfluenceResult`, `Triage`, `Poisoning`, `Priority`), one
-row per example in data-set order. An `order` becomes the column `rank`: 0 = first.
+What is written is every tensor `[N]` of the results that are passed (`InfluenceResult`, `LabelIssues`, `Triage`,
+`Poisoning`, `Priority`), one row per example in data-set order. An `order` becomes the column `rank`: 0 = first.
 """
 
 from __future__ import annotations
