@@ -1,4 +1,4 @@
-"""What figures may draw: the summary, the metrics by seed and epoch, and the curves. Whatever is missing is empty."""
+"""What figures draw: the summary, the metrics by seed and epoch, and the curves. Whatever is missing is empty."""
 
 from __future__ import annotations
 
@@ -17,65 +17,82 @@ from sgoif.utils.files import load_npz, read_json
 GATES = {"stability": "stability gate", "moving_average": "moving-average gate", "none": "no gate"}
 
 
-def tables_of(config: Mapping, *kinds: str) -> list[str]:
-    """Names of the tables of these kinds that show every method."""
+def tables_of(config: Mapping[str, Any], *kinds: str) -> list[str]:
+    """Return the names of the tables of these kinds that show every method."""
     return [name for name, spec in config["tables"].items() if spec["kind"] in kinds and "methods" not in spec]
 
 
-def watched(config: Mapping) -> list[str]:
-    """The noisy datasets that SG-OIF runs on."""
+def sgoif_datasets(config: Mapping[str, Any]) -> list[str]:
+    """Return the noisy datasets that SG-OIF runs on."""
     return [name for name, spec in config["noisy"].items() if OURS in spec.get("methods", ())]
 
 
-class Evidence:
+class FigureData:
+    """Reads what figures draw from the folder of a run.
+
+    Args:
+        run_dir: Folder of the run; it needs summary.json, everything else may be missing.
+        config: The run's resolved configuration.
+    """
+
     def __init__(self, run_dir: Path, config: Mapping[str, Any]):
-        self.run_dir, self.config = run_dir, config
-        self.records = read_json(run_dir / "summary.json")
+        self.run_dir = run_dir
+        self.config = config
+        self.records: list[dict[str, Any]] = read_json(run_dir / "summary.json")
 
     def layout(self, table: str) -> Mapping[str, Any]:
-        """What a table shows: panels (dataset x setting) with their words."""
+        """Return the layout of a table: its panels (dataset x setting) with their titles."""
         found = [r["layout"] for r in self.records if r["table"] == table and r["metric"] == "layout"]
         return found[0] if found else {"panels": [], "title": table, "not_run": []}
 
     def numbers(self, table: str, metric: str) -> dict[tuple[str, str, str], Mapping[str, Any]]:
-        """(dataset, setting, method) -> the record of a metric that has a value, without variants of the score."""
+        """Return (dataset, setting, method) -> record of a metric that has a value, without variants of the score."""
         return {
             (r.get("dataset", ""), r["setting"], r["method"]): r
             for r in self.records
             if (r["table"], r["metric"], r.get("variant", "")) == (table, metric, "") and r["mean"] is not None
         }
 
-    @functools.cache  # noqa: B019 - an Evidence lives as long as its process draws
+    @functools.cache  # noqa: B019 - the object lives as long as its process draws
     def curves(self, dataset: str) -> dict[str, Any]:
+        """Return the curves of a noisy dataset: {grid, detectors, traces}."""
         path = self.run_dir / "curves" / "noisy" / f"{dataset}.json"
-        return read_json(path) if path.is_file() else {"grid": [], "detectors": [], "traces": []}
+        empty: dict[str, Any] = {"grid": [], "detectors": [], "traces": []}
+        return read_json(path) if path.is_file() else empty
 
     def gallery(self, dataset: str) -> dict[str, np.ndarray]:
+        """Return the most suspicious images of a noisy dataset with their labels, one array per name."""
         path = self.run_dir / "curves" / "noisy" / f"{dataset}_gallery.npz"
         return load_npz(path) if path.is_file() else {}
 
     @functools.cache  # noqa: B019
     def measured(self, dataset: str) -> dict[tuple[str, str, str], dict[tuple[int, int | None], float]]:
-        """(setting, method, metric) -> {(seed, epoch): value} of a noisy dataset; epoch None = the whole run."""
+        """Return (setting, method, metric) -> {(seed, epoch): value} of a noisy dataset; epoch None: the whole run."""
         path = self.run_dir / "metrics" / "noisy" / f"{dataset}.json"
-        found = defaultdict(dict)
+        found: dict[tuple[str, str, str], dict[tuple[int, int | None], float]] = defaultdict(dict)
         for r in read_json(path) if path.is_file() else []:
             if r["value"] is not None and r["variant"] == "":
                 found[r["setting"], r["method"], r["metric"]][r["seed"], r.get("epoch")] = r["value"]
         return found
 
     def by_epoch(self, dataset: str, setting: str, method: str, metric: str = "auc_pr") -> np.ndarray:
-        """[seeds, epochs]; empty where a method has no scores by epoch."""
+        """Return a metric by epoch, shape [seeds, epochs]; empty where a method has no scores by epoch."""
         found = self.measured(dataset).get((setting, method, f"epoch:{metric}"), {})
-        seeds, epochs = (sorted({k[i] for k in found}) for i in (0, 1))
+        seeds = sorted({seed for seed, _ in found})
+        epochs = sorted({epoch for _, epoch in found if epoch is not None})
         rows = [[found.get((s, e), np.nan) for e in epochs] for s in seeds]
         return np.array(rows, dtype=np.float64).reshape(len(seeds), len(epochs))
 
     def by_seed(self, dataset: str, setting: str, method: str, metric: str = "auc_pr") -> dict[int, float]:
+        """Return seed -> value of a metric."""
         return {seed: v for (seed, _), v in self.measured(dataset).get((setting, method, metric), {}).items()}
 
     def traces(self, dataset: str, setting: str, method: str, name: str) -> tuple[np.ndarray, np.ndarray]:
-        """Epochs [checks] and values [seeds, checks] of a trace, cut to the shortest; infinite where it diverged."""
+        """Return a trace by check, cut to the shortest seed and infinite where it diverged.
+
+        Returns:
+            Epochs, shape [checks], and values, shape [seeds, checks].
+        """
         found = [t for t in self.curves(dataset)["traces"] if (t["setting"], t["method"]) == (setting, method)]
         found = [t for t in found if t.get(name)]
         n = min((len(t["epoch"]) for t in found), default=0)
@@ -83,8 +100,8 @@ class Evidence:
         epochs = np.array(found[0]["epoch"][:n] if found else [])
         return epochs, np.array(values, dtype=np.float64).reshape(len(found), n)
 
-    def gated(self, dataset: str) -> dict[str, str]:
-        """Gate -> method of this dataset that runs SG-OIF with it and differs in nothing else."""
+    def gate_methods(self, dataset: str) -> dict[str, str]:
+        """Return gate -> the method of this dataset that is SG-OIF with that gate and otherwise unchanged."""
         usual = self.config.get("params", {}).get(OURS, {}).get("gate", "stability")
         found = {usual: OURS}
         for name, changed in self.config.get("variants", {}).get(OURS, {}).items():
@@ -92,14 +109,16 @@ class Evidence:
                 found.setdefault(changed["gate"], f"{OURS}@{name}")
         return {gate: found[gate] for gate in GATES if gate in found}
 
-    def compared(self, dataset: str) -> str:
-        """The setting to compare gates in: where most of them have numbers, else the usual example."""
+    def comparison_setting(self, dataset: str) -> str:
+        """Return the setting to compare gates in: where most of them have numbers, else the usual example."""
         settings = list(self.config["noisy"][dataset]["settings"])
-        there = {s: sum(bool(self.by_seed(dataset, s, m)) for m in self.gated(dataset).values()) for s in settings}
+        methods = list(self.gate_methods(dataset).values())
+        there = {s: sum(bool(self.by_seed(dataset, s, m)) for m in methods) for s in settings}
         first = example_setting(self.config["noisy"][dataset]["settings"])
         return max(settings, key=lambda s: (there[s], s == first))
 
     def title(self, dataset: str) -> str:
+        """Return the title of a noisy dataset, with what it stands in for."""
         spec = self.config["noisy"][dataset]
         place = f", in the place of {spec['stands_for']}" if spec.get("stands_for") else ""
         return f"{spec.get('title', dataset)}{place}"

@@ -1,9 +1,18 @@
-"""How far SG-OIF trusts its directions over training, and what the stability gate gains over the other gates."""
+"""Confidence of the anchors over training, and the AUC-PR that the stability gate gains over the other gates."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgoif.bench.figures import _style as draws
-from sgoif.bench.figures._data import GATES, Evidence, watched
+from sgoif.bench.figures import _style
+from sgoif.bench.figures._data import GATES, FigureData, sgoif_datasets
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 PLACE = 80
 FROM_CURVES = True
@@ -15,19 +24,22 @@ CAPTION = (
 )
 
 
-def subjects(config) -> list[str]:
-    return watched(config)
+def subjects(config: Mapping[str, Any]) -> list[str]:
+    """Return the noisy datasets that SG-OIF runs on."""
+    return sgoif_datasets(config)
 
 
-def draw(dataset: str, evidence: Evidence):
-    setting, gated = evidence.compared(dataset), evidence.gated(dataset)
-    figure, ((left, right),) = draws.canvas(1, 2, height=3.0)
-    draws.heading(figure, f"{evidence.title(dataset)}; {setting}")
+def draw(dataset: str, data: FigureData) -> Figure:
+    """Draw the figure of one dataset."""
+    setting = data.comparison_setting(dataset)
+    gates = data.gate_methods(dataset)
+    figure, ((left, right),) = _style.canvas(1, 2, height=3.0)
+    _style.heading(figure, f"{data.title(dataset)}; {setting}")
     drawn = 0
-    for gate, method in gated.items():
-        x, confidence = evidence.traces(dataset, setting, method, "confidence")
+    for gate, method in gates.items():
+        x, confidence = data.traces(dataset, setting, method, "confidence")
         if len(x):
-            draws.band(left, x, confidence, draws.GATE_STYLES[gate], GATES[gate], linewidth=draws.GATE_WIDTHS[gate])
+            _style.band(left, x, confidence, _style.GATE_STYLES[gate], GATES[gate], linewidth=_style.GATE_WIDTHS[gate])
             drawn += 1
     left.set_xlabel("epoch")
     left.set_ylabel("mean confidence of the anchors")
@@ -36,23 +48,23 @@ def draw(dataset: str, evidence: Evidence):
         left.grid()
         left.legend(fontsize=7)
     else:
-        draws.gap(left, "no SG-OIF cell of this setting has a trace")
+        _style.gap(left, "no SG-OIF cell of this setting has a trace")
     right.set_xlabel("epoch")
     right.set_ylabel("AUC-PR gained (points)")
-    _gains(right, {g: evidence.by_epoch(dataset, setting, m) for g, m in gated.items()})
+    _gains(right, {g: data.by_epoch(dataset, setting, m) for g, m in gates.items()})
     return figure
 
 
-def _gains(axes, precision: dict[str, np.ndarray]) -> None:
+def _gains(axes: Axes, precision: dict[str, np.ndarray]) -> None:
     """Needs the same seeds and epochs with both gates, since differences are taken seed by seed."""
     ours = precision.pop("stability", np.empty((0, 0)))
     others = {g: p for g, p in precision.items() if p.shape == ours.shape and p.size}
     if not others:
-        draws.gap(axes, "no other gate was run with the same seeds")
+        _style.gap(axes, "no other gate was run with the same seeds")
         return
     for gate, theirs in others.items():
         x = np.arange(1, ours.shape[1] + 1)
-        draws.band(axes, x, 100 * (ours - theirs), draws.GATE_STYLES[gate], f"over {GATES[gate]}")
+        _style.band(axes, x, 100 * (ours - theirs), _style.GATE_STYLES[gate], f"over {GATES[gate]}")
     axes.axhline(0, color="#555555", linewidth=0.8)
     axes.grid()
     axes.legend(fontsize=7)

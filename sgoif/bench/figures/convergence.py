@@ -1,9 +1,17 @@
 """Residual and AUC-PR over training under each kind of gate: two axes, as in the paper's figure."""
 
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
 import numpy as np
 
-from sgoif.bench.figures import _style as draws
-from sgoif.bench.figures._data import GATES, Evidence, watched
+from sgoif.bench.figures import _style
+from sgoif.bench.figures._data import GATES, FigureData, sgoif_datasets
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
 
 PLACE = 50
 FROM_CURVES = True
@@ -15,46 +23,48 @@ CAPTION = (
 )
 
 
-def subjects(config) -> list[str]:
-    return watched(config)
+def subjects(config: Mapping[str, Any]) -> list[str]:
+    """Return the noisy datasets that SG-OIF runs on."""
+    return sgoif_datasets(config)
 
 
-def draw(dataset: str, evidence: Evidence):
-    setting = evidence.compared(dataset)
-    figure, grid = draws.canvas(height=3.4)
+def draw(dataset: str, data: FigureData) -> Figure:
+    """Draw the figure of one dataset."""
+    setting = data.comparison_setting(dataset)
+    figure, grid = _style.canvas(height=3.4)
     left = grid[0, 0]
     right = left.twinx()
     right.spines["right"].set_visible(True)
-    draws.heading(figure, f"{evidence.title(dataset)}; {setting}")
+    _style.heading(figure, f"{data.title(dataset)}; {setting}")
     drawn = 0
-    for gate, method in evidence.gated(dataset).items():
-        colour, dashes, marker = draws.GATE_STYLES[gate]
-        x, residual = evidence.traces(dataset, setting, method, "residual")
+    for gate, method in data.gate_methods(dataset).items():
+        colour, dashes, marker = _style.GATE_STYLES[gate]
+        x, residual = data.traces(dataset, setting, method, "residual")
         if len(x):
             style = (colour, dashes, None)
-            label = f"{GATES[gate]}: residual{draws.diverged(residual)}"
-            draws.band(left, x, residual, style, label, linewidth=draws.GATE_WIDTHS[gate])
-        precision = evidence.by_epoch(dataset, setting, method)
+            label = f"{GATES[gate]}: residual{_style.diverged(residual)}"
+            _style.band(left, x, residual, style, label, linewidth=_style.GATE_WIDTHS[gate])
+        precision = data.by_epoch(dataset, setting, method)
         if precision.size:
             epochs = np.arange(1, precision.shape[1] + 1)
             look = {
                 "linewidth": 0.8,
-                "markersize": draws.GATE_MARKS[gate] + 2.5,
+                "markersize": _style.GATE_MARKS[gate] + 2.5,
                 "markevery": 1,
                 "markeredgecolor": "white",
             }
-            draws.band(right, epochs, 100 * precision, (colour, dashes, marker), f"{GATES[gate]}: AUC-PR", **look)
+            _style.band(right, epochs, 100 * precision, (colour, dashes, marker), f"{GATES[gate]}: AUC-PR", **look)
         drawn += bool(len(x) or precision.size)
     left.set_xlabel("epoch")
     left.set_ylabel("relative residual (lines)")
     right.set_ylabel("AUC-PR by epoch, % (marks)")
     if not drawn:
         right.set_yticks([])
-        draws.gap(left, "no SG-OIF cell of this run has traces or scores by epoch")
+        _style.gap(left, "no SG-OIF cell of this run has traces or scores by epoch")
         return figure
-    draws.logarithmic(left)
+    _style.logarithmic(left)
     handles = [h for axes in (left, right) for h in axes.get_legend_handles_labels()[0]]
-    missing = [words for gate, words in GATES.items() if gate not in evidence.gated(dataset)]
+    missing = [words for gate, words in GATES.items() if gate not in data.gate_methods(dataset)]
     title = f"not run: {', '.join(missing)}" if missing else None
     figure.legend(handles=handles, loc="outside lower center", ncols=min(3, len(handles)), fontsize=7.5, title=title)
     return figure

@@ -1,10 +1,19 @@
-"""Average precision of every method in every setting of a grid: a row a method, best mean at the top."""
+"""Average precision of every method in every setting of a grid: one row per method, best mean at the top."""
+
+from __future__ import annotations
 
 import itertools
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import TYPE_CHECKING, Any
 
-from sgoif.bench.figures import _style as draws
-from sgoif.bench.figures._data import Evidence, tables_of
+from sgoif.bench.figures import _style
+from sgoif.bench.figures._data import FigureData, tables_of
 from sgoif.bench.methods.registry import OURS
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 PLACE = 10
 TITLE = "Wrong labels found"
@@ -14,40 +23,48 @@ CAPTION = (
 )
 
 
-def subjects(config) -> list[str]:
+def subjects(config: Mapping[str, Any]) -> list[str]:
+    """Return the tables that the figure is drawn for."""
     return tables_of(config, "noise_grid")
 
 
-def draw(table: str, evidence: Evidence):
-    name = evidence.config["tables"][table]["dataset"]
-    dataset = evidence.config["noisy"][name]
-    found: dict[str, dict[str, float]] = {}
-    seeds = {len(dataset["seeds"])}
-    for (_, setting, method), r in evidence.numbers(table, "auc_pr").items():
-        found.setdefault(method, {})[setting] = 100 * r["mean"]
-        seeds.add(r["n_seeds"])
-    rates = {setting: 100 * r["mean"] for (_, setting, _), r in evidence.numbers(table, "base_rate").items()}
-    order = sorted(found, key=lambda m: sum(found[m].values()) / len(found[m]))
-    levels = sorted({dataset["settings"][s].get("noise", 0) for v in found.values() for s in v})
-    figure, grid = draws.canvas(height=0.27 * max(4, len(order)) + 1.2)
-    axes = grid[0, 0]
-    for level, (colour, shape) in zip(levels, itertools.cycle(draws.MARKS), strict=False):
-        settings = [s for s in dataset["settings"] if dataset["settings"][s].get("noise", 0) == level]
-        known = [rates[s] for s in settings if s in rates]
-        if known:
-            axes.axvline(sum(known) / len(known), color=colour, linestyle=":", linewidth=1)
-        points = [(v, row) for row, m in enumerate(order) for s, v in found[m].items() if s in settings]
-        offset = 0.22 * (levels.index(level) - (len(levels) - 1) / 2)
-        xs, ys = [x for x, _ in points], [y + offset for _, y in points]
-        label = f"noise {100 * level:.0f}%"
-        axes.scatter(xs, ys, s=26, color=colour, marker=shape, label=label, alpha=0.85, linewidths=0)
+@dataclass
+class _Grid:
+    """AUC-PR in percent of every method in every setting."""
+
+    by_method: dict[str, dict[str, float]]  # method -> setting -> value
+    base_rates: dict[str, float]  # setting -> share of wrong labels in percent
+    noise: dict[str, float]  # setting -> noise rate
+    seeds: set[int]  # numbers of seeds that occur
+
+    @property
+    def order(self) -> list[str]:
+        """Methods from the lowest mean to the highest."""
+        return sorted(self.by_method, key=lambda m: sum(self.by_method[m].values()) / len(self.by_method[m]))
+
+    @property
+    def levels(self) -> list[float]:
+        """Noise rates with a value."""
+        return sorted({self.noise[s] for values in self.by_method.values() for s in values})
+
+
+def draw(table: str, data: FigureData) -> Figure:
+    """Draw the figure of one table."""
+    grid = _read(table, data)
+    order = grid.order
+    levels = grid.levels
+    figure, panels = _style.canvas(height=0.27 * max(4, len(order)) + 1.2)
+    axes = panels[0, 0]
+    for level, (colour, shape) in zip(levels, itertools.cycle(_style.MARKS), strict=False):
+        _draw_level(axes, grid, level, colour, shape)
     axes.set_xlabel("AUC-PR (%), one mark per sparsity; dotted: share of wrong labels")
-    over = " to ".join(str(n) for n in dict.fromkeys((min(seeds), max(seeds))))
-    draws.heading(figure, f"{evidence.title(name)}; mean of {over} seeds")
+    n_seeds = " to ".join(str(n) for n in dict.fromkeys((min(grid.seeds), max(grid.seeds))))
+    dataset = data.config["tables"][table]["dataset"]
+    _style.heading(figure, f"{data.title(dataset)}; mean of {n_seeds} seeds")
     if not levels:
-        draws.gap(axes, "no method has a score")
+        _style.gap(axes, "no method has a score")
         return figure
-    axes.set_yticks(range(len(order)), [draws.name_of(m) for m in order])
+    axes.set_yticks(range(len(order)), [_style.name_of(m) for m in order])
     for text, method in zip(axes.get_yticklabels(), order, strict=True):
         text.set_fontweight("bold" if method == OURS else "normal")
     axes.set_xlim(0, 101)
@@ -57,3 +74,29 @@ def draw(table: str, evidence: Evidence):
     axes.tick_params(axis="y", length=0)
     axes.legend(ncols=len(levels), loc="lower left", bbox_to_anchor=(-0.02, 1), handletextpad=0.2)
     return figure
+
+
+def _read(table: str, data: FigureData) -> _Grid:
+    spec = data.config["noisy"][data.config["tables"][table]["dataset"]]
+    by_method: dict[str, dict[str, float]] = {}
+    seeds = {len(spec["seeds"])}
+    for (_, setting, method), record in data.numbers(table, "auc_pr").items():
+        by_method.setdefault(method, {})[setting] = 100 * record["mean"]
+        seeds.add(record["n_seeds"])
+    base_rates = {setting: 100 * r["mean"] for (_, setting, _), r in data.numbers(table, "base_rate").items()}
+    noise = {name: setting.get("noise", 0) for name, setting in spec["settings"].items()}
+    return _Grid(by_method, base_rates, noise, seeds)
+
+
+def _draw_level(axes: Axes, grid: _Grid, level: float, colour: str, shape: str) -> None:
+    """Draw the marks of one noise rate, and its share of wrong labels as a dotted line."""
+    settings = [s for s, noise in grid.noise.items() if noise == level]
+    rates = [grid.base_rates[s] for s in settings if s in grid.base_rates]
+    if rates:
+        axes.axvline(sum(rates) / len(rates), color=colour, linestyle=":", linewidth=1)
+    points = [(v, row) for row, m in enumerate(grid.order) for s, v in grid.by_method[m].items() if s in settings]
+    offset = 0.22 * (grid.levels.index(level) - (len(grid.levels) - 1) / 2)
+    xs = [x for x, _ in points]
+    ys = [row + offset for _, row in points]
+    label = f"noise {100 * level:.0f}%"
+    axes.scatter(xs, ys, s=26, color=colour, marker=shape, label=label, alpha=0.85, linewidths=0)

@@ -1,7 +1,18 @@
 """The most suspicious training images by SG-OIF, with the given label and, told by the evaluation, the true one."""
 
-from sgoif.bench.figures import _style as draws
-from sgoif.bench.figures._data import Evidence, watched
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgoif.bench.figures import _style
+from sgoif.bench.figures._data import FigureData, sgoif_datasets
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
 
 PLACE = 90
 FROM_CURVES = True
@@ -11,46 +22,50 @@ CAPTION = (
     "→ true label where they differ (✓: the label is wrong, as suspected); a frame and ✗ mark a label that was right, "
     "a question mark one whose truth nobody knows."
 )
-ACROSS = 8
+N_COLUMNS = 8
 
 
-def subjects(config) -> list[str]:
-    return watched(config)
+def subjects(config: Mapping[str, Any]) -> list[str]:
+    """Return the noisy datasets that SG-OIF runs on."""
+    return sgoif_datasets(config)
 
 
-def draw(dataset: str, evidence: Evidence):
-    found = evidence.gallery(dataset)
+def draw(dataset: str, data: FigureData) -> Figure:
+    """Draw the figure of one dataset."""
+    found = data.gallery(dataset)
     n = len(found.get("labels", ()))
-    rows = -(-n // ACROSS) if n else 1
-    figure, grid = draws.canvas(rows, ACROSS if n else 1, height=1.12 * rows + 0.4 if n else 2)
     if not n:
-        draws.heading(figure, evidence.title(dataset))
-        draws.gap(grid[0, 0], "SG-OIF has no finished cell in the setting to be shown")
+        figure, grid = _style.canvas(1, 1, height=2)
+        _style.heading(figure, data.title(dataset))
+        _style.gap(grid[0, 0], "SG-OIF has no finished cell in the setting to be shown")
         return figure
-    hits, judged = int(found["wrong"].sum()), int(found["known"].sum())
-    where = f"{evidence.title(dataset)}; {found['setting']}, seed {found['seed']}"
+    rows = -(-n // N_COLUMNS)
+    figure, grid = _style.canvas(rows, N_COLUMNS, height=1.12 * rows + 0.4)
+    hits = int(found["wrong"].sum())
+    judged = int(found["known"].sum())
+    where = f"{data.title(dataset)}; {found['setting']}, seed {found['seed']}"
     of = f"the top {n}" if judged == n else f"the {judged} among the top {n} whose truth is known"
-    draws.heading(figure, f"{where}: {hits} of {of} have a wrong label")
+    _style.heading(figure, f"{where}: {hits} of {of} have a wrong label")
     for axes in grid.flat[n:]:
         axes.axis("off")
     for i, axes in enumerate(grid.flat[:n]):
-        _picture(
-            axes,
-            found["images"][i],
-            *_verdict({k: found[k][i] for k in ("labels", "true_labels", "wrong", "known")}, found["classes"]),
-        )
+        example = {k: found[k][i] for k in ("labels", "true_labels", "wrong", "known")}
+        text, frame = _verdict(example, found["classes"])
+        _image(axes, found["images"][i], text, frame)
     return figure
 
 
-def _verdict(example, names) -> tuple[str, str | None]:
-    """The words above a picture, and the colour of its frame."""
+def _verdict(example: Mapping[str, Any], names: np.ndarray) -> tuple[str, str | None]:
+    """The text above an image, and the colour of its frame."""
     label = names[example["labels"]]
     if not example["known"]:
         return f"{label} → ?", "#999999"
-    return (f"{label} → {names[example['true_labels']]} ✓", None) if example["wrong"] else (f"{label} ✗", draws.RED)
+    if example["wrong"]:
+        return f"{label} → {names[example['true_labels']]} ✓", None
+    return f"{label} ✗", _style.RED
 
 
-def _picture(axes, image, text: str, frame: str | None) -> None:
+def _image(axes: Axes, image: np.ndarray, text: str, frame: str | None) -> None:
     axes.imshow(image, cmap="gray" if image.ndim == 2 else None, interpolation="nearest")
     axes.set_xticks([])
     axes.set_yticks([])

@@ -1,13 +1,24 @@
-"""Quality against cost: who finds more for less."""
+"""Quality against cost of all methods of a table, and the methods that no other beats in both."""
+
+from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgoif.bench.figures import _style as draws
-from sgoif.bench.figures._data import Evidence, tables_of
+from sgoif.bench.figures import _style
+from sgoif.bench.figures._data import FigureData, tables_of
 from sgoif.bench.methods.registry import OURS, PLAIN
 from sgoif.bench.tables.names import is_ranked
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+Points = dict[str, tuple[float, float]]  # method -> (cost, quality)
+Box = tuple[float, float, float, float]  # left, right, bottom, top, in axes coordinates
 
 PLACE = 30
 TITLE = "Quality against cost"
@@ -21,59 +32,69 @@ QUALITY = {
     "noise_sets": ("auc_pr", "AUC-PR (%)"),
     "ood": ("auroc:overall", "AUROC over all OOD sets (%)"),
 }
-COST = "overhead_standalone"
-CHEAPEST = 0.1  # what costs less than a tenth of a training is told in words: it would squeeze all others together
+COST_METRIC = "overhead_standalone"
+MIN_DRAWN_COST = 0.1  # trainings; cheaper methods go into the footnote, as they would squeeze all others together
 
 
-def subjects(config) -> list[str]:
+def subjects(config: Mapping[str, Any]) -> list[str]:
+    """Return the tables that the figure is drawn for."""
     return tables_of(config, *QUALITY)
 
 
-def draw(table: str, evidence: Evidence):
-    metric, label = QUALITY[evidence.config["tables"][table]["kind"]]
-    points, incomplete = _points(table, metric, evidence)
-    free = {m: points.pop(m) for m in list(points) if points[m][0] < CHEAPEST}
-    figure, grid = draws.canvas(height=4.0)
+def draw(table: str, data: FigureData) -> Figure:
+    """Draw the figure of one table."""
+    metric, label = QUALITY[data.config["tables"][table]["kind"]]
+    points, incomplete = _points(table, metric, data)
+    free = {m: points.pop(m) for m in list(points) if points[m][0] < MIN_DRAWN_COST}
+    figure, grid = _style.canvas(height=4.0)
     axes = grid[0, 0]
     axes.set_xlabel("time of the method / time of plain training (stand-alone, log scale)")
     axes.set_ylabel(label)
-    layout = evidence.layout(table)
+    layout = data.layout(table)
     task = layout.get("task", "noisy")
-    n = len(layout["panels"])
-    titles = dict.fromkeys(
-        p["title"] + (f", in the place of {p['stands_for']}" if p["stands_for"] else "") for p in layout["panels"]
-    )
-    draws.heading(figure, "; ".join(titles) + (f"; mean of {n} settings" if n > 1 else ""))
+    _style.heading(figure, _heading(layout["panels"]))
     if len(points) < 2:
-        draws.gap(axes, "fewer than two methods have both quality and comparable seconds in every setting")
+        _style.gap(axes, "fewer than two methods have both quality and comparable seconds in every setting")
         return figure
     front = pareto(points, task)
-    axes.plot(
-        *zip(*[points[m] for m in front], strict=True), color="#aaaaaa", linewidth=1, zorder=1, drawstyle="steps-post"
-    )
+    costs, qualities = zip(*[points[m] for m in front], strict=True)
+    axes.plot(costs, qualities, color="#aaaaaa", linewidth=1, zorder=1, drawstyle="steps-post")
     for method, (cost, quality) in points.items():
-        colour, marker = (
-            ("black", "*") if method == OURS else (draws.BLUE, "o") if method in front else (draws.ORANGE, "s")
-        )
-        axes.scatter(
-            cost, quality, color=colour, marker=marker, s=110 if method == OURS else 30, zorder=3, linewidths=0
-        )
+        colour, marker, size = _mark(method, method in front)
+        axes.scatter(cost, quality, color=colour, marker=marker, s=size, zorder=3, linewidths=0)
     axes.set_xscale("log")
     axes.grid()
-    _ticks(axes, [c for c, _ in points.values()])
+    _ticks(axes, [cost for cost, _ in points.values()])
     _names(axes, points, task)
-    told = [f"{draws.name_of(m, task)}, which costs nothing: {quality:.1f}" for m, (_, quality) in free.items()]
-    told += [f"not in every setting: {', '.join(draws.name_of(m, task) for m in incomplete)}"] if incomplete else []
-    if told:
-        draws.footnote(figure, "; ".join(told))
+    notes = [f"{_style.name_of(m, task)}, which costs nothing: {quality:.1f}" for m, (_, quality) in free.items()]
+    if incomplete:
+        notes.append(f"not in every setting: {', '.join(_style.name_of(m, task) for m in incomplete)}")
+    if notes:
+        _style.footnote(figure, "; ".join(notes))
     return figure
 
 
-def _points(table, metric, evidence) -> tuple[dict[str, tuple[float, float]], list[str]]:
+def _heading(panels: Sequence[Mapping[str, Any]]) -> str:
+    titles = dict.fromkeys(
+        p["title"] + (f", in the place of {p['stands_for']}" if p["stands_for"] else "") for p in panels
+    )
+    return "; ".join(titles) + (f"; mean of {len(panels)} settings" if len(panels) > 1 else "")
+
+
+def _mark(method: str, on_front: bool) -> tuple[str, str, float]:
+    """Colour, marker and size of a method."""
+    if method == OURS:
+        return "black", "*", 110
+    return (_style.BLUE, "o", 30) if on_front else (_style.ORANGE, "s", 30)
+
+
+def _points(table: str, metric: str, data: FigureData) -> tuple[Points, list[str]]:
     """Method -> (cost, quality) as means over the panels; and the methods that lack a panel."""
-    quality, cost = evidence.numbers(table, metric), evidence.numbers(table, COST)
-    panels = evidence.layout(table)["panels"]
-    points, incomplete = {}, []
+    quality = data.numbers(table, metric)
+    cost = data.numbers(table, COST_METRIC)
+    panels = data.layout(table)["panels"]
+    points: Points = {}
+    incomplete: list[str] = []
     for method in dict.fromkeys(m for p in panels for m in p["methods"]):
         keys = [(p["dataset"], p["setting"], method) for p in panels]
         if all(k in quality and k in cost for k in keys):
@@ -84,10 +105,18 @@ def _points(table, metric, evidence) -> tuple[dict[str, tuple[float, float]], li
     return points, incomplete
 
 
-def pareto(points: dict[str, tuple[float, float]], task: str = "noisy") -> list[str]:
-    """The methods that no other one equals or beats in cost and quality, cheapest first; methods that are
-    declared unranked do not compete."""
-    front, best = [], -math.inf
+def pareto(points: Points, task: str = "noisy") -> list[str]:
+    """Find the methods that no other one equals or beats in cost and quality.
+
+    Args:
+        points: Method -> (cost, quality).
+        task: "noisy" or "ood"; methods that are declared unranked for it do not compete.
+
+    Returns:
+        The methods, cheapest first.
+    """
+    front: list[str] = []
+    best = -math.inf
     for method, (_, quality) in sorted(points.items(), key=lambda item: (item[1][0], -item[1][1])):
         if quality > best and is_ranked(task, method):
             front.append(method)
@@ -95,7 +124,7 @@ def pareto(points: dict[str, tuple[float, float]], task: str = "noisy") -> list[
     return front
 
 
-def _ticks(axes, costs) -> None:
+def _ticks(axes: Axes, costs: Sequence[float]) -> None:
     from matplotlib.ticker import FixedLocator, NullLocator
 
     low, high = min(costs) / 1.15, max(costs) * 1.6  # room for names to the right
@@ -107,9 +136,8 @@ def _ticks(axes, costs) -> None:
     axes.set_xlim(low, high)
 
 
-def _names(axes, points, task: str) -> None:
-    """A name beside each mark, at the nearest of many places where it covers neither a name nor a mark; lines end at
-    its white edge."""
+def _names(axes: Axes, points: Points, task: str) -> None:
+    """Write a name beside each mark where it covers neither a name nor a mark, with a line to a mark further away."""
     from matplotlib.patheffects import withStroke
 
     low, high = axes.get_ylim()
@@ -117,24 +145,37 @@ def _names(axes, points, task: str) -> None:
     to_axes = axes.transData + axes.transAxes.inverted()
     marks = {m: to_axes.transform(point) for m, point in points.items()}
     taken = [(x - 0.009, x + 0.009, y - 0.018, y + 0.018) for x, y in marks.values()]
-    reach = [(side, rise) for rise in np.arange(0, 0.8, 0.02) for side in (1, -1)]
     for method in sorted(points, key=lambda m: (m != OURS, -points[m][1])):
+        ours = method == OURS
         x, y = marks[method]
-        text = draws.name_of(method, task)
-        width = 0.0112 * len(text) + (0.02 if method == OURS else 0)
-        for side, rise in sorted([*reach, *((s, -r) for s, r in reach)], key=lambda p: abs(p[1]) + 0.01 * (p[0] < 0)):
-            start = x + side * (0.014 + 0.2 * abs(rise)) - (width if side < 0 else 0)
-            box = (start, start + width, y + rise - 0.018, y + rise + 0.018)
-            if box[0] > 0 and box[1] < 1 and box[2] > 0 and box[3] < 1 and not any(_overlap(box, t) for t in taken):
-                break
+        text = _style.name_of(method, task)
+        side, rise, box = _place(x, y, 0.0112 * len(text) + (0.02 if ours else 0), taken)
         taken.append(box)
         if abs(rise) > 0.02:
             near = box[0] if side > 0 else box[1]
             axes.plot([x, near], [y, y + rise], color="#999999", linewidth=0.6, zorder=1, transform=axes.transAxes)
-        weight = "bold" if method == OURS else "normal"
-        drawn = axes.text(start, y + rise, text, va="center", fontsize=7.5, weight=weight, transform=axes.transAxes)
+        weight = "bold" if ours else "normal"
+        drawn = axes.text(box[0], y + rise, text, va="center", fontsize=7.5, weight=weight, transform=axes.transAxes)
         drawn.set_path_effects([withStroke(linewidth=2.5, foreground="white")])
 
 
-def _overlap(a, b) -> bool:
+def _place(x: float, y: float, width: float, taken: Sequence[Box]) -> tuple[int, float, Box]:
+    """Side, rise and box of the nearest free place for a text beside a mark; of the farthest if none is free."""
+    for side, rise in _offsets():
+        start = x + side * (0.014 + 0.2 * abs(rise)) - (width if side < 0 else 0)
+        box = (start, start + width, y + rise - 0.018, y + rise + 0.018)
+        inside = box[0] > 0 and box[1] < 1 and box[2] > 0 and box[3] < 1
+        if inside and not any(_overlap(box, other) for other in taken):
+            break
+    return side, rise, box
+
+
+def _offsets() -> list[tuple[int, float]]:
+    """(side, rise) to try, nearest first; side 1 is right of the mark."""
+    upwards = [(side, rise) for rise in np.arange(0, 0.8, 0.02) for side in (1, -1)]
+    both = [*upwards, *((side, -rise) for side, rise in upwards)]
+    return sorted(both, key=lambda offset: abs(offset[1]) + 0.01 * (offset[0] < 0))
+
+
+def _overlap(a: Box, b: Box) -> bool:
     return a[0] < b[1] and b[0] < a[1] and a[2] < b[3] and b[2] < a[3]

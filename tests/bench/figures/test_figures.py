@@ -209,5 +209,5 @@ def test_cliques_are_the_largest_groups_within_the_difference():
 
 
 def test_every_method_looks_different():
-    styles = _style.style_of([f"m{i}" for i in range(17)] + ["sgoif"])
+    styles = _style.line_styles([f"m{i}" for i in range(17)] + ["sgoif"])
     assert len(set(styles.values())) == 18 and styles["sgoif"] == ("black", "-")

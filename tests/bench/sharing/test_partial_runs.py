@@ -21,7 +21,7 @@ from sgoif.bench.evaluation.evaluate import NOT_RUN
 from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.execution import run_batch
 from sgoif.bench.execution.plan import Plan
-from sgoif.bench.figures._data import Evidence
+from sgoif.bench.figures._data import FigureData
 from sgoif.bench.sharing.merge import merge_records
 from sgoif.utils.files import atomic_write_json, read_json
 from sgoif.utils.paths import ROOT
@@ -122,8 +122,8 @@ def test_merged_elsewhere_it_is_the_same_run(work, elsewhere, monkeypatch):
     def curves(*_):
         raise AssertionError("curves are not exported")
 
-    monkeypatch.setattr(Evidence, "curves", curves)
-    monkeypatch.setattr(Evidence, "gallery", curves)
+    monkeypatch.setattr(FigureData, "curves", curves)
+    monkeypatch.setattr(FigureData, "gallery", curves)
     assert step("merge-records", "a.json.gz", "--config", "mini.yaml") == 0
     here, there = elsewhere / "results" / "mini", work / "results" / "mini"
     same = [
@@ -254,7 +254,7 @@ def test_the_old_names_of_the_steps_still_work(work, elsewhere, monkeypatch, cap
 
 def test_figures_say_whether_they_draw_curves():
     for module in figures.modules():
-        draws = re.search(r"evidence\.(curves|traces|gallery)\(", Path(module.__file__).read_text())
+        draws = re.search(r"data\.(curves|traces|gallery)\(", Path(module.__file__).read_text())
         assert bool(draws) is getattr(module, "FROM_CURVES", False), module.__name__
 
 
