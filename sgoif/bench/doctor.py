@@ -1,10 +1,13 @@
-"""`make doctor`: in plain words, what this machine can run and what is missing."""
+"""Reports what this machine can run and what is missing (`make doctor`)."""
+
+from __future__ import annotations
 
 import importlib.metadata
 import os
 import platform
 import shutil
 from pathlib import Path
+from typing import Any
 
 from sgoif.bench.config import load_config
 from sgoif.bench.data.availability import check_availability
@@ -12,19 +15,19 @@ from sgoif.bench.execution.plan import Plan
 from sgoif.errors import UserError
 
 PACKAGES = ("torch", "torchvision", "timm", "numpy", "scikit-learn", "snakemake", "mlflow", "matplotlib")
-ROOM_GB = 2.0  # a run on the embedded data stays far below this
+MIN_FREE_GIB = 2.0  # a run on the embedded data stays far below this
 
 
 def report(path: Path) -> str:
-    """The whole report as text."""
+    """Returns the report on a configuration file as text: configuration, machine, packages and data."""
     lines = [f"Configuration {path}"]
     try:
         config = load_config(path)
     except UserError as e:
         return "\n".join([*lines, f"  wrong: {e}"])
     plan = Plan(config)
-    pairs = [(task, d) for task in ("noisy", "ood") for d in plan.datasets(task)]
-    n_cells = sum(plan.wanted(c) for task, d in pairs for m in plan.methods(task, d) for c in plan.cells(task, d, m))
+    pairs = [(task, dataset) for task in ("noisy", "ood") for dataset in plan.datasets(task)]
+    n_cells = sum(plan.wanted(cell) for pair in pairs for cell in plan.expected_cells(*pair))
     lines.append(f"  ok: run {config['run']!r}, {n_cells} cells")
     whole = Plan(load_config(path, skip_missing=False))
     for section in (_machine(config), _packages(), _data(plan, whole.needed_datasets())):
@@ -32,10 +35,10 @@ def report(path: Path) -> str:
     return "\n".join(lines)
 
 
-def _machine(config: dict) -> list[str]:
+def _machine(config: dict[str, Any]) -> list[str]:
     lines = ["Machine", f"  {os.cpu_count()} cores, {_memory_gb():.0f} GiB of memory, {platform.machine()}"]
     free = shutil.disk_usage(".").free / 2**30
-    verdict = "ok" if free > ROOM_GB else "TOO LITTLE"
+    verdict = "ok" if free > MIN_FREE_GIB else "TOO LITTLE"
     lines.append(f"  {free:.1f} GiB free on this disk: {verdict}")
     wanted = config["execution"]["device"]
     try:

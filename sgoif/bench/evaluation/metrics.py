@@ -1,7 +1,7 @@
-"""What is measured: pure functions of scores and truth.
+"""Metrics of label-error and OOD detection: pure functions of scores and truth.
 
-Signs: noisy-label score: higher = more suspicious; OOD score: higher = more out-of-distribution.
-Every value is a fraction (0.911, not 91.1). Scores that are not finite are refused, never ranked.
+A noisy-label score is higher for a more suspicious label, an OOD score for an image further out of distribution.
+Every value is a fraction (0.911, not 91.1). Scores that are not finite raise a UserError and are never ranked.
 """
 
 from __future__ import annotations
@@ -18,7 +18,11 @@ OOD_METRICS = ("auroc", "aupr_out_ap", "aupr_out_trapezoid", "aupr_in_ap", "aupr
 
 
 def finite_array(values: np.ndarray, what: str) -> np.ndarray:
-    """`values` as float64; NaN or infinity is an error that names `what`."""
+    """Returns values as float64.
+
+    Raises:
+        UserError: If one is NaN or infinite; the message begins with `what`.
+    """
     values = np.asarray(values, dtype=np.float64)
     bad = int(np.size(values) - np.isfinite(values).sum())
     if bad:
@@ -39,12 +43,12 @@ def _scores_and_mask(scores: np.ndarray, positive: np.ndarray, what: str) -> tup
 
 
 def top_count(n: int, percent: int) -> int:
-    """ceil(percent/100 * n) in integers (0.07 * 100 is 7.000000000000001 in floats)."""
+    """Returns ceil(percent/100 * n), computed in integers (0.07 * 100 is 7.000000000000001 in floats)."""
     return -(-n * percent // 100)
 
 
 def expected_hits(scores: np.ndarray, positive: np.ndarray, k: int) -> float:
-    """Expected number of positives among the k highest scores when ties are broken at random.
+    """Returns the expected number of positives among the k highest scores when ties are broken at random.
 
     With `a` scores above the k-th highest value t, and m scores equal to t of which w are positive:
     hits = (positives above t) + (k - a) * w / m.
@@ -55,7 +59,13 @@ def expected_hits(scores: np.ndarray, positive: np.ndarray, k: int) -> float:
 
 
 def detection(scores: np.ndarray, wrong: np.ndarray, what: str = "scores") -> dict[str, float]:
-    """P@1%, AUC-PR (average precision), AUROC and Recall@1/5/10% of a suspicion score against the truth."""
+    """Returns P@1%, AUC-PR (average precision), AUROC and Recall@1/5/10% of a score for wrong labels.
+
+    Args:
+        scores: Higher is more suspicious, shape [n].
+        wrong: Which labels are wrong, shape [n].
+        what: Name of the scores in errors.
+    """
     from sklearn.metrics import average_precision_score, roc_auc_score
 
     scores, wrong = _scores_and_mask(scores, wrong, what)
@@ -72,10 +82,14 @@ def detection(scores: np.ndarray, wrong: np.ndarray, what: str = "scores") -> di
 
 
 def top_taus(epoch_scores: np.ndarray, what: str = "epoch_scores") -> list[float]:
-    """Stability of the top of the ranking: Kendall's tau-b on the top 1% of epochs e and e+1, for every e.
+    """Returns the stability of the top of the ranking: Kendall's tau-b of the top 1% of every two adjacent epochs.
 
-    The tau is taken over the union of the two top-1% sets (ties at the edge of a set go to the lower index). A pair in
-    which one epoch's scores are constant on the union has no tau: NaN. `epoch_scores` is [epochs, examples].
+    The tau is taken over the union of the two top-1% sets (ties at the edge of a set go to the lower index). It is NaN
+    if one epoch's scores are constant on the union.
+
+    Args:
+        epoch_scores: Scores of every epoch, shape [epochs, n].
+        what: Name of the scores in errors.
     """
     from scipy.stats import kendalltau
 
@@ -92,13 +106,13 @@ def top_taus(epoch_scores: np.ndarray, what: str = "epoch_scores") -> list[float
 
 
 def top_tau(epoch_scores: np.ndarray, what: str = "epoch_scores") -> float:
-    """Mean over the adjacent epochs that have a tau (`top_taus`); NaN if none has."""
+    """Returns the mean of `top_taus` over the pairs of epochs that have one; NaN if none has."""
     taus = [tau for tau in top_taus(epoch_scores, what) if not math.isnan(tau)]
     return float(np.mean(taus)) if taus else math.nan
 
 
 def by_epoch(epoch_scores: np.ndarray, wrong: np.ndarray, what: str = "epoch_scores") -> dict[str, list[float]]:
-    """AUC-PR of each epoch's own scores, and the tau of its top 1% with the epoch before (the first has none: NaN)."""
+    """Returns the AUC-PR of each epoch's own scores, and the tau of its top 1% with the epoch before (first: NaN)."""
     from sklearn.metrics import average_precision_score
 
     ranked = [_scores_and_mask(scores, wrong, what) for scores in epoch_scores]
@@ -107,14 +121,16 @@ def by_epoch(epoch_scores: np.ndarray, wrong: np.ndarray, what: str = "epoch_sco
 
 
 def removal(remove: np.ndarray, wrong: np.ndarray, what: str = "remove") -> dict[str, float]:
-    """Precision, recall and F1 of a removal mask, and its relative count error (removed - wrong) / wrong.
+    """Returns precision, recall and F1 of a removal mask, and its relative count error (removed - wrong) / wrong.
 
-    Removing nothing has precision 0 by convention (it finds nothing).
+    Removing nothing has precision 0 by convention.
     """
     remove, wrong = np.asarray(remove, dtype=bool), np.asarray(wrong, dtype=bool)
     if remove.shape != wrong.shape:
         raise UserError(f"{what}: shape {remove.shape} does not fit the truth's shape {wrong.shape}")
-    hits, removed, total = int((remove & wrong).sum()), int(remove.sum()), int(wrong.sum())
+    hits = int((remove & wrong).sum())
+    removed = int(remove.sum())
+    total = int(wrong.sum())
     return {
         "removal_precision": hits / removed if removed else 0.0,
         "removal_recall": hits / total if total else 0.0,
@@ -124,7 +140,7 @@ def removal(remove: np.ndarray, wrong: np.ndarray, what: str = "remove") -> dict
 
 
 def accuracy(logits: np.ndarray, labels: np.ndarray, what: str = "test_logits") -> float:
-    """Share of rows whose largest logit is the label."""
+    """Returns the share of rows whose largest logit is the label."""
     logits, labels = finite_array(logits, what), np.asarray(labels)
     if logits.ndim != 2 or len(logits) != len(labels):
         raise UserError(f"{what}: shape {logits.shape} does not fit {len(labels)} labels")
@@ -135,10 +151,16 @@ def accuracy(logits: np.ndarray, labels: np.ndarray, what: str = "test_logits") 
 
 
 def ood(id_scores: np.ndarray, ood_scores: np.ndarray, what: str = "scores") -> dict[str, float]:
-    """AUROC, AUPR with OOD (`out`) or ID (`in`) as the positive class, and FPR@95, of one OOD set.
+    """Returns AUROC, AUPR with OOD (`out`) or ID (`in`) as the positive class, and FPR@95, of one OOD set.
 
-    AUPR is given as average precision (`_ap`) and as the trapezoid under the PR curve (`_trapezoid`), which published
-    OOD tables use. FPR@95: the share of ID images above the first (highest) threshold that finds >= 95% of OOD images.
+    AUPR is computed as average precision (`_ap`) and as the trapezoid under the PR curve (`_trapezoid`), which
+    published OOD tables use. FPR@95 is the share of ID images above the first (highest) threshold that finds >= 95% of
+    the OOD images.
+
+    Args:
+        id_scores: Scores of the ID test images, shape [n].
+        ood_scores: Scores of the OOD images, shape [m].
+        what: Name of the scores in errors.
     """
     from sklearn.metrics import auc, average_precision_score, precision_recall_curve, roc_auc_score, roc_curve
 
@@ -159,9 +181,9 @@ def ood(id_scores: np.ndarray, ood_scores: np.ndarray, what: str = "scores") -> 
 def ood_means(
     per_set: Mapping[str, Mapping[str, float]], near: Iterable[str], far: Iterable[str]
 ) -> dict[str, dict[str, float]]:
-    """Unweighted means over sets (never pooled): {"near": ..., "far": ..., "overall": ...}, each over its sets."""
-    near, far = list(near), list(far)
-    groups = {"near": near, "far": far, "overall": near + far}
+    """Returns unweighted means over sets, never pooled: {"near": ..., "far": ..., "overall": ...}."""
+    groups = {"near": list(near), "far": list(far)}
+    groups["overall"] = groups["near"] + groups["far"]
     return {
         group: {m: float(np.mean([per_set[s][m] for s in sets])) for m in OOD_METRICS}
         for group, sets in groups.items()

@@ -1,6 +1,6 @@
-"""Which differences mean something: means, paired tests, Holm's correction, average ranks.
+"""Tests which differences are significant: means, paired tests, Holm's correction, average ranks.
 
-Pure functions of plain numbers. A test is one-sided and asks: is the best really better than this one?
+Pure functions of plain numbers. Tests are one-sided unless they say otherwise: is the best better than this one?
 """
 
 from __future__ import annotations
@@ -15,17 +15,21 @@ SMALLEST_WILCOXON = 6  # fewer pairs cannot reach a small p with signed ranks: t
 
 
 def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
-    """Mean and sample standard deviation (n - 1); the deviation of one value is unknown, not zero."""
-    values = np.asarray(values, dtype=np.float64)
-    return float(values.mean()), float(values.std(ddof=1)) if len(values) > 1 else None
+    """Returns mean and sample standard deviation (n - 1); the deviation of one value is unknown, hence None."""
+    array = np.asarray(values, dtype=np.float64)
+    return float(array.mean()), float(array.std(ddof=1)) if len(array) > 1 else None
 
 
 def paired_p(better: Sequence[float], worse: Sequence[float]) -> float:
-    """p-value of "`better` is larger than `worse`" over paired values (same seed, or same setting).
+    """Returns the p-value of "`better` is larger than `worse`" over paired values.
 
-    Paired t-test below `SMALLEST_WILCOXON` pairs, exact Wilcoxon signed-rank from there on. One pair proves nothing: 1.
-    Where a few pairs differ by the very same amount, as shares of few examples may, a t-test would be certain; the sign
-    test is not.
+    Below `SMALLEST_WILCOXON` pairs it is the paired t-test, from there on the exact Wilcoxon signed-rank test. One pair
+    gives 1. If all of a few pairs differ by the same amount, as shares of few examples may, the t-test would give 0;
+    the sign test is used instead.
+
+    Args:
+        better: Values of one method by seed or setting.
+        worse: Values of the other, in the same order.
     """
     difference = np.asarray(better, dtype=np.float64) - np.asarray(worse, dtype=np.float64)
     n = len(difference)
@@ -42,11 +46,14 @@ def paired_p(better: Sequence[float], worse: Sequence[float]) -> float:
 
 
 def signed_rank_p(difference: np.ndarray) -> float:
-    """Exact p-value of Wilcoxon's signed-rank test of "the differences are positive"; zeros are dropped.
+    """Returns the exact p-value of Wilcoxon's signed-rank test of "the differences are positive"; zeros are dropped.
 
-    Under the null hypothesis each rank counts or does not with probability 1/2. The distribution of the sum W+ follows
-    by adding one rank after the other; ranks are doubled, so that those of ties (halves) are whole numbers too.
-    (scipy permutes where there are ties, which takes a second a test.)
+    Under the null hypothesis each rank is in the sum W+ with probability 1/2. The distribution of W+ is built by adding
+    one rank after the other; ranks are doubled, so that the half ranks of ties are whole numbers too. (scipy permutes
+    where there are ties, which takes a second for each test.)
+
+    Args:
+        difference: Paired differences, shape [n].
     """
     difference = difference[difference != 0]
     size = np.abs(difference)
@@ -61,13 +68,14 @@ def signed_rank_p(difference: np.ndarray) -> float:
 
 
 def difference_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Two-sided p-value of "the pairs differ": twice the smaller one-sided p, at most 1."""
+    """Returns the two-sided p-value of "the pairs differ": twice the smaller one-sided p, at most 1."""
     return min(1.0, 2 * min(paired_p(ours, theirs), paired_p(theirs, ours)))
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Holm's step-down adjusted p-values, so that a whole column of tests errs with probability alpha at most."""
-    adjusted, running = {}, 0.0
+    """Returns Holm's step-down adjusted p-values, which bound the error probability of a whole family of tests."""
+    adjusted = {}
+    running = 0.0
     for i, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
         running = max(running, min(1.0, (len(p_values) - i) * p))
         adjusted[name] = running
@@ -77,11 +85,18 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 def not_worse(
     values: Mapping[str, Mapping[object, float]], higher_is_better: bool = True, alpha: float = ALPHA
 ) -> tuple[str | None, set[str]]:
-    """The best name, and the names that are not significantly worse than it.
+    """Finds the best method and those that are not significantly worse.
 
-    `values` maps a name to {pair (seed or setting): value}. The best has the best mean; each other name is compared
-    with it on the pairs both have, Holm-corrected over all comparisons. With fewer than two common pairs nothing can be
-    said, so the name is not marked.
+    The best has the best mean. Every other one is compared with it on the pairs that both have, Holm-corrected over all
+    comparisons; with fewer than two common pairs it does not count as not worse.
+
+    Args:
+        values: For each name its values by pair (seed or setting).
+        higher_is_better: Direction of the metric.
+        alpha: Level of significance.
+
+    Returns:
+        The best name, None if there are no values, and the names that are not significantly worse.
     """
     values = {name: v for name, v in values.items() if v}
     if not values:
@@ -97,7 +112,12 @@ def not_worse(
 
 
 def average_ranks(values: Mapping[str, Sequence[float]], higher_is_better: bool = True) -> dict[str, float]:
-    """Mean rank of each name over the columns (1 = best, ties share their mean rank); all must have every column."""
+    """Returns the mean rank of each name over the columns; 1 is best, ties share their mean rank.
+
+    Args:
+        values: For each name its values, one for each column.
+        higher_is_better: Direction of the metric.
+    """
     from scipy.stats import rankdata
 
     table = np.asarray([values[name] for name in values], dtype=np.float64)  # [names, columns]
@@ -106,7 +126,7 @@ def average_ranks(values: Mapping[str, Sequence[float]], higher_is_better: bool 
 
 
 def friedman_p(values: Mapping[str, Sequence[float]]) -> float:
-    """p-value of "all names rank alike" (Friedman); needs three names and two columns, else 1."""
+    """Returns the p-value of "all names rank alike" (Friedman); 1 with fewer than three names or two columns."""
     columns = list(values.values())
     if len(columns) < 3 or len(columns[0]) < 2:
         return 1.0
@@ -117,9 +137,10 @@ def friedman_p(values: Mapping[str, Sequence[float]]) -> float:
 
 
 def critical_difference(n_names: int, n_columns: int, alpha: float = ALPHA) -> float:
-    """Nemenyi: average ranks further apart than this differ (Demsar 2006): q * sqrt(k (k + 1) / (6 N)).
+    """Returns the critical difference of average ranks (Nemenyi; Demsar 2006): q * sqrt(k (k + 1) / (6 N)).
 
-    q is the studentised range over k names with infinite degrees of freedom, divided by sqrt(2).
+    q is the studentised range over k names with infinite degrees of freedom, divided by sqrt(2); N is the number of
+    columns.
     """
     from scipy.stats import studentized_range
 
