@@ -88,23 +88,22 @@ class Training:
         steps = self.epochs * -(-len(keep) // BATCH)
         optimizer = torch.optim.SGD(model.parameters(), lr=RATE, momentum=0.9, weight_decay=5e-4)
         schedule = torch.optim.lr_scheduler.OneCycleLR(optimizer, RATE, total_steps=steps)
-        influence = OnlineInfluence(model, len(self.y), CLASSES, self.config, total_steps=steps)
         generator = torch.Generator().manual_seed(self.seed)
-        for _ in range(self.epochs):
-            model.train()
-            for index, x, y in batches(self.x, self.y, keep[torch.randperm(len(keep), generator=generator)]):
-                with influence.watch(index, y):
-                    logits = model(x)
-                    losses = F.cross_entropy(logits, y, reduction="none")
-                    (losses if weights is None else weights(index) * losses).mean().backward()
-                optimizer.step()
-                optimizer.zero_grad()
-                schedule.step()
-                influence.step(optimizer)
-            influence.end_epoch()
-            if each_epoch is not None:
-                each_epoch(influence)
-        influence.close()
+        with OnlineInfluence(model, len(self.y), CLASSES, self.config, total_steps=steps) as influence:
+            for _ in range(self.epochs):
+                model.train()
+                for index, x, y in batches(self.x, self.y, keep[torch.randperm(len(keep), generator=generator)]):
+                    with influence.watch(index, y):
+                        logits = model(x)
+                        losses = F.cross_entropy(logits, y, reduction="none")
+                        (losses if weights is None else weights(index) * losses).mean().backward()
+                    optimizer.step()
+                    optimizer.zero_grad()
+                    schedule.step()
+                    influence.step(optimizer)
+                influence.end_epoch()
+                if each_epoch is not None:
+                    each_epoch(influence)
         return model.eval(), influence
 
 

@@ -29,16 +29,16 @@ def measure(seed: int = 0) -> dict[str, float]:
     scheduler, epochs = create_scheduler_v2(
         optimizer, sched="cosine", num_epochs=EPOCHS, warmup_epochs=1, updates_per_epoch=updates, step_on_epochs=False
     )
-    influence = OnlineInfluence(model, len(labels), CLASSES, total_steps=epochs * updates)
-    for epoch in range(epochs):
-        for number, index in enumerate(torch.randperm(len(labels)).split(BATCH)):
-            with influence.watch(index, labels[index]):
-                loss_of(model(x[index]), labels[index]).backward()
-            optimizer.step()
-            optimizer.zero_grad()
-            influence.step(optimizer)
-            scheduler.step_update(epoch * updates + number + 1)
-        influence.end_epoch()
+    with OnlineInfluence(model, len(labels), CLASSES, total_steps=epochs * updates) as influence:
+        for epoch in range(epochs):
+            for number, index in enumerate(torch.randperm(len(labels)).split(BATCH)):
+                with influence.watch(index, labels[index]):
+                    loss_of(model(x[index]), labels[index]).backward()
+                optimizer.step()
+                optimizer.zero_grad()
+                influence.step(optimizer)
+                scheduler.step_update(epoch * updates + number + 1)
+            influence.end_epoch()
     first = influence.scores().suspicion.argsort(descending=True)[: int(wrong.sum())]
     return {"wrong": int(wrong.sum()), "found": wrong[first].float().mean().item()}
 

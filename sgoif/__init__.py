@@ -1,21 +1,28 @@
-"""SG-OIF: online influence scores with a certificate, in anyone's training loop.
+"""SG-OIF: online influence scores with a certificate, in your own training loop.
 
-Names are imported when first used, so that `import sgoif` and the benchmark's planning do not load torch.
+`OnlineInfluence` is the way in; its settings are `InfluenceConfig`, its scores an `InfluenceResult`. Names are imported
+when first used, so that `import sgoif` and the benchmark's planning do not load torch.
 """
+
+from __future__ import annotations
 
 import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sgoif.check_history import CheckHistory
     from sgoif.config import InfluenceConfig
     from sgoif.errors import BatchError, CaptureError, InfluenceError, ScopeError
     from sgoif.influence import OnlineInfluence
     from sgoif.label_noise.issues import LabelIssues
     from sgoif.result import InfluenceResult
 
+__version__ = "0.1.0"
+
 _HOME = {
     "BatchError": "errors",
     "CaptureError": "errors",
+    "CheckHistory": "check_history",
     "InfluenceConfig": "config",
     "InfluenceError": "errors",
     "InfluenceResult": "result",
@@ -26,12 +33,14 @@ _HOME = {
 __all__ = [
     "BatchError",
     "CaptureError",
+    "CheckHistory",
     "InfluenceConfig",
     "InfluenceError",
     "InfluenceResult",
     "LabelIssues",
     "OnlineInfluence",
     "ScopeError",
+    "__version__",
 ]
 
 

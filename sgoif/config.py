@@ -1,8 +1,8 @@
-"""`InfluenceConfig`: every choice of the method, one field each, with its meaning beside it.
+"""`InfluenceConfig`: the settings of the method, one field each, with a help text beside it.
 
-The defaults were chosen on tuning noise (`docs/measurements.md` has the figures): last layer, Kronecker-factored
-curvature, class-balanced streaming anchors weighted by p_y, temperature 4 at ten classes, the second half of
-training. Every ablation of the paper is one changed field: `InfluenceConfig.ablations()`.
+The defaults were chosen on tuning noise (figures in `docs/measurements.md`): last layer, Kronecker-factored curvature,
+class-balanced streaming anchors weighted by p_y, temperature 4 at ten classes, the second half of training. Every
+ablation of the paper changes one field: `InfluenceConfig.ablations()`.
 """
 
 from __future__ import annotations
@@ -26,77 +26,104 @@ CHOICES = {
 
 
 def option(default: Any, help: str) -> Any:
+    """Return a dataclass field with a help text."""
     return field(default=default, metadata={"help": help})
 
 
 @dataclass(frozen=True)
 class InfluenceConfig:
-    """Settings of `OnlineInfluence`; `help()` prints the table of fields."""
+    """Settings of `OnlineInfluence`; `InfluenceConfig.help()` returns the help text of every field.
 
-    scope: str = option("head", "parameters g and phi live in: 'head', 'blocks:<regex of module names>' or 'all'")
-    head: str = option("", "name of the classifying Linear layer; '' = the last one with n_classes outputs")
-    curvature: str = option("kfac", "backend of H_t: kfac, diagonal, fisher or lowrank")
-    damping: float = option(1.0, "damping relative to the mean eigenvalue (of each Kronecker factor, for kfac)")
-    anchors: int = option(0, "number of anchors K; 0 = one per class; a multiple of n_classes, or fewer than n_classes")
+    Raises:
+        InfluenceError: If a value is not allowed; the message names the field.
+    """
+
+    # scope
+    scope: str = option(
+        "head", "Parameters that gradients refer to: 'head', 'blocks:<regex of module names>' or 'all'."
+    )
+    head: str = option("", "Name of the classifying Linear layer; '' is the last one with n_classes outputs.")
+    update_every: int = option(16, "In deep scopes, steps between two updates of curvature and anchors.")
+    deep_examples: int = option(
+        128, "In deep scopes, examples of such a step that enter curvature and anchors; their gradients are stored."
+    )
+
+    # anchors
+    anchors: int = option(
+        0, "Number of anchors K; 0 is one per class. Use a multiple of n_classes, or fewer than n_classes."
+    )
     source: str = option(
-        "stream", "where anchors come from: stream (training batches), heldout or trusted (given data)"
+        "stream", "Where anchors come from: 'stream' (training batches), 'heldout' or 'trusted' (external data)."
     )
     anchor_examples: int = option(
         512,
-        "of given anchor data, examples that pass at a check after the first; of more, the next batches in turn, or as "
-        "many as it takes for all to pass within about an epoch",
+        "Maximum number of external anchor examples evaluated per check. Larger sets are cycled through about once per "
+        "epoch.",
     )
-    half_life: float = option(0.25, "half-life of anchor gradients and curvature averages, in epochs: shorter than one")
+    half_life: float = option(
+        0.25, "Half-life of the averages of anchor gradients and curvature, in epochs; shorter than one epoch."
+    )
+    coverage: float = option(
+        0.1, "An anchor is refreshed when lambda_min of the Gram matrix of the unit phi falls below this."
+    )
+    coverage_every: int = option(10, "Checks between two coverage checks.")
+
+    # curvature
+    curvature: str = option("kfac", "Backend of the curvature: 'kfac', 'diagonal', 'fisher' or 'lowrank'.")
+    damping: float = option(1.0, "Damping relative to the mean eigenvalue (of each Kronecker factor, for kfac).")
     temperature: float = option(
         4.0,
-        "softens the softmax inside every gradient; stated for up to ten classes, above 1 + (T - 1) sqrt(10 / C); "
-        "0 = calibrate on the streaming NLL",
+        "Softens the softmax inside every gradient. Value for C <= 10 classes; for more, 1 + (T - 1) * sqrt(10 / C) is "
+        "used. 0 calibrates it on the streaming NLL.",
     )
+
+    # solver
     solver: str = option(
-        "richardson", "how phi_v follows H^-1 g_v: richardson, neumann, pcg or direct (P^-1 g_v alone)"
+        "richardson", "How phi_v follows H^-1 g_v: 'richardson', 'neumann', 'pcg' or 'direct' (P^-1 g_v alone)."
     )
-    precondition: bool = option(True, "precondition the solvers by the backend's inverse; False = a scalar")
-    rank: int = option(8, "rank r of the streaming subspace that solves the dominant directions exactly; 0 = none")
-    solve_every: int = option(50, "steps between two checks of the residual (each followed by one solver step)")
-    update_every: int = option(16, "outside head scope, steps between two updates of curvature and anchors")
-    probe_examples: int = option(1024, "examples, newest first, whose curvature makes the residual")
-    deep_examples: int = option(
-        128, "examples of such a step that enter curvature and anchors outside head scope; their gradients are held"
+    precondition: bool = option(True, "Precondition the solvers by the backend's inverse; False uses a scalar.")
+    rank: int = option(8, "Rank r of the streaming subspace in which systems are solved exactly; 0 is none.")
+    depth: int = option(4, "Largest truncation depth of the Neumann series.")
+    trigger: bool = option(True, "Refine anchors of large effect (|phi_v.g_i|) and low confidence c_v.")
+    refiner: str = option(
+        "sketch_pcg", "What a refinement runs: 'sketch_pcg' (preconditioned by the subspace) or 'cg' (without it)."
     )
-    depth: int = option(4, "largest truncation depth of the Neumann series")
-    gate: str = option("stability", "confidence gate: stability, moving_average or none (then no step control either)")
+    refine_steps: int = option(4, "Conjugate-gradient iterations of one refinement.")
+
+    # stability
+    gate: str = option(
+        "stability", "Confidence gate: 'stability', 'moving_average' or 'none' (without step-size control, too)."
+    )
     tolerance: str = option(
-        "relative", "tau_t: relative (beta, Gamma over their running medians) or literal (as printed)"
+        "relative", "tau_t: 'relative' (beta and Gamma over their running medians) or 'literal' (as printed)."
     )
     kappa: float = option(
         2.0,
-        "stability scale: tau_t = kappa beta_t Gamma_t; at 2, a calm late phase (beta at half its median) has tau = 1",
+        "Stability scale, tau_t = kappa beta_t Gamma_t. At 2, a calm late phase (beta at half its median) has tau = 1.",
     )
-    gamma1: float = option(1.0, "weight of lr x gradient norm in the stability proxy beta_t")
-    gamma2: float = option(1.0, "weight of the weight decay in the stability proxy beta_t")
+    gamma1: float = option(1.0, "Weight of learning rate times gradient norm in the stability proxy beta_t.")
+    gamma2: float = option(1.0, "Weight of the weight decay in the stability proxy beta_t.")
     weighting: str = option(
         "confidence",
-        "weights of the anchors in a score: confidence (t_v^2 / sum t_u, t_v = min(1, 2 c_v)) or uniform (1/K)",
+        "Weights of the anchors in a score: 'confidence' (t_v^2 / sum t_u, t_v = min(1, 2 c_v)) or 'uniform' (1 / K).",
     )
-    trigger: bool = option(True, "refine anchors that matter (large |phi_v.g_i|) but are not trusted (low c_v)")
-    refiner: str = option(
-        "sketch_pcg", "what the trigger runs: sketch_pcg (subspace preconditioner) or cg (without it)"
+
+    # schedule
+    solve_every: int = option(
+        50,
+        "Upper bound on the steps between checks (also at least 4 per epoch; fewer if `hvp_budget` would be exceeded).",
     )
-    refine_steps: int = option(4, "conjugate-gradient iterations of one refinement")
     hvp_budget: float = option(
         8.0,
-        "curvature-vector products per training step that checks and refinements may use; stated for up to fifty "
-        "classes, with more of them fewer, down to a quarter",
+        "Curvature-vector products per training step that checks and refinements may use. Budget for C <= 50 classes; "
+        "multiplied by max(50 / C, 0.25) above.",
     )
-    coverage: float = option(
-        0.1, "refresh an anchor when lambda_min of the Gram matrix of the unit phi falls below this"
-    )
-    coverage_every: int = option(10, "checks between two looks at the Gram matrix")
-    window: float = option(0.5, "last fraction of training whose visits make the score")
-    memory: bool = option(
-        True, "keep the mean predictions [N, C], so that latent classes speak in `suspicion` beside the anchors"
-    )
-    alpha: float = option(0.05, "1 - level of the empirical-Bernstein interval")
+    probe_examples: int = option(1024, "Number of newest examples whose curvature the residual is measured with.")
+
+    # scores
+    window: float = option(0.5, "Last fraction of training whose visits make the score.")
+    memory: bool = option(True, "Keep the mean predictions [N, C]. Needed for the latent-class term of `suspicion`.")
+    alpha: float = option(0.05, "1 - level of the empirical-Bernstein interval.")
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():
@@ -136,19 +163,31 @@ class InfluenceConfig:
             raise InfluenceError(f"InfluenceConfig.{name} = {getattr(self, name)!r}: {rule}")
 
     def softening(self, n_classes: int) -> float:
-        """The temperature at `n_classes`. The probability of the top class falls with the number of its rivals as it
-        falls with T: what is a moderate softening among ten classes would leave nothing of it among a hundred."""
-        return 1 + (self.temperature - 1) * min(1.0, 10 / n_classes) ** 0.5
+        """Return the temperature for `n_classes`.
+
+        With more classes the probability of the top class is lower already, so the same T would flatten the softmax
+        too far.
+        """
+        return float(1 + (self.temperature - 1) * min(1.0, 10 / n_classes) ** 0.5)
 
     def budget(self, n_classes: int) -> float:
-        """The `hvp_budget` at `n_classes`: what a product costs grows with their number."""
+        """Return the `hvp_budget` for `n_classes`; a product costs more with more classes."""
         return self.hvp_budget * min(1.0, max(0.25, 50 / n_classes))
 
     def to_dict(self) -> dict[str, Any]:
+        """Return the fields by name."""
         return asdict(self)
 
     @classmethod
     def from_dict(cls, values: Mapping[str, Any]) -> InfluenceConfig:
+        """Build a configuration from fields by name.
+
+        Args:
+            values: Any of the fields; the others keep their defaults.
+
+        Raises:
+            InfluenceError: If there is no such field, or a value is not allowed.
+        """
         known = {f.name for f in fields(cls)}
         unknown = sorted(set(values) - known)
         if unknown:
@@ -159,12 +198,12 @@ class InfluenceConfig:
 
     @classmethod
     def help(cls) -> dict[str, str]:
-        """Field -> what it means."""
+        """Return the help text of every field by name."""
         return {f.name: f.metadata["help"] for f in fields(cls)}
 
     @staticmethod
     def ablations() -> dict[str, dict[str, Any]]:
-        """Name of the variant in the paper -> the one field it changes."""
+        """Return the changed field of every ablation, by its name in the paper."""
         return {
             "Full": {},
             "w/o Stability Gate": {"gate": "none"},
@@ -178,7 +217,14 @@ class InfluenceConfig:
         }
 
     def variant(self, name: str) -> InfluenceConfig:
-        """This configuration with one ablation of the paper applied."""
+        """Return this configuration with one ablation of the paper applied.
+
+        Args:
+            name: A key of `ablations()`.
+
+        Raises:
+            InfluenceError: If there is no such ablation.
+        """
         if name not in self.ablations():
             raise InfluenceError(f"no ablation {name!r}; there are {', '.join(self.ablations())}")
         return replace(self, **self.ablations()[name])

@@ -5,19 +5,19 @@ Each message says what was wrong, where, and what to do.
 
 
 class InfluenceError(ValueError):
-    """Base class: everything this package raises on wrong use."""
+    """Base class of the errors that the library raises on wrong use."""
 
 
 class ScopeError(InfluenceError):
-    """The model has no supported layer in the asked-for parameter scope, or no recognisable head."""
+    """Raised if the model has no supported layer in `config.scope`, or no classification layer."""
 
 
 class BatchError(InfluenceError):
-    """`watch` was given labels or indices that do not fit the batch, the classes or the data set."""
+    """Raised if indices or labels do not fit the batch, the classes or the data set."""
 
 
 class CaptureError(InfluenceError):
-    """The model's forward (or backward) did not pass through the layers being watched."""
+    """Raised if a forward or backward pass did not reach the watched layers."""
 
 
 class UserError(Exception):

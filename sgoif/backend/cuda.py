@@ -22,7 +22,7 @@ def own_stream(device: int, purpose: str) -> torch.cuda.Stream:
     There is one stream per purpose because cuBLAS keeps a workspace for every stream it has used (32 MiB on an H200,
     for forward and for backward passes).
     """
-    return torch.cuda.Stream(device)
+    return torch.cuda.Stream(device)  # type: ignore[no-untyped-call]
 
 
 class SideStream:
@@ -91,8 +91,9 @@ class GraphedFunction:
 
     def _capture(self, device: int) -> torch.cuda.CUDAGraph:
         graph, previous = torch.cuda.CUDAGraph(), self.last.get(device)
+        pool = None if previous is None else previous.pool()
         with torch.cuda.stream(own_stream(device, "capture")):
-            graph.capture_begin(previous and previous.pool(), capture_error_mode="thread_local")
+            graph.capture_begin(pool, capture_error_mode="thread_local")
             try:
                 self.function()
             finally:

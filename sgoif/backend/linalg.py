@@ -23,7 +23,7 @@ def matmul_nt(a: Tensor, b: Tensor) -> Tensor:
     if length <= MAX_ROW_LENGTH:
         return a @ b.T
     whole = length // ROW_CHUNK_LENGTH * ROW_CHUNK_LENGTH
-    left, right = (rows[:, :whole].unflatten(1, (-1, ROW_CHUNK_LENGTH)) for rows in (a, b))
+    left, right = (torch.unflatten(rows[:, :whole], 1, (-1, ROW_CHUNK_LENGTH)) for rows in (a, b))
     return (left.transpose(0, 1) @ right.permute(1, 2, 0)).sum(0) + a[:, whole:] @ b[:, whole:].T
 
 
@@ -35,7 +35,7 @@ def matmul_tn(a: Tensor, b: Tensor) -> Tensor:
     whole = len(a) // SUM_CHUNK_ROWS * SUM_CHUNK_ROWS
     if whole == 0 or a.shape[1] * b.shape[1] > MAX_CHUNKED_ENTRIES:
         return a.T @ b
-    left, right = (columns[:whole].unflatten(0, (-1, SUM_CHUNK_ROWS)) for columns in (a, b))
+    left, right = (torch.unflatten(columns[:whole], 0, (-1, SUM_CHUNK_ROWS)) for columns in (a, b))
     return torch.bmm(left.mT, right).sum(0) + a[whole:].T @ b[whole:]
 
 
@@ -56,7 +56,7 @@ def damped_inverse(matrix: Tensor, damping: Tensor) -> Tensor:
     eye = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
     factor, _ = torch.linalg.cholesky_ex(matrix + damping * eye)
     root = torch.linalg.solve_triangular(factor, eye, upper=False)
-    return root.T @ root
+    return root.T @ root  # type: ignore[no-any-return]
 
 
 def orthonormal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:

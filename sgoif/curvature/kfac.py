@@ -66,7 +66,7 @@ class KroneckerFactor(nn.Module):
 
     def condition(self) -> Tensor:
         """Return an upper estimate of the condition number of the damped factor."""
-        return 1 + torch.linalg.matrix_norm(self.mean) / self.damping
+        return 1 + torch.linalg.matrix_norm(self.mean) / self.damping  # type: ignore[no-any-return]
 
 
 class KroneckerCurvature(Curvature):

@@ -88,7 +88,7 @@ class LowRankCurvature(DiagonalCurvature):
 
     def condition(self) -> Tensor:
         largest = self.diagonal.max() + torch.linalg.matrix_norm(self.core) + self.damping
-        return largest / (self.diagonal.min() + self.damping)
+        return largest / (self.diagonal.min() + self.damping)  # type: ignore[no-any-return]
 
     def mean_eigenvalue(self) -> Tensor:
         return super().mean_eigenvalue() + self.core.diagonal().sum() / self.space.dim

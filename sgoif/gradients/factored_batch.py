@@ -149,7 +149,7 @@ class FactoredBatch:
             for l, layer in enumerate(first.layers)
         )
         scales = tuple(_concatenated([b.scales[l] for b in batches]) for l in range(len(first.scales)))
-        joined = {name: torch.cat([getattr(b, name) for b in batches]) for name in PER_EXAMPLE}
+        joined: dict[str, Any] = {name: torch.cat([getattr(b, name) for b in batches]) for name in PER_EXAMPLE}
         sizes = tuple(size for b in batches for size in b.step_sizes)
         return replace(first, layers=layers, scales=scales, step_sizes=sizes, **joined)
 

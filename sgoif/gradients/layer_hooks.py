@@ -54,7 +54,11 @@ class LayerHooks(GradientHooks):
         super()._on_head_output(module, inputs, output)
         if self.recording and output.requires_grad:
             captured = self.captured
-            output.register_hook(lambda gradient: setattr(captured, "head_gradient", gradient.detach()))
+
+            def on_gradient(gradient: Tensor) -> None:
+                captured.head_gradient = gradient.detach()
+
+            output.register_hook(on_gradient)  # type: ignore[no-untyped-call]
 
     def _layer_hook(self, name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
         def on_output(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
@@ -69,7 +73,7 @@ class LayerHooks(GradientHooks):
                     part = self.dot_product.project(name, a, e)
                     captured.projection = part if captured.projection is None else captured.projection + part
 
-            output.register_hook(on_gradient)
+            output.register_hook(on_gradient)  # type: ignore[no-untyped-call]
 
         return on_output
 

@@ -94,7 +94,7 @@ class LinearGradients:
 
     def outer(self, outputs: Tensor) -> Tensor:
         """Return sum_i u_ik a_i', shape [K, out, in], for outputs u of shape [n, K, out]."""
-        return (outputs.flatten(1).T @ self.a).unflatten(0, outputs.shape[1:])
+        return torch.unflatten(outputs.flatten(1).T @ self.a, 0, outputs.shape[1:])
 
     def dot(self, directions: Tensor) -> Tensor:
         return (self.project(directions) @ self.e.unsqueeze(2)).squeeze(2)
@@ -103,19 +103,21 @@ class LinearGradients:
         count, out = weights.shape[1], self.e.shape[1]
         total = self.a.new_zeros(count * out, self.a.shape[1])
         rows = max(1, MAX_WEIGHTED_ENTRIES // (count * out))
-        for w, e, a in zip(weights.split(rows), self.e.split(rows), self.a.split(rows), strict=True):
+        parts = (torch.split(tensor, rows) for tensor in (weights, self.e, self.a))
+        for w, e, a in zip(*parts, strict=True):
             total.addmm_((w.unsqueeze(2) * e.unsqueeze(1)).flatten(1).T, a)
-        return total.unflatten(0, (count, out))
+        return torch.unflatten(total, 0, (count, out))
 
     def group_sums(self, groups: Tensor, weights: Tensor, count: int) -> Tensor:
         row, block_group, size = group_blocks(groups, count)
         left, right = (
-            rows.new_zeros(len(block_group) * size, rows.shape[1]).index_copy_(0, row, rows).unflatten(0, (-1, size))
+            torch.unflatten(_scatter_rows(rows, row, len(block_group) * size), 0, (-1, size))
             for rows in (self.e * weights.unsqueeze(1), self.a)
         )
         total = self.a.new_zeros(count, left.shape[2], right.shape[2])
         blocks = max(1, MAX_WEIGHTED_ENTRIES // total[0].numel())
-        for e, a, group in zip(left.split(blocks), right.split(blocks), block_group.split(blocks), strict=True):
+        parts = (torch.split(tensor, blocks) for tensor in (left, right, block_group))
+        for e, a, group in zip(*parts, strict=True):
             total.index_add_(0, group, e.mT @ a)
         return total
 
@@ -163,7 +165,7 @@ class DenseGradients:
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         total = weights.T.to(self.a.dtype) @ self.gradients.flatten(1)
-        return total.to(self.dtype).unflatten(1, self.gradients.shape[1:])
+        return torch.unflatten(total.to(self.dtype), 1, self.gradients.shape[1:])
 
     def group_sums(self, groups: Tensor, weights: Tensor, count: int) -> Tensor:
         member = groups.unsqueeze(1) == torch.arange(count, device=groups.device)
@@ -193,6 +195,11 @@ class DenseGradients:
     def gram(self) -> Tensor:
         by_output = self.gradients.transpose(0, 1)
         return (by_output @ by_output.transpose(1, 2)).sum(0, dtype=self.dtype)
+
+
+def _scatter_rows(rows: Tensor, positions: Tensor, count: int) -> Tensor:
+    """Return a matrix of `count` rows with `rows` at their positions and zeros elsewhere."""
+    return rows.new_zeros(count, rows.shape[1]).index_copy_(0, positions, rows)
 
 
 def scale_and_mask(a: Tensor, e: Tensor, scale: Tensor) -> tuple[Tensor, Tensor]:

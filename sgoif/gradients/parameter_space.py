@@ -9,7 +9,8 @@ from __future__ import annotations
 from collections.abc import Sequence
 from itertools import accumulate
 
-from torch import Tensor, cat
+import torch
+from torch import Tensor
 
 
 class ParameterSpace:
@@ -27,13 +28,14 @@ class ParameterSpace:
 
     def split(self, rows: Tensor) -> list[Tensor]:
         """Return one view of shape [K, out, in] per layer of rows of shape [K, d]."""
-        count = rows.shape[0]
+        if len(self.shapes) == 1:
+            return [rows.view(rows.shape[0], *self.shapes[0])]
         return [
-            rows[:, start : start + size].unflatten(1, shape) if len(self.shapes) > 1 else rows.view(count, *shape)
+            torch.unflatten(rows[:, start : start + size], 1, shape)
             for start, size, shape in zip(self.offsets, self.sizes, self.shapes, strict=False)
         ]
 
     def join(self, blocks: Sequence[Tensor]) -> Tensor:
         """Return rows of shape [K, d] from one block of shape [K, out, in] per layer."""
         flat = [block.reshape(block.shape[0], -1) for block in blocks]
-        return flat[0] if len(flat) == 1 else cat(flat, dim=1)
+        return flat[0] if len(flat) == 1 else torch.cat(flat, dim=1)

@@ -169,7 +169,8 @@ class PassQueue:
 
     def _recency(self, sizes: list[int], half_life: float, device: torch.device) -> Tensor:
         """Return the recency of each example, shape [n], from the sizes of the steps, oldest first."""
-        later, factors = 0, []
+        later = 0
+        factors: list[float] = []
         for size in reversed(sizes):
             factors.insert(0, remaining_weight(later, half_life, self.n_examples))
             later += size
@@ -211,7 +212,7 @@ def remaining_weight(examples: int, half_life: float, n_examples: int) -> float:
         half_life: Half-life in epochs.
         n_examples: Examples of an epoch.
     """
-    return 0.5 ** float(examples * collectives.size() / (half_life * n_examples))
+    return float(0.5 ** (examples * collectives.size() / (half_life * n_examples)))
 
 
 def step_sizes(passes: Sequence[Pass]) -> dict[int, int]:

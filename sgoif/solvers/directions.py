@@ -174,7 +174,8 @@ class Directions(nn.Module):
         """Step 1: one batched curvature product for cold starts, corrections and subspace."""
         cold = systems.precondition(systems.targets)
         rows = [cold, self.delta, self.subspace]
-        cold_image, delta_image, images = systems.operator(torch.cat(rows)).split([len(r) for r in rows])
+        products = systems.operator(torch.cat(rows))
+        cold_image, delta_image, images = torch.split(products, [len(r) for r in rows])
         sketch = Sketch(self.subspace, images) if self.config.rank else None
         eigenvalues = self._move_subspace(systems.precondition(images))
         return Images(cold, cold_image, delta_image, sketch, eigenvalues)
@@ -194,7 +195,7 @@ class Directions(nn.Module):
         targets, delta_image = systems.targets, images.delta_image
         solve = systems.precondition if images.sketch is None else images.sketch.precondition(systems.precondition)
         solved = solve(torch.cat([targets, images.cold_image, delta_image]))
-        wanted, by_cold, by_delta = systems.operator.probe_dot(solved).split(len(targets), dim=1)
+        wanted, by_cold, by_delta = torch.split(systems.operator.probe_dot(solved), len(targets), dim=1)
         size = probe_rms(wanted)
         length = torch.ones_like(size)
         if controller.gated:
@@ -288,8 +289,8 @@ class Directions(nn.Module):
         """Start copying `needs_refinement` to the host, so that the next check reads it without waiting."""
         if self.needs_refinement.is_cuda:
             host = torch.empty((), dtype=torch.bool, pin_memory=True).copy_(self.needs_refinement, non_blocking=True)
-            self._host_flag = host, torch.cuda.Event()
-            self._host_flag[1].record()
+            self._host_flag = host, torch.cuda.Event()  # type: ignore[no-untyped-call]
+            self._host_flag[1].record()  # type: ignore[no-untyped-call]
 
     def forget_host_flag(self) -> None:
         """Drop the host copy of `needs_refinement`, because the buffer has been loaded."""

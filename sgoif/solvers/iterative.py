@@ -16,7 +16,7 @@ Apply = Callable[[Tensor], Tensor]
 
 def norms(rows: Tensor) -> Tensor:
     """Return the Euclidean length of each row, shape [K, 1]."""
-    return torch.linalg.vector_norm(rows, dim=1, keepdim=True)
+    return torch.linalg.vector_norm(rows, dim=1, keepdim=True)  # type: ignore[no-any-return]
 
 
 def safe_divide(numerator: Tensor, denominator: Tensor) -> Tensor:
