@@ -116,7 +116,7 @@ def test_rounding_keeps_row_sums_and_moves_nothing_by_one():
 
 @pytest.mark.parametrize("source", ["made up", "digits"])
 def test_rankings(source, digits_oof):
-    p, labels = made_up(5) if source == "made up" else (cl.out_of_fold(digits_oof[0]), digits_oof[0].given.numpy())
+    p, labels = made_up(5) if source == "made up" else (cl.out_of_fold(digits_oof[0]), digits_oof[0].labels.numpy())
     for method, ours in [
         ("self_confidence", lambda p: 1 - cl.self_confidence(p, labels)),
         ("normalized_margin", lambda p: cl.margin(p, labels)),
