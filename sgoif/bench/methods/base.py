@@ -11,12 +11,11 @@ Shapes: N training images, M test images, K classes, d features, E epochs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
-from numpy.typing import ArrayLike
 from torch import Tensor
 
 from sgoif.bench.methods.plain_run import PlainRun
@@ -27,6 +26,8 @@ from sgoif.training.learner import Learner, predict
 from sgoif.training.models import Network
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
+
+Indices = Sequence[int] | np.ndarray | Tensor  # positions in a set of images, shape [n]
 
 
 @dataclass(kw_only=True)
@@ -53,7 +54,7 @@ class Task:
 
     def batches(
         self,
-        indices: ArrayLike | Tensor | None = None,
+        indices: Indices | None = None,
         seed: int | None = None,
         batch_size: int | None = None,
         **options: Any,
@@ -87,7 +88,7 @@ class Task:
         self,
         net: Network,
         images: ImageSource | None = None,
-        indices: ArrayLike | Tensor | None = None,
+        indices: Indices | None = None,
         features: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Pass images through a network in eval mode, without augmentation.
@@ -122,7 +123,7 @@ class NoisyTask(Task):
         self,
         net: Network,
         images: ImageSource | None = None,
-        indices: ArrayLike | Tensor | None = None,
+        indices: Indices | None = None,
         features: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Pass images through a network in eval mode, in the precision of the recipe; see `Task.predict`."""
@@ -148,7 +149,7 @@ class OODTask(Task):
         self,
         net: Network,
         images: ImageSource | None = None,
-        indices: ArrayLike | Tensor | None = None,
+        indices: Indices | None = None,
         features: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
         """Pass images through a network in eval mode, in float32: OOD scores are sensitive to rounding."""
@@ -295,7 +296,7 @@ class OODDetector(Method):
 
 def train_plainly(
     task: Task,
-    indices: ArrayLike | None = None,
+    indices: Indices | None = None,
     phase: str = "train",
     timer: str = "train",
     seed: int | None = None,

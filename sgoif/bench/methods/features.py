@@ -57,6 +57,7 @@ def finite(values: Tensor, what: str) -> Tensor:
 def features_and_logits(net: Network, images: ImageSet, method: str) -> tuple[Tensor, Tensor]:
     """Return penultimate features, shape [n, d], and logits, shape [n, K], of one float32 pass; both are finite."""
     logits, features = predict(net, images, features=True)
+    assert features is not None
     return finite(features, f"{method}: features of the network"), finite(logits, f"{method}: logits of the network")
 
 

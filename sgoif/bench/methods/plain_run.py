@@ -107,7 +107,8 @@ class PlainRun:
             net.load_state_dict(torch.load(path, map_location="cpu", weights_only=True))
         except (RuntimeError, pickle.UnpicklingError, EOFError, FileNotFoundError, TypeError) as e:
             raise UserError(f"{path} is not a checkpoint of this network ({type(e).__name__})") from None
-        return net.to(self.device, memory_format=torch.channels_last).eval()
+        net = net.to(device=self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
+        return net.eval()
 
 
 def margins(logits: Tensor, labels: Tensor) -> Tensor:

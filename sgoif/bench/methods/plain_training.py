@@ -82,6 +82,7 @@ def plain_run(task: Task, test: ImageSource, directory: Path) -> tuple[dict[str,
         arrays["test_logits"] = predict(learner.net, test)[0].cpu().numpy()
         if recipe.record != "nothing":
             logits, features = predict(learner.net, task.train, features=True)
+            assert features is not None
             arrays["logits"] = logits.half().cpu().numpy()
             arrays["features"] = features.half().cpu().numpy()
     return arrays, {"loss": record.losses, "lr": record.rates}

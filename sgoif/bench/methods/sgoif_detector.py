@@ -1,31 +1,43 @@
-"""The training run that SG-OIF watches, under the contract of noisy-label methods. Its methods differ in where their
-anchors come from."""
+"""SG-OIF as a noisy-label method of the benchmark: one ordinary training run, watched by `OnlineInfluence`.
+
+The methods that derive from it differ in where their anchors come from.
+"""
 
 from __future__ import annotations
 
-from typing import ClassVar
+from collections.abc import Callable
+from typing import Any, ClassVar
 
 import torch.nn.functional as F
+from torch import Tensor
 
 from sgoif.anchors.external import AnchorData
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
 from sgoif.check_history import CheckHistory
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError, UserError
+from sgoif.gradients.hooks import CapturedPass
 from sgoif.influence import OnlineInfluence
-from sgoif.training.batches import Batch
+from sgoif.training.batches import Batch, Batches
 from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.learner import Learner
 
 
 class SGOIFDetector(NoisyLabelDetector):
-    """One ordinary training run, watched; examples are ranked by their suspicion."""
+    """Trains once while recording influences, and ranks the examples by their suspicion.
+
+    Hyper-parameters are the fields of `InfluenceConfig`.
+
+    Attributes:
+        source: Where the anchors come from; the field `source` of the configuration must be the same.
+    """
 
     distributes = True
-    Params = InfluenceConfig
-    source: ClassVar[str] = "stream"  # of the anchors
+    Params = InfluenceConfig  # type: ignore[assignment]
+    source: ClassVar[str] = "stream"
 
-    def __init__(self, **params):
+    def __init__(self, **params: Any) -> None:
+        """Set the hyper-parameters; see `Method`."""
         try:
             super().__init__(**{"source": self.source, **params})
         except InfluenceError as e:
@@ -33,10 +45,11 @@ class SGOIFDetector(NoisyLabelDetector):
         self.need(self.params.source == self.source, "source", f"is {self.source!r} in this method")
 
     def anchor_data(self, task: NoisyTask) -> AnchorData | None:
-        """Examples outside the training set that are the anchors, where they are not streamed from it."""
+        """Return anchors from outside the training set, None if they are streamed from it."""
         return None
 
     def detect(self, task: NoisyTask) -> Detection:
+        """Train once and score every training label; higher = more suspicious."""
         batches = task.batches()
         learner = task.learner(batches)
         influence = OnlineInfluence(
@@ -47,16 +60,7 @@ class SGOIFDetector(NoisyLabelDetector):
             total_steps=learner.total_steps,
             anchor_data=self.anchor_data(task),
         )
-        kind = self._head_step if self.params.scope == "head" else self._deep_step
-        step, history = kind(learner, influence), CheckHistory(influence)
-        for epoch in task.session.epochs(task.recipe.epochs, learner, influence, history):
-            before = influence.external_anchor_passes
-            for batch in batches.epoch(epoch):
-                step(batch)
-                influence.step(learner.optimizer)
-                history.record()
-            influence.end_epoch()
-            COMPUTE.forward_passes += influence.external_anchor_passes - before
+        history = self._train(task, batches, learner, influence)
         result = influence.scores()
         if self.params.memory:
             COMPUTE.forward_passes += influence.external_anchors  # they name the latent classes
@@ -70,45 +74,64 @@ class SGOIFDetector(NoisyLabelDetector):
             traces=history.arrays(),
             extras={
                 "estimated_noise": issues.count / len(task.train),
-                "mean_confidence": result.confidence.mean(),
-                "mean_residual": result.residual.mean(),
+                "mean_confidence": float(result.confidence.mean()),
+                "mean_residual": float(result.residual.mean()),
                 "latent_trust": result.latent_weight,
                 "latent_scatter": result.noise_entropy,
                 **result.counters,
             },
         )
 
-    @staticmethod
-    def _head_step(learner: Learner, influence: OnlineInfluence):
-        """The last layer's gradients follow from features and logits, so the step may be a CUDA graph."""
+    def _train(self, task: NoisyTask, batches: Batches, learner: Learner, influence: OnlineInfluence) -> CheckHistory:
+        """Train by the recipe, recording every step, and return what the checks measured."""
+        step = _head_step(learner, influence) if self.params.scope == "head" else _deep_step(learner, influence)
+        history = CheckHistory(influence)
+        for epoch in task.session.epochs(task.recipe.epochs, learner, influence, history):
+            before = influence.external_anchor_passes
+            for batch in batches.epoch(epoch):
+                step(batch)
+                influence.step(learner.optimizer)
+                history.record()
+            influence.end_epoch()
+            COMPUTE.forward_passes += influence.external_anchor_passes - before
+        return history
 
-        def forward(batch: Batch):
-            logits, features = learner.forward(batch.x)
-            return F.cross_entropy(logits, batch.labels), logits, features
 
-        run = learner.stepper(forward)
+def _head_step(learner: Learner, influence: OnlineInfluence) -> Callable[[Batch], None]:
+    """Return the training step of head scope.
 
-        def step(batch: Batch) -> None:
-            _, logits, features = run(batch)
-            influence.record_outputs(batch.index, batch.labels, features, logits)
+    The gradients of the last layer follow from features and logits, so that the step may be a CUDA graph.
+    """
 
-        return step
+    def forward(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
+        logits, features = learner.forward(batch.x)
+        return F.cross_entropy(logits, batch.labels), logits, features
 
-    @staticmethod
-    def _deep_step(learner: Learner, influence: OnlineInfluence):
-        """Other scopes catch what flows through their layers in the same forward and backward pass. Hooks do not fire
-        inside a compiled backbone, so the network is run as it is, whatever `recipe.compile` says; the whole step, with
-        the scores it takes along, may still be a CUDA graph."""
+    run = learner.stepper(forward)
 
-        def forward(batch: Batch):
-            with influence.capture_graph() as captured:
-                logits = learner.forward_eager(batch.x)
-            return F.cross_entropy(logits, batch.labels), captured
+    def step(batch: Batch) -> None:
+        _, logits, features = run(batch)
+        influence.record_outputs(batch.index, batch.labels, features, logits)
 
-        run = learner.stepper(forward)
+    return step
 
-        def step(batch: Batch) -> None:
-            _, captured = run(batch)
-            influence.record_replay(batch.index, batch.labels, captured)
 
-        return step
+def _deep_step(learner: Learner, influence: OnlineInfluence) -> Callable[[Batch], None]:
+    """Return the training step of the other scopes, which capture their layers in the same forward and backward pass.
+
+    Hooks do not fire inside a compiled backbone, so the network is not compiled, whatever `recipe.compile` says. The
+    whole step, scores included, may still be a CUDA graph.
+    """
+
+    def forward(batch: Batch) -> tuple[Tensor, CapturedPass]:
+        with influence.capture_graph() as captured:
+            logits = learner.forward_eager(batch.x)
+        return F.cross_entropy(logits, batch.labels), captured
+
+    run = learner.stepper(forward)
+
+    def step(batch: Batch) -> None:
+        _, captured = run(batch)
+        influence.record_replay(batch.index, batch.labels, captured)
+
+    return step
