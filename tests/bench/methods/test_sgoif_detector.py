@@ -13,25 +13,25 @@ N = 40
 
 
 def removed(monkeypatch, **changes) -> np.ndarray:
-    """The examples removed when odds suspect the first ten, margins the last ten, and influences those after the
-    first ten."""
+    """Return the examples removed when log-odds suspect the first ten, margins the last ten, influences the second
+    ten."""
     task, _ = noisy_task(n_train=N, plain=False)
     read = OnlineInfluence.scores
     first, last = (torch.full((N,), -5.0) for _ in range(2))
     first[:10], last[-10:] = 5.0, 5.0
-    said = {"odds": first, "margin": last, "score": first.roll(10)}
+    said = {"log_odds": first, "margin": last, "score": first.roll(10)}
 
     def scores(self):
-        return replace(read(self), **said, **{"trust": 1.0, **changes})
+        return replace(read(self), **said, **{"latent_weight": 1.0, **changes})
 
     monkeypatch.setattr(OnlineInfluence, "scores", scores)
     return np.flatnonzero(load("noisy", "sgoif")().detect(task).remove)
 
 
 def test_odds_say_how_many_and_which_and_margins_which_where_wrong_labels_are_scattered(monkeypatch):
-    assert removed(monkeypatch, scatter=0.0).tolist() == list(range(10))
-    assert removed(monkeypatch, scatter=1.0).tolist() == list(range(N - 10, N))
+    assert removed(monkeypatch, noise_entropy=0.0).tolist() == list(range(10))
+    assert removed(monkeypatch, noise_entropy=1.0).tolist() == list(range(N - 10, N))
 
 
 def test_odds_that_are_half_trusted_do_not_count(monkeypatch):
-    assert 10 in removed(monkeypatch, trust=0.1, scatter=0.0)
+    assert 10 in removed(monkeypatch, latent_weight=0.1, noise_entropy=0.0)
