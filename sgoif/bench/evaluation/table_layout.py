@@ -114,11 +114,14 @@ class TableLayout:
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> TableLayout:
         """Reads a layout as summary.json holds it."""
-        simple = {k: value[k] for k in ("kind", "task", "title", "selection", "extended")}
         return cls(
-            **simple,
+            kind=value["kind"],
+            task=value.get("task", "noisy"),
+            title=value["title"],
+            selection=value.get("selection", ""),
+            extended=value.get("extended", False),
             panels=[Panel(**panel) for panel in value["panels"]],
-            ood_panels=[Panel(**panel) for panel in value["ood"]],
+            ood_panels=[Panel(**panel) for panel in value.get("ood", [])],
             not_run=[AbsentDataset(**absent) for absent in value["not_run"]],
             rows=[VariantRow(**row) for row in value.get("rows", [])],
             full=value.get("full", {}),

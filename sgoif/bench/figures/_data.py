@@ -11,6 +11,9 @@ from typing import Any
 import numpy as np
 
 from sgoif.bench.evaluation.detection_curves import example_setting
+from sgoif.bench.evaluation.metric_record import metrics_file, read_metrics
+from sgoif.bench.evaluation.summary_record import layouts, read_summary
+from sgoif.bench.evaluation.table_layout import TableLayout
 from sgoif.bench.methods.registry import OURS
 from sgoif.utils.files import load_npz, read_json
 
@@ -38,12 +41,12 @@ class FigureData:
     def __init__(self, run_dir: Path, config: Mapping[str, Any]):
         self.run_dir = run_dir
         self.config = config
-        self.records: list[dict[str, Any]] = read_json(run_dir / "summary.json")
+        self.records = read_summary(run_dir)
+        self.layouts = layouts(self.records)
 
-    def layout(self, table: str) -> Mapping[str, Any]:
+    def layout(self, table: str) -> TableLayout:
         """Return the layout of a table: its panels (dataset x setting) with their titles."""
-        found = [r["layout"] for r in self.records if r["table"] == table and r["metric"] == "layout"]
-        return found[0] if found else {"panels": [], "title": table, "not_run": []}
+        return self.layouts.get(table) or TableLayout(kind="", task="noisy", title=table)
 
     def numbers(self, table: str, metric: str) -> dict[tuple[str, str, str], Mapping[str, Any]]:
         """Return (dataset, setting, method) -> record of a metric that has a value, without variants of the score."""
@@ -68,10 +71,10 @@ class FigureData:
     @functools.cache  # noqa: B019
     def measured(self, dataset: str) -> dict[tuple[str, str, str], dict[tuple[int, int | None], float]]:
         """Return (setting, method, metric) -> {(seed, epoch): value} of a noisy dataset; epoch None: the whole run."""
-        path = self.run_dir / "metrics" / "noisy" / f"{dataset}.json"
+        path = metrics_file(self.run_dir, "noisy", dataset)
         found: dict[tuple[str, str, str], dict[tuple[int, int | None], float]] = defaultdict(dict)
-        for r in read_json(path) if path.is_file() else []:
-            if r["value"] is not None and r["variant"] == "":
+        for r in read_metrics(path) if path.is_file() else []:
+            if r["value"] is not None and r["seed"] is not None and r["variant"] == "":
                 found[r["setting"], r["method"], r["metric"]][r["seed"], r.get("epoch")] = r["value"]
         return found
 

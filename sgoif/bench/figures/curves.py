@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sgoif.bench.evaluation.table_layout import Panel
 from sgoif.bench.figures import _style
 from sgoif.bench.figures._data import FigureData, tables_of
 from sgoif.bench.methods.registry import OURS
@@ -37,7 +38,7 @@ def subjects(config: Mapping[str, Any]) -> list[str]:
 class _Row:
     """One row of the figure: panels that share data and noise rate, and the mean curves of their methods."""
 
-    panels: list[Mapping[str, Any]]
+    panels: list[Panel]
     x: np.ndarray  # in percent, shape [points]
     curves: dict[str, dict[str, Any]]  # method -> {precision [points], recall [points], name}
     base_rate: float | None  # share of wrong labels
@@ -46,7 +47,7 @@ class _Row:
 def draw(table: str, data: FigureData) -> Figure:
     """Draw the figure of one table."""
     rows = _read(table, data)
-    styles = _style.line_styles(list(dict.fromkeys(m for row in rows for p in row.panels for m in p["methods"])))
+    styles = _style.line_styles(list(dict.fromkeys(m for row in rows for p in row.panels for m in p.methods)))
     n_rows = max(1, len(rows))
     figure, grid = _style.canvas(n_rows, 3, height=2.75 * n_rows + 0.3, width_ratios=(1, 1, 0.62))
     for axes in grid[:, 2]:
@@ -71,27 +72,27 @@ def draw(table: str, data: FigureData) -> Figure:
 
 
 def _read(table: str, data: FigureData) -> list[_Row]:
-    groups: dict[tuple[Any, ...], list[Mapping[str, Any]]] = {}
-    for p in data.layout(table)["panels"]:
-        groups.setdefault((p["dataset"], p["kind"], p["noise"] or p["setting"]), []).append(p)
+    groups: dict[tuple[Any, ...], list[Panel]] = {}
+    for p in data.layout(table).panels:
+        groups.setdefault((p.dataset, p.kind, p.noise or p.setting), []).append(p)
     base_rates = data.numbers(table, "base_rate")
     rows = []
     for panels in groups.values():
         curves, x = _mean_curves(data, panels)
-        found = [base_rates.get((p["dataset"], p["setting"], "")) for p in panels]
+        found = [base_rates.get((p.dataset, p.setting, "")) for p in panels]
         rates = [r["mean"] for r in found if r]
         rows.append(_Row(panels, x, curves, float(np.mean(rates)) if rates else None))
     return rows
 
 
-def _mean_curves(data: FigureData, panels: Sequence[Mapping[str, Any]]) -> tuple[dict[str, dict[str, Any]], np.ndarray]:
+def _mean_curves(data: FigureData, panels: Sequence[Panel]) -> tuple[dict[str, dict[str, Any]], np.ndarray]:
     """Method -> its two curves and its name, averaged over the panels; a method that lacks a panel is left out."""
     by_method: dict[str, dict[str, dict[str, Any]]] = {}
     for p in panels:
-        for curve in data.curves(p["dataset"])["detectors"]:
-            if curve["setting"] == p["setting"] and curve["method"] in p["methods"]:
-                by_method.setdefault(curve["method"], {})[p["setting"]] = curve
-    wanted_seeds = len(panels[0]["seeds"])
+        for curve in data.curves(p.dataset)["detectors"]:
+            if curve["setting"] == p.setting and curve["method"] in p.methods:
+                by_method.setdefault(curve["method"], {})[p.setting] = curve
+    wanted_seeds = len(panels[0].seeds)
     mean: dict[str, dict[str, Any]] = {}
     for method, by_setting in by_method.items():
         if len(by_setting) < len(panels):
@@ -101,7 +102,7 @@ def _mean_curves(data: FigureData, panels: Sequence[Mapping[str, Any]]) -> tuple
         seeds = min(c["seeds"] for c in curves)
         missing = f", {seeds} of {wanted_seeds} seeds" if seeds < wanted_seeds else ""
         mean[method]["name"] = _style.name_of(method) + missing
-    return mean, 100 * np.array(data.curves(panels[0]["dataset"])["grid"])
+    return mean, 100 * np.array(data.curves(panels[0].dataset)["grid"])
 
 
 def _lines(axes: Axes, x: np.ndarray, lines: Mapping[str, np.ndarray], styles: Styles) -> None:
@@ -138,10 +139,10 @@ def _references(left: Axes, right: Axes, rate: float) -> None:
     right.plot([0, 100], [0, 100], **style)
 
 
-def _title(panels: Sequence[Mapping[str, Any]]) -> str:
+def _title(panels: Sequence[Panel]) -> str:
     first = panels[0]
-    noise = f"{100 * first['noise']:.0f}% noise" if first["noise"] else first["setting"]
-    kind = first["kind"].replace("_", "-")
+    noise = f"{100 * first.noise:.0f}% noise" if first.noise else first.setting
+    kind = first.kind.replace("_", "-")
     over = f", mean of {len(panels)} sparsities" if len(panels) > 1 else ""
-    place = f" (in the place of {first['stands_for']})" if first["stands_for"] else ""
-    return f"{first['title']}{place}: {kind} {noise}{over}"
+    place = f" (in the place of {first.stands_for})" if first.stands_for else ""
+    return f"{first.title}{place}: {kind} {noise}{over}"

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sgoif.bench.evaluation.table_layout import Panel
 from sgoif.bench.figures import _style
 from sgoif.bench.figures._data import FigureData, tables_of
 from sgoif.bench.methods.registry import OURS, PLAIN
@@ -51,8 +52,8 @@ def draw(table: str, data: FigureData) -> Figure:
     axes.set_xlabel("time of the method / time of plain training (stand-alone, log scale)")
     axes.set_ylabel(label)
     layout = data.layout(table)
-    task = layout.get("task", "noisy")
-    _style.heading(figure, _heading(layout["panels"]))
+    task = layout.task
+    _style.heading(figure, _heading(layout.panels))
     if len(points) < 2:
         _style.gap(axes, "fewer than two methods have both quality and comparable seconds in every setting")
         return figure
@@ -74,10 +75,8 @@ def draw(table: str, data: FigureData) -> Figure:
     return figure
 
 
-def _heading(panels: Sequence[Mapping[str, Any]]) -> str:
-    titles = dict.fromkeys(
-        p["title"] + (f", in the place of {p['stands_for']}" if p["stands_for"] else "") for p in panels
-    )
+def _heading(panels: Sequence[Panel]) -> str:
+    titles = dict.fromkeys(p.title + (f", in the place of {p.stands_for}" if p.stands_for else "") for p in panels)
     return "; ".join(titles) + (f"; mean of {len(panels)} settings" if len(panels) > 1 else "")
 
 
@@ -92,11 +91,11 @@ def _points(table: str, metric: str, data: FigureData) -> tuple[Points, list[str
     """Method -> (cost, quality) as means over the panels; and the methods that lack a panel."""
     quality = data.numbers(table, metric)
     cost = data.numbers(table, COST_METRIC)
-    panels = data.layout(table)["panels"]
+    panels = data.layout(table).panels
     points: Points = {}
     incomplete: list[str] = []
-    for method in dict.fromkeys(m for p in panels for m in p["methods"]):
-        keys = [(p["dataset"], p["setting"], method) for p in panels]
+    for method in dict.fromkeys(m for p in panels for m in p.methods):
+        keys = [(p.dataset, p.setting, method) for p in panels]
         if all(k in quality and k in cost for k in keys):
             value = 100 * float(np.mean([quality[k]["mean"] for k in keys]))
             points[method] = (float(np.mean([cost[k]["mean"] for k in keys])), value)

@@ -31,11 +31,11 @@ def subjects(config: Mapping[str, Any]) -> list[str]:
 
 def draw(table: str, data: FigureData) -> Figure:
     """Draw the figure of one table."""
-    panels = data.layout(table)["panels"]
+    panels = data.layout(table).panels
     full, left_out = _values(table, data)
     figure, grid = _style.canvas(height=1.3 + 0.2 * (len(full) + 1))
     axes = grid[0, 0]
-    title = "; ".join(dict.fromkeys(data.title(p["dataset"]) for p in panels))
+    title = "; ".join(dict.fromkeys(data.title(p.dataset) for p in panels))
     _style.heading(figure, f"{title}; {len(panels)} settings")
     if len(full) < 3 or len(panels) < 2:
         _style.gap(axes, "ranks need three methods with a score in each of two settings")
@@ -54,14 +54,14 @@ def draw(table: str, data: FigureData) -> Figure:
 
 def _values(table: str, data: FigureData) -> tuple[dict[str, list[float]], list[str]]:
     """Method -> AUC-PR by setting; and the methods that lack a setting."""
-    panels = data.layout(table)["panels"]
+    panels = data.layout(table).panels
     found = data.numbers(table, "auc_pr")
     full: dict[str, list[float]] = {}
     left_out = []
-    for method in dict.fromkeys(m for p in panels for m in p["methods"]):
+    for method in dict.fromkeys(m for p in panels for m in p.methods):
         if method == PLAIN or not is_ranked("noisy", method):
             continue
-        places = [(p["dataset"], p["setting"], method) for p in panels]
+        places = [(p.dataset, p.setting, method) for p in panels]
         if all(place in found for place in places):
             full[method] = [found[place]["mean"] for place in places]
         else:

@@ -18,12 +18,13 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sgoif.bench.evaluation.summary_record import read_summary
 from sgoif.bench.paper.checks import findings
 from sgoif.bench.paper.comparison_page import page
 from sgoif.bench.paper.measured_values import MeasuredValues, Measurement
 from sgoif.bench.paper.printed import Paper, PrintedNumber, PrintedTable, load, read
 from sgoif.bench.paper.public_numbers import PROVED, sources
-from sgoif.utils.files import atomic_write_json, atomic_write_text, read_json
+from sgoif.utils.files import atomic_write_json, atomic_write_text
 
 REPRODUCED = "reproduced"
 DIFFERS = "differs"
@@ -55,7 +56,7 @@ def write_ledger(run_dir: Path | str, config: Mapping[str, Any]) -> list[Path]:
         The two files.
     """
     run_dir = Path(run_dir)
-    ledger = build_ledger(read_json(run_dir / "summary.json"), config, load())
+    ledger = build_ledger(read_summary(run_dir), config, load())
     paths = [run_dir / "ledger.json", run_dir / "ledger.md"]
     atomic_write_json(paths[0], ledger)
     atomic_write_text(paths[1], page(ledger))

@@ -14,10 +14,12 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench import figures
+from sgoif.bench.evaluation.summary_record import layouts, read_summary
+from sgoif.bench.evaluation.table_layout import stand_ins
 from sgoif.bench.execution.provenance import provenance
 from sgoif.bench.report.sections import cost, failures, ledger, table
 from sgoif.bench.tables import build_tables
-from sgoif.utils.files import atomic_write_text, read_json
+from sgoif.utils.files import atomic_write_text
 
 TEMPLATES = ("page.html", "page.css", "page.js")
 HERE = Path(__file__).parent
@@ -33,7 +35,7 @@ def write_report(run_dir: Path | str, config: Mapping[str, Any]) -> Path:
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     run_dir = Path(run_dir)
-    records = read_json(run_dir / "summary.json")
+    records = read_summary(run_dir)
     css, script = ((HERE / name).read_text() for name in TEMPLATES[1:])
     page = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     text = page.get_template(TEMPLATES[0]).render(
@@ -41,7 +43,7 @@ def write_report(run_dir: Path | str, config: Mapping[str, Any]) -> Path:
         css=css,
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
-        stand_ins=_stand_ins(records),
+        stand_ins=stand_ins(panel for layout in layouts(records).values() for panel in layout.panels),
         tables=[table(t) for t in build_tables(records)],
         figures=_figures(run_dir, config),
         ledger=ledger(run_dir / "ledger.json"),
@@ -54,11 +56,6 @@ def write_report(run_dir: Path | str, config: Mapping[str, Any]) -> Path:
     atomic_write_text(path, text, seal=True)
     path.touch()  # Snakemake compares times, so an unchanged file must look new too
     return path
-
-
-def _stand_ins(records) -> list[str]:
-    panels = [p for r in records if r["metric"] == "layout" for p in r["layout"]["panels"]]
-    return list(dict.fromkeys(f"{p['title']} in place of {p['stands_for']}" for p in panels if p["stands_for"]))
 
 
 def _figures(run_dir: Path, config: Mapping[str, Any]) -> list[dict[str, Any]]:
