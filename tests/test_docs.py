@@ -17,7 +17,7 @@ from pathlib import Path
 
 import pytest
 
-from tests.helpers.project import ROOT, copy_project, make, sh
+from tests.helpers.project_copy import ROOT, copy_project, make, sh
 
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
 QUICK_TARGETS = ("help", "docs", "new-baseline")

@@ -10,7 +10,7 @@ from hypothesis import strategies as st
 
 from sgoif.bench.cli import main
 from sgoif.bench.config import resolve_config
-from tests.helpers.project import MINI_CONFIG
+from tests.helpers.project_copy import MINI_CONFIG
 
 
 @pytest.fixture

@@ -13,7 +13,7 @@ from sgoif.bench import doctor
 from sgoif.bench.config import resolve_config
 from sgoif.bench.execution.plan import Plan
 from sgoif.utils.paths import ROOT
-from tests.helpers.project import MINI_CONFIG
+from tests.helpers.project_copy import MINI_CONFIG
 
 SMALL = yaml.safe_load(MINI_CONFIG.read_text())
 DIGITS = {"digits", "digits_id", "digits_near", "digits_aux", "photo_patches"}  # what SMALL reads

@@ -1,5 +1,6 @@
 """Every file in baselines/noisy keeps the contract: found by listing the folder, so a new method is tested at once."""
 
+import functools
 from dataclasses import is_dataclass, replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from sgoif.errors import UserError
 from tests.contract.declarations import check_declaration
 from tests.contract.interrupt import Killed, killing_session, quiet_session
 from tests.contract.rules import check_rule
-from tests.helpers.tasks import RECIPE, noisy_task
+from tests.helpers.digit_tasks import RECIPE, noisy_task
 
 SMALL = replace(RECIPE, epochs=6)
 
@@ -29,9 +30,15 @@ def run(name: str, session=None, seed: int = 0):
     return kind().detect(task), wrong
 
 
+@functools.cache
+def reference(name: str):
+    """An uninterrupted run, computed once for all tests of a method."""
+    return run(name)
+
+
 @pytest.mark.parametrize("name", registry.available("noisy"))
 def test_shape_sign_and_determinism(name):
-    found, wrong = run(name)
+    found, wrong = reference(name)
     again, _ = run(name)
     assert found.scores.shape == wrong.shape
     assert np.isfinite(found.scores).all()
@@ -49,7 +56,7 @@ def test_shape_sign_and_determinism(name):
 
 @pytest.mark.parametrize("name", [n for n in registry.available("noisy") if not registry.load("noisy", n).reads_plain])
 def test_killed_and_resumed_gives_the_same_scores(name, tmp_path):
-    whole, _ = run(name)
+    whole, _ = reference(name)
     try:
         run(name, killing_session(tmp_path, after=4))
         pytest.skip("does not train, so there is nothing to resume")

@@ -1,5 +1,6 @@
 """Every file in baselines/ood keeps the contract: found by listing the folder, so a new method is tested at once."""
 
+import functools
 from dataclasses import is_dataclass, replace
 
 import numpy as np
@@ -12,7 +13,7 @@ from sgoif.errors import UserError
 from tests.contract.declarations import check_declaration
 from tests.contract.interrupt import Killed, killing_session, quiet_session
 from tests.contract.rules import check_rule
-from tests.helpers.tasks import RECIPE, ood_task
+from tests.helpers.digit_tasks import RECIPE, ood_task
 
 SMALL = replace(RECIPE, epochs=4)
 
@@ -29,9 +30,15 @@ def run(name: str, session=None):
     return method, id_test, ood
 
 
+@functools.cache
+def reference(name: str):
+    """An uninterrupted run, computed once for all tests of a method."""
+    return run(name)
+
+
 @pytest.mark.parametrize("name", registry.available("ood"))
 def test_shape_and_determinism(name):
-    method, id_test, ood = run(name)
+    method, id_test, ood = reference(name)
     again, *_ = run(name)
     for images in (id_test, ood["near"], ood["far"]):
         scores = method.score(images)
@@ -44,14 +51,14 @@ def test_shape_and_determinism(name):
 @pytest.mark.parametrize("name", registry.available("ood"))
 def test_a_score_does_not_depend_on_its_neighbours(name):
     """The same image gets the same score whatever else is in the set."""
-    method, id_test, _ = run(name)
+    method, id_test, _ = reference(name)
     alone = method.score(id_test.subset(range(7)))
     torch.testing.assert_close(alone, method.score(id_test)[:7], rtol=1e-3, atol=1e-4)
 
 
 @pytest.mark.parametrize("name", [n for n in registry.available("ood") if not registry.load("ood", n).reads_plain])
 def test_killed_and_resumed_gives_the_same_scores(name, tmp_path):
-    whole, id_test, _ = run(name)
+    whole, id_test, _ = reference(name)
     with pytest.raises(Killed):
         run(name, killing_session(tmp_path, after=2))
     resumed, *_ = run(name, quiet_session(tmp_path))

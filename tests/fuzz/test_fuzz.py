@@ -22,7 +22,7 @@ from sgoif.bench.tables import write_tables
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, npz_bytes, read_json, save_npz, sha256_file
 from tests.helpers.fake_runs import GRID, Run, config
-from tests.helpers.project import MINI_CONFIG
+from tests.helpers.project_copy import MINI_CONFIG
 
 MINI = MINI_CONFIG.read_text()
 BOUNDED = settings(

@@ -11,15 +11,15 @@ from sgoif.utils.digits import load_digit_images
 
 
 def digit_folder(root: Path, n: int = 500, rate: float = 0.1, seed: int = 0) -> dict[str, tuple[str, bool]]:
-    """ROOT/<given label>/<number>.png; returns name -> (right label, is the given one wrong)."""
+    """Write ROOT/<label>/<number>.png; return name -> (true label, whether the label is wrong)."""
     images, labels = load_digit_images()
     rng = np.random.default_rng(seed)
     truth = {}
     for i in rng.permutation(len(labels))[:n]:
         wrong = bool(rng.random() < rate)
-        given = (labels[i] + rng.integers(1, 10)) % 10 if wrong else labels[i]
-        name = f"{given}/{i:04d}.png"
-        (root / str(given)).mkdir(parents=True, exist_ok=True)
+        label = (labels[i] + rng.integers(1, 10)) % 10 if wrong else labels[i]
+        name = f"{label}/{i:04d}.png"
+        (root / str(label)).mkdir(parents=True, exist_ok=True)
         Image.fromarray(images[i]).save(root / name)
         truth[name] = (str(labels[i]), wrong)
     return truth

@@ -8,7 +8,7 @@ from sklearn.metrics import roc_auc_score
 
 from sgoif.bench.methods import registry
 from sgoif.interop.pytorch_ood import PytorchOOD
-from tests.helpers.tasks import RECIPE, ood_task
+from tests.helpers.digit_tasks import RECIPE, ood_task
 
 
 class RMD(PytorchOOD):

@@ -6,7 +6,7 @@ import torch
 from baselines.noisy.aum import AUM
 from sgoif.bench.evaluation.metrics import detection
 from sgoif.bench.methods.plain_run import margins
-from tests.helpers.tasks import noisy_task
+from tests.helpers.digit_tasks import noisy_task
 
 # two epochs, three examples, three classes
 LOGITS = torch.tensor(

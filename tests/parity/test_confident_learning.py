@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 from baselines.noisy import confident_learning as cl
 from sgoif.bench.evaluation.metrics import detection
 from sgoif.errors import UserError
-from tests.helpers.tasks import noisy_task
+from tests.helpers.digit_tasks import noisy_task
 
 FILTERS = {
     "argmax": "predicted_neq_given",

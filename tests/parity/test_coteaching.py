@@ -8,7 +8,7 @@ import torch.nn.functional as F
 from baselines.noisy.coteaching import CoTeaching
 from sgoif.bench.methods.peer_networks import Peers, among, exchange, mean_loss
 from sgoif.errors import UserError
-from tests.helpers.tasks import noisy_task
+from tests.helpers.digit_tasks import noisy_task
 from tests.parity.trainers import check_behaviour
 
 

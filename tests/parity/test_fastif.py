@@ -10,7 +10,7 @@ from baselines.noisy.fastif import FastIF
 from sgoif.bench.evaluation.metrics import detection
 from sgoif.errors import UserError
 from sgoif.training.learner import Diverged
-from tests.helpers.tasks import noisy_task
+from tests.helpers.digit_tasks import noisy_task
 
 
 def problem(n=60, d=3, k=3, seed=0):

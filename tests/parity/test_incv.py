@@ -6,7 +6,7 @@ import pytest
 from baselines.noisy.incv import INCV
 from sgoif.errors import UserError
 from sgoif.training.seeds import numpy_generator
-from tests.helpers.tasks import noisy_task
+from tests.helpers.digit_tasks import noisy_task
 from tests.parity.trainers import check_behaviour
 
 

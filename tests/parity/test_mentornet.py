@@ -6,7 +6,7 @@ import torch
 
 from baselines.noisy.mentornet import Mentor, MentorModel, MentorNet
 from sgoif.errors import UserError
-from tests.helpers.tasks import noisy_task
+from tests.helpers.digit_tasks import noisy_task
 from tests.parity.trainers import check_behaviour
 
 

@@ -11,7 +11,7 @@ from baselines.ood.draem import DRAEM, TwoNets, defects, draw, focal, perlin, ss
 from baselines.ood.gram import Gram
 from baselines.ood.patchcore import PatchCore
 from sgoif.errors import UserError
-from tests.helpers.tasks import ood_task
+from tests.helpers.digit_tasks import ood_task
 
 
 def gen(seed=0):

@@ -8,7 +8,7 @@ import torch
 from sgoif.bench.methods.registry import load
 from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.session import Session
-from tests.helpers.tasks import ood_task
+from tests.helpers.digit_tasks import ood_task
 
 # least AUROC asked for: (held-out digits, photograph patches); None where a method is not made for it
 LEAST = {

@@ -15,7 +15,7 @@ from baselines.ood.react import ReAct
 from baselines.ood.vim import ViM
 from sgoif.bench.methods.features import as_map, finite, nearest, percentile, stage_outputs
 from sgoif.errors import UserError
-from tests.helpers.tasks import ood_task
+from tests.helpers.digit_tasks import ood_task
 
 N, D, K = 300, 24, 7
 

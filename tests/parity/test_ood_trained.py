@@ -11,7 +11,7 @@ from sgoif.bench.methods.kmeans import kmeans
 from sgoif.errors import UserError
 from sgoif.training.learner import Learner
 from sgoif.training.models import Network
-from tests.helpers.tasks import ood_task
+from tests.helpers.digit_tasks import ood_task
 
 
 def rows(*values):

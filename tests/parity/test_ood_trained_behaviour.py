@@ -12,7 +12,7 @@ from sgoif.training.images import ImageSet
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
 from sgoif.utils.files import save_npz
-from tests.helpers.tasks import digits, ood_task
+from tests.helpers.digit_tasks import digits, ood_task
 
 # least ID accuracy, least AUROC on (held-out digits, photograph patches)
 LEAST = {

@@ -12,7 +12,7 @@ from baselines.noisy.sgoif import SGOIF
 from baselines.noisy.sgoif_trusted import Trusted, TrustedSGOIF
 from sgoif.errors import UserError
 from sgoif.training.compute_counter import COMPUTE
-from tests.helpers.tasks import RECIPE, digits, noisy_task
+from tests.helpers.digit_tasks import RECIPE, digits, noisy_task
 
 
 @functools.cache

@@ -12,7 +12,7 @@ from sgoif.bench.evaluation.metrics import detection
 from sgoif.errors import UserError
 from sgoif.training.images import ImageSet
 from sgoif.training.models import build_network
-from tests.helpers.tasks import MEAN, STD, digits, noisy_task
+from tests.helpers.digit_tasks import MEAN, STD, digits, noisy_task
 
 RATES = [0.1, 0.03]
 N, V = 8, 4  # training and trusted images

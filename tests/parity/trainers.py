@@ -4,7 +4,7 @@ import numpy as np
 from sklearn.metrics import roc_auc_score
 
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector
-from tests.helpers.tasks import digits, noisy_task
+from tests.helpers.digit_tasks import digits, noisy_task
 
 
 def accuracy(logits) -> float:

@@ -165,7 +165,7 @@ def test_the_reasons_add_up_to_the_score(tmp_path):
     from sgoif.scan.train import train_and_score
     from sgoif.training.images import ImageSet
     from sgoif.training.session import Session
-    from tests.helpers.tasks import digits
+    from tests.helpers.digit_tasks import digits
 
     x, y = digits()
     settings = choose_settings(300, 8, True, "cpu", {"epochs": 6, "width": 4})

@@ -28,7 +28,7 @@ from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
 from sgoif.utils.files import load_npz
 from sgoif.utils.paths import ROOT
-from tests.helpers.project import MINI_CONFIG
+from tests.helpers.project_copy import MINI_CONFIG
 from tests.workflow.test_run import copy_project, environment
 
 CODE = [p for room in ("sgoif", "baselines", "benchmarks", "examples") for p in sorted((ROOT / room).rglob("*.py"))]

@@ -10,8 +10,8 @@ import torch.nn.functional as F
 from sgoif.bench.methods import registry
 from sgoif.training.compute_counter import COMPUTE
 from tests.contract.interrupt import Killed, killing_session, quiet_session
-from tests.helpers.frozen import NotCapturable, capture_steps
-from tests.helpers.tasks import RECIPE, noisy_task
+from tests.helpers.digit_tasks import RECIPE, noisy_task
+from tests.helpers.simulated_cuda_graphs import NotCapturable, capture_steps
 
 # the learning rate is a device tensor on a GPU alone, so here it is one number
 SMALL = replace(RECIPE, epochs=6, schedule="constant", lr=0.05)

@@ -13,7 +13,7 @@ from sgoif.training.cuda_graphs import MAX_GRAPHS, WARM_UP_CALLS, GraphedStep
 from sgoif.training.images import ImageSet
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
-from tests.helpers.tasks import flipped
+from tests.helpers.digit_tasks import flipped
 
 gpu = pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 TRAINERS = [

@@ -22,7 +22,7 @@ from sgoif.training.session import Session
 from sgoif.utils.files import atomic_write_json, load_npz
 from sgoif.utils.paths import ROOT
 from tests.bench.execution.test_run_batch import run, small_run
-from tests.helpers.tasks import noisy_task
+from tests.helpers.digit_tasks import noisy_task
 
 
 def batch(plan: Plan, run_dir: Path, method: str, count: int) -> subprocess.CompletedProcess:

@@ -15,7 +15,7 @@ from sgoif.training.learner import Diverged, Learner, predict
 from sgoif.training.models import MODELS, build_network
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
-from tests.helpers.tasks import RECIPE, noisy_task
+from tests.helpers.digit_tasks import RECIPE, noisy_task
 
 
 def colour(n: int = 12, size: int = 8) -> ImageSet:

@@ -13,7 +13,7 @@ from pathlib import Path
 import pytest
 
 from sgoif.utils.paths import ROOT
-from tests.helpers.project import MINI_CONFIG
+from tests.helpers.project_copy import MINI_CONFIG
 
 PARTS = ("Snakefile", "workflow", "profiles", "sgoif", "baselines", "configs", "environment.yml")
 MINI = ("--configfile", "mini.yaml")

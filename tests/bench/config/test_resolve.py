@@ -11,7 +11,7 @@ from sgoif.bench.config import load_config, read_schema, resolve_config, walk
 from sgoif.bench.config.layers import layer, merge
 from sgoif.errors import UserError
 from sgoif.utils.paths import ROOT
-from tests.helpers.project import MINI_CONFIG
+from tests.helpers.project_copy import MINI_CONFIG
 
 CONFIGS = ROOT / "configs"
 SMALL = yaml.safe_load(MINI_CONFIG.read_text())

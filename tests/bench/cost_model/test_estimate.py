@@ -13,7 +13,7 @@ from sgoif.bench.evaluation.overhead import SHARED_GPU
 from sgoif.bench.execution.plan import Plan
 from sgoif.errors import UserError
 from sgoif.utils.paths import ROOT
-from tests.helpers.project import MINI_CONFIG
+from tests.helpers.project_copy import MINI_CONFIG
 
 SMALL = yaml.safe_load(MINI_CONFIG.read_text())
 DIGITS = Shape("small_cnn", 8, 1, 10)

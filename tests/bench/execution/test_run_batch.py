@@ -18,7 +18,7 @@ from sgoif.training.learner import preload_compiler
 from sgoif.training.recipe import Recipe
 from sgoif.utils.interrupt import sigint_as_keyboard_interrupt
 from tests.helpers import lost_interrupts as lost
-from tests.helpers.project import MINI_CONFIG
+from tests.helpers.project_copy import MINI_CONFIG
 
 
 def small_run(folder: Path, **recipe) -> tuple[Plan, Path]:

@@ -10,7 +10,7 @@ from sgoif.bench.evaluation.metrics import detection
 from sgoif.bench.methods import cross_validation
 from sgoif.errors import UserError
 from sgoif.training.session import Session
-from tests.helpers.tasks import RECIPE, noisy_task
+from tests.helpers.digit_tasks import RECIPE, noisy_task
 
 SHORT = replace(RECIPE, epochs=2, batch_size=64)
 

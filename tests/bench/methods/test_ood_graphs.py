@@ -9,8 +9,8 @@ from baselines.ood import opengan
 from sgoif.bench.methods.registry import load
 from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.recipe import Recipe
-from tests.helpers.frozen import Frozen, NotCapturable, capture_steps
-from tests.helpers.tasks import RECIPE, ood_task
+from tests.helpers.digit_tasks import RECIPE, ood_task
+from tests.helpers.simulated_cuda_graphs import NotCapturable, SimulatedGraph, capture_steps
 
 SMALL = replace(RECIPE, epochs=4, lr=0.05)
 # method: (hyper-parameters that keep it short, shapes of batches it is captured for)
@@ -29,7 +29,7 @@ TRAINED = {
 }
 
 
-def captured_steps(monkeypatch) -> list[Frozen]:
+def captured_steps(monkeypatch) -> list[SimulatedGraph]:
     """OpenGAN's two players step in a graph of their own."""
     monkeypatch.setattr(opengan, "captures", lambda *_: True)
     return capture_steps(monkeypatch, opengan)

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import torch
 
-from tests.helpers.tasks import noisy_task
+from tests.helpers.digit_tasks import noisy_task
 
 
 def test_margins_are_nan_exactly_where_an_example_sat_out_an_epoch():

@@ -7,7 +7,7 @@ import torch
 
 from sgoif.bench.methods.registry import load
 from sgoif.influence import OnlineInfluence
-from tests.helpers.tasks import noisy_task
+from tests.helpers.digit_tasks import noisy_task
 
 N = 40
 

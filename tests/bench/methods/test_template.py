@@ -7,7 +7,7 @@ from pathlib import Path
 import pytest
 
 from sgoif.bench.methods import registry
-from tests.helpers.project import copy_project, make, sh
+from tests.helpers.project_copy import copy_project, make, sh
 
 
 @pytest.fixture(scope="module")

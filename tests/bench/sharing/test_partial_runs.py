@@ -25,7 +25,7 @@ from sgoif.bench.figures._data import FigureData
 from sgoif.bench.sharing.merge import merge_records
 from sgoif.utils.files import atomic_write_json, read_json
 from sgoif.utils.paths import ROOT
-from tests.helpers.project import MINI_CONFIG
+from tests.helpers.project_copy import MINI_CONFIG
 
 CELLS = {"noisy/digits": ["plain", "random", "loss", "aum"], "ood/digits_id": ["plain", "msp"]}
 

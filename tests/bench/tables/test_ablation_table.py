@@ -16,7 +16,7 @@ from sgoif.bench.tables.markdown import to_markdown
 from sgoif.errors import UserError
 from sgoif.utils.files import read_json
 from tests.bench.config.test_resolve import CONFIGS, SMALL
-from tests.helpers import table_formats as formats
+from tests.helpers import table_checks
 from tests.helpers.fake_runs import GRID, N, Run, config
 
 VARIANTS = {
@@ -76,14 +76,14 @@ def text(run, name, ending="md"):
 
 
 def grid(run, name, block=0):
-    return formats.grid(text(run, name), block)
+    return table_checks.grid(text(run, name), block)
 
 
 @pytest.mark.parametrize("name", TABLES)
 def test_every_file_is_well_formed(finished, name):
-    formats.check_markdown(text(finished, name))
-    formats.check_notes(text(finished, name))
-    formats.check_latex(text(finished, name, "tex"))
+    table_checks.check_markdown(text(finished, name))
+    table_checks.check_notes(text(finished, name))
+    table_checks.check_latex(text(finished, name, "tex"))
 
 
 @pytest.mark.parametrize("name", [n for n in TABLES if n != "absent"])
@@ -140,7 +140,7 @@ def test_a_table_may_leave_out_what_the_run_has_and_name_what_it_has_not(finishe
     sets = [{"dataset": "digits", "setting": "n20s0", "gap": "too costly"}, {"dataset": "cifar100"}]
     changed["tables"] = {"t": {"kind": "stability", "methods": ["sgoif"], "sets": sets}}
     summarise(finished.root, changed)
-    header, rows = formats.grid(to_markdown(tables.build_tables(read_json(finished.root / "summary.json"))[0]))
+    header, rows = table_checks.grid(to_markdown(tables.build_tables(read_json(finished.root / "summary.json"))[0]))
     summarise(finished.root, described())
     assert header[1:] == ["digits", "cifar100"] and rows["SG-OIF (full)"] == ["not run [1]", "not run [2]"]
 

@@ -20,7 +20,7 @@ from sgoif.bench.tables.model import BEST, CLOSE, Block, Column, Entry, Row, Tab
 from sgoif.bench.tables.source import Source
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, read_json
-from tests.helpers import table_formats as formats
+from tests.helpers import table_checks
 from tests.helpers.fake_runs import Run, config
 
 NAMES = ["table1", "table2", "table3", "ablation", "cost"]
@@ -132,7 +132,7 @@ def test_tables_are_a_function_of_the_summary_alone(finished, tmp_path):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_markdown_reads_as_plain_text(finished, name):
-    formats.check_markdown(text(finished, name))
+    table_checks.check_markdown(text(finished, name))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -144,12 +144,12 @@ def test_readers_see_that_the_data_is_a_stand_in(finished, name):
 
 @pytest.mark.parametrize("name", NAMES)
 def test_every_note_is_used_and_every_reference_has_a_note(finished, name):
-    formats.check_notes(text(finished, name))
+    table_checks.check_notes(text(finished, name))
 
 
 @pytest.mark.parametrize("name", NAMES)
 def test_latex_is_balanced_and_escaped(finished, name):
-    formats.check_latex(text(finished, name, "tex"))
+    table_checks.check_latex(text(finished, name, "tex"))
 
 
 @pytest.mark.parametrize("name", NAMES)
@@ -168,7 +168,7 @@ def test_csv_has_a_line_per_cell_and_agrees_with_the_summary(finished, name):
 
 
 def rows_of(run, name, block=0):
-    return formats.grid(text(run, name), block)
+    return table_checks.grid(text(run, name), block)
 
 
 def test_the_grid_has_the_papers_order_a_base_rate_and_failures_as_such(finished):

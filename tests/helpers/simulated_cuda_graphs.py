@@ -1,9 +1,11 @@
-"""A CUDA graph for the CPU: what a step did once is done again, whatever Python would say now.
+"""CUDA graphs simulated on a CPU: a recorded step is replayed, whatever its Python code would do now.
 
-The first steps of a shape run as they are, the next one is written down operation by operation, and from then on the
-list is executed on the same memory. A Python number that changed since, a branch that would now go the other way or a
-tensor that was replaced by another has no effect, as on a GPU; looking at a value is refused.
+The first steps of a shape run as they are, the next one is recorded operation by operation, and from then on the
+recorded operations are executed on the same memory. A Python number that changed since, a branch that would now go the
+other way or a tensor that was replaced by another has no effect, as on a GPU; reading a value raises an error.
 """
+
+from __future__ import annotations
 
 from collections.abc import Callable
 from typing import Any
@@ -17,17 +19,17 @@ from sgoif.training.batches import Batch
 from sgoif.training.cuda_graphs import WARM_UP_CALLS
 from sgoif.training.learner import Learner
 
-LOOKS = ("_local_scalar_dense", "item", "is_nonzero", "equal", "nonzero", "masked_select", "unique", "_unique2")
-DRAWS = ("randperm", "rand", "randn", "randint", "bernoulli", "bernoulli_", "normal_", "uniform_", "multinomial")
-FETCHES = ("lift_fresh",)  # torch.tensor(…): a copy from the host
+READS = ("_local_scalar_dense", "item", "is_nonzero", "equal", "nonzero", "masked_select", "unique", "_unique2")
+RANDOM = ("randperm", "rand", "randn", "randint", "bernoulli", "bernoulli_", "normal_", "uniform_", "multinomial")
+HOST_COPIES = ("lift_fresh",)  # torch.tensor(…)
 
 
 class NotCapturable(RuntimeError):
-    """A graph cannot hold this."""
+    """A CUDA graph cannot hold this operation."""
 
 
 class Recording(TorchDispatchMode):
-    """Writes down every operation, of the backward pass and the optimiser too."""
+    """Records every operation, of the backward pass and the optimiser too."""
 
     def __init__(self):
         super().__init__()
@@ -35,7 +37,7 @@ class Recording(TorchDispatchMode):
 
     def __torch_dispatch__(self, function, types, args=(), kwargs=None):
         name = function.overloadpacket.__name__
-        if name in (*LOOKS, *DRAWS, *FETCHES):
+        if name in (*READS, *RANDOM, *HOST_COPIES):
             raise NotCapturable(f"{function}: a value is looked at, drawn, or fetched from the host inside a step")
         if name.startswith("index"):
             places = [t for t in tree_leaves(args[1:]) if isinstance(t, torch.Tensor)]
@@ -46,8 +48,8 @@ class Recording(TorchDispatchMode):
         return output
 
 
-class Frozen:
-    """Stands in for `GraphedStep`."""
+class SimulatedGraph:
+    """Behaves like `GraphedStep` on a GPU."""
 
     def __init__(self, function: Callable[[Batch], Any]):
         self.function, self.calls, self.graphs = function, {}, {}
@@ -68,32 +70,35 @@ class Frozen:
             for static, new in zip(inputs.tensors(), batch.tensors(), strict=True):
                 static.copy_(new)
             for operation in done:
-                _again(*operation)
+                _replay(*operation)
         return output
 
 
-def _again(function, args, kwargs, output) -> None:
-    """Once more; what is new goes where it went the first time (a view or an in-place result is there already)."""
+def _replay(function, args, kwargs, output) -> None:
+    """Run an operation again and copy its results to where they were (views and in-place results are there)."""
     for old, new in zip(tree_leaves(output), tree_leaves(function(*args, **kwargs)), strict=True):
         if isinstance(old, torch.Tensor) and old.data_ptr() != new.data_ptr():
             old.copy_(new)
 
 
-def capture_steps(monkeypatch, *rooms) -> list[Frozen]:
-    """From now on the steps of every learner are captured as on a GPU, and what the modules `rooms` capture themselves;
-    gives the list of what captures them."""
-    made: list[Frozen] = []
-    build = Learner.__init__
+def capture_steps(monkeypatch, *modules) -> list[SimulatedGraph]:
+    """Simulate CUDA graphs for the steps of every learner, and for what the named modules capture themselves.
+
+    Returns:
+        The simulated graphs, one for each captured function; it grows as functions are captured.
+    """
+    made: list[SimulatedGraph] = []
+    init = Learner.__init__
 
     def graphed(function):
-        made.append(Frozen(function))
+        made.append(SimulatedGraph(function))
         return made[-1]
 
     def capturing(self, *args, **kw):
-        build(self, *args, **kw)
+        init(self, *args, **kw)
         self._uses_graphs = True
 
     monkeypatch.setattr(Learner, "__init__", capturing)
-    for room in (learner, *rooms):
-        monkeypatch.setattr(room, "GraphedStep", graphed)
+    for module in (learner, *modules):
+        monkeypatch.setattr(module, "GraphedStep", graphed)
     return made

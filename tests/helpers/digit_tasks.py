@@ -32,11 +32,11 @@ def digits() -> tuple[np.ndarray, np.ndarray]:
 
 
 def flipped(labels: np.ndarray, rate: float, n_classes: int, seed: int = 0) -> tuple[np.ndarray, np.ndarray]:
-    """Symmetric noise: (given labels, which are wrong)."""
+    """Symmetric noise: (noisy labels, which are wrong)."""
     rng = np.random.default_rng(seed)
     wrong = rng.random(len(labels)) < rate
-    given = np.where(wrong, (labels + rng.integers(1, n_classes, len(labels))) % n_classes, labels)
-    return given, wrong
+    noisy = np.where(wrong, (labels + rng.integers(1, n_classes, len(labels))) % n_classes, labels)
+    return noisy, wrong
 
 
 def _with_plain(task, test: ImageSet) -> PlainRun:
@@ -68,14 +68,14 @@ def noisy_task(
     recipe: Recipe = RECIPE,
     folds: bool = False,
 ):
-    """(NoisyTask, which given labels are wrong [N] bool). The last 100 test images are the trusted set."""
+    """(NoisyTask, which labels are wrong [N] bool). The last 100 test images are the trusted set."""
     torch.set_num_threads(1)
     x, y = digits()
-    given, wrong = flipped(y[:n_train], rate, 10, seed=7)
+    labels, wrong = flipped(y[:n_train], rate, 10, seed=7)
     train, test = ImageSet(x[:n_train], MEAN, STD), ImageSet(x[1200:1697], MEAN, STD)
     task = NoisyTask(
         train=train,
-        labels=torch.from_numpy(given),
+        labels=torch.from_numpy(labels),
         test=test,
         n_classes=10,
         seed=seed,
