@@ -37,7 +37,7 @@ def check_schema(config: Any) -> None:
 
 
 def _message(error: ValidationError) -> str:
-    """Say in one line what violates the schema, and where."""
+    """Describe a violation of the schema in one line: the key, and what is wrong with it."""
     where = ".".join(str(p) for p in error.absolute_path)
     if error.validator == "additionalProperties":
         known = list(error.schema.get("properties", {}))

@@ -1,4 +1,4 @@
-"""Say whether a dataset is on this machine, without reading its pixels."""
+"""Find out whether a dataset is on this machine, without reading its pixels."""
 
 from __future__ import annotations
 
@@ -24,7 +24,7 @@ class Availability:
 
 
 def check_availability(name: str, data_root: Path | str, mirror: Path | str | None = None) -> Availability:
-    """Say where a dataset is, or what it takes to get it.
+    """Find out where a dataset is, or what it takes to get it.
 
     Args:
         name: Name of the dataset.

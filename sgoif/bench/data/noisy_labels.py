@@ -53,7 +53,7 @@ def check_setting(dataset: str, spec: Mapping[str, Any], where: str = "noise") -
         raise UserError(f"{where}.kind: human labels exist for {' and '.join(HUMAN_LABELS)}, not for {dataset}")
     has_collected_labels = d.truth != "all"
     if has_collected_labels and spec["kind"] != "collected":
-        raise UserError(f"{where}.kind: {dataset} has labels of its own that nobody checked: only `collected`")
+        raise UserError(f"{where}.kind: {dataset} has labels of its own, which were never checked; use `collected`")
     if not has_collected_labels and spec["kind"] == "collected":
         raise UserError(f"{where}.kind: {dataset} has no collected labels")
 

@@ -150,7 +150,7 @@ def test_mini_webvision_is_googles_first_classes(tmp_path, monkeypatch):
 
 
 def test_collected_labels_are_for_datasets_that_have_them():
-    with pytest.raises(UserError, match="clothing1m has labels of its own that nobody checked"):
+    with pytest.raises(UserError, match="clothing1m has labels of its own, which were never checked"):
         check_setting("clothing1m", {"kind": "symmetric", "rate": 0.2})
     with pytest.raises(UserError, match="cifar10 has no collected labels"):
         check_setting("cifar10", {"kind": "collected"})

@@ -96,7 +96,7 @@ def _with_label(
 
 def imagenet(d: Dataset, root: Path, report: ProblemReport) -> Entries:
     """List ImageNet: train/<wnid>/*.JPEG; val/<wnid>/*.JPEG, or val/*.JPEG with the truth of ILSVRC2012_devkit_t12."""
-    from timm.data import ImageNetInfo
+    from timm.data.imagenet_info import ImageNetInfo
 
     label_of = {wnid: i for i, wnid in enumerate(ImageNetInfo().label_names()[: d.n_classes])}
     train = _class_folders(root / "train", label_of, report, root)

@@ -48,7 +48,7 @@ def locate(d: Dataset, data_root: Path, mirror: Path | None) -> Path | None:
 
 
 def how_to_get(d: Dataset, data_root: Path, mirror: Path | None = None) -> str:
-    """Say where to get a dataset, where to put it, and how much disk it needs."""
+    """Return in one line where to get a dataset, where to put it, and how much disk it needs."""
     room = f"{d.needs_mb / 1000:,.0f} GB" if d.needs_mb >= 1000 else f"{d.needs_mb} MB"
     here = folders(d, data_root, mirror)[0]
     other = "" if mirror else f", or into {d.folder}/ of a folder that SGOIF_DATA names"
