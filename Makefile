@@ -56,8 +56,9 @@ plan: $(VENV)/run.stamp  ## jobs, hours and storage of CONFIG on 1, 8 and 64 GPU
 new-baseline: $(VENV)/test.stamp  ## the file and the rule of a new method: NAME=foo TASK=noisy|ood
 	@python -m sgoif.bench new-baseline --name "$(NAME)" --task "$(TASK)"
 
-docs:  ## docs/api.md from the docstrings, and the pages' tables of the GPU run from results/published
+docs:  ## docs/api.md from the docstrings, the package graph, and the pages' tables of the GPU run
 	@$(PYTHON) docs/api.py
+	@$(PYTHON) docs/package_graph.py
 	@$(PYTHON) docs/measured.py
 
 # The environment: exact pins, checked by hash. Made again when a lock changes. Compiled at once: a run starts a hundred
