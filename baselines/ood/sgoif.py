@@ -66,4 +66,4 @@ class SGOIF(OODDetector):
         return torch.cat([self.sentinel.score(trace) for _, trace in self._traces(images)])
 
     def extras(self) -> dict[str, float]:
-        return {"sgoif_views": float(len(self.sentinel.metrics)), "sgoif_temperature": self.sentinel.temperature}
+        return {"sgoif_views": float(len(self.sentinel.layers or ())), "sgoif_temperature": self.sentinel.temperature}

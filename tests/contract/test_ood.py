@@ -44,6 +44,7 @@ def test_shape_and_determinism(name):
         scores = method.score(images)
         assert scores.shape == (len(images),) and torch.isfinite(scores).all()
         np.testing.assert_array_equal(scores.cpu().numpy(), again.score(images).cpu().numpy())
+    assert all(np.isfinite(value) for value in method.extras().values())
     logits = method.logits(id_test)
     assert logits.shape == (len(id_test), 6) and torch.isfinite(logits).all()
 

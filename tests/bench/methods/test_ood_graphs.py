@@ -31,7 +31,7 @@ TRAINED = {
 
 def captured_steps(monkeypatch) -> list[SimulatedGraph]:
     """OpenGAN's two players step in a graph of their own."""
-    monkeypatch.setattr(opengan, "captures", lambda *_: True)
+    monkeypatch.setattr(opengan, "uses_cuda_graphs", lambda *_: True)
     return capture_steps(monkeypatch, opengan)
 
 
