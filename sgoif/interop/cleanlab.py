@@ -1,7 +1,7 @@
-"""cleanlab: its label-quality convention, its table of label issues, its Datalab, its out-of-fold probabilities.
+"""Bridge to cleanlab: label quality, table of label issues, Datalab issues, out-of-fold probabilities.
 
-cleanlab's label quality lies in [0, 1] and is **lower for worse labels**; our scores are higher for worse ones and
-have a meaningful zero (above it an example harms). The map that keeps the order and sends zero to one half is
+cleanlab's label quality lies in [0, 1] and is **lower for worse labels**. Our scores are higher for worse labels, and
+an example with a positive score does harm. The map that keeps the order and sends zero to one half is
 
     quality_i = sigmoid(-s_i / r),     r = root mean square of the scores.
 """
@@ -16,26 +16,47 @@ from torch import Tensor
 
 from sgoif.applications.label_errors import Triage
 from sgoif.errors import InfluenceError
-from sgoif.interop.optional import need
+from sgoif.interop.optional import import_optional
 
 if TYPE_CHECKING:
     import pandas
 
-ISSUE = "influence_label"
+ISSUE = "influence_label"  # type of our issues in a Datalab
 
 
 def label_quality(score: Tensor) -> np.ndarray:
-    """Scores `[N]` (higher = more suspicious) in cleanlab's convention: `[N]` in [0, 1], lower = worse."""
+    """Convert scores to cleanlab's label quality.
+
+    Args:
+        score: Scores, higher for worse labels, shape [N].
+
+    Returns:
+        Label quality in [0, 1], lower for worse labels, shape [N].
+
+    Raises:
+        InfluenceError: If the scores are not finite or not of shape [N].
+    """
     score = torch.as_tensor(score).double().cpu()
     if score.dim() != 1 or not torch.isfinite(score).all():
         raise InfluenceError(f"label_quality: scores must be finite and of shape [N], not {tuple(score.shape)}")
     scale = score.square().mean().sqrt().clamp(min=torch.finfo(score.dtype).tiny)
-    return torch.sigmoid(-score / scale).numpy()
+    quality: np.ndarray = torch.sigmoid(-score / scale).numpy()
+    return quality
 
 
 def label_issues(found: Triage) -> pandas.DataFrame:
-    """The table that `Datalab.get_issues("label")` gives: is_label_issue, label_score, given_label, predicted_label."""
-    return need("pandas").DataFrame(
+    """Make the table that `Datalab.get_issues("label")` gives.
+
+    Args:
+        found: Labels sorted for review.
+
+    Returns:
+        One row per example: is_label_issue, label_score, given_label, predicted_label.
+
+    Raises:
+        InfluenceError: If pandas is not installed.
+    """
+    return import_optional("pandas").DataFrame(
         {
             "is_label_issue": found.flagged.numpy(),
             "label_score": label_quality(found.suspicion),
@@ -46,22 +67,30 @@ def label_issues(found: Triage) -> pandas.DataFrame:
 
 
 def add_to_datalab(lab: Any, found: Triage) -> None:
-    """Adds the triage to a `cleanlab.Datalab` as issues of the type `influence_label`, beside cleanlab's own.
+    """Add label issues to a `cleanlab.Datalab` under the type `influence_label`, beside cleanlab's own.
 
-    `lab.get_issues("influence_label")`, `lab.report()` and `lab.save()` then know them.
+    `lab.get_issues("influence_label")`, `lab.report()` and `lab.save()` then include them.
+
+    Args:
+        lab: The Datalab.
+        found: Labels sorted for review, of the same examples.
+
+    Raises:
+        InfluenceError: If the numbers of examples differ, or cleanlab is not installed.
     """
     if len(lab.data) != len(found.labels):
         raise InfluenceError(
             f"add_to_datalab: the Datalab has {len(lab.data)} examples, the triage {len(found.labels)}"
         )
-    need("cleanlab.datalab.internal.issue_manager_factory").register(_manager())
+    import_optional("cleanlab.datalab.internal.issue_manager_factory").register(_issue_manager())
     lab.find_issues(issue_types={ISSUE: {"found": found}})
 
 
-def _manager() -> type:
-    base = need("cleanlab.datalab.internal.issue_manager.issue_manager").IssueManager
+def _issue_manager() -> type:
+    """The class that holds our issues inside a Datalab; made here because its base class is cleanlab's."""
+    base: Any = import_optional("cleanlab.datalab.internal.issue_manager.issue_manager").IssueManager
 
-    class InfluenceIssues(base):
+    class InfluenceIssues(base):  # type: ignore[misc]
         """Labels that online influence calls harmful."""
 
         description = "Labels whose examples raise the loss of the anchors of their class (SG-OIF)."
@@ -75,15 +104,29 @@ def _manager() -> type:
             self.summary = self.make_summary(score=float(issues["label_score"].mean()))
             self.info = {name: issues[name].to_numpy() for name in ("given_label", "predicted_label")}
 
-        def collect_info(self) -> dict:
-            return self.info
+        def collect_info(self) -> dict[str, Any]:
+            info: dict[str, Any] = self.info
+            return info
 
     return InfluenceIssues
 
 
 def out_of_fold(x: np.ndarray, labels: np.ndarray, classifier: Any, folds: int = 5, seed: int = 0) -> Tensor:
-    """`[N, C]` probabilities that cleanlab's cross-validation gives with any scikit-learn classifier: what a network
-    that has not seen the example says, to be handed to `triage` as its `probabilities`."""
-    count = need("cleanlab.count", "cleanlab")
+    """Predict every example by a classifier that has not seen it, with cleanlab's cross-validation.
+
+    Args:
+        x: Inputs, shape [N, ...].
+        labels: Labels, possibly noisy, shape [N].
+        classifier: Any scikit-learn classifier.
+        folds: Number of folds.
+        seed: Seed of the split.
+
+    Returns:
+        Probabilities, shape [N, C]; pass them to `triage` as its `probabilities`.
+
+    Raises:
+        InfluenceError: If cleanlab is not installed.
+    """
+    count = import_optional("cleanlab.count", "cleanlab")
     predicted = count.estimate_cv_predicted_probabilities(x, labels, clf=classifier, cv_n_folds=folds, seed=seed)
     return torch.as_tensor(np.asarray(predicted)).float()

@@ -14,15 +14,26 @@ import torch
 from torch import Tensor
 
 from sgoif.errors import InfluenceError
-from sgoif.interop.optional import need
+from sgoif.interop.optional import import_optional
 
 if TYPE_CHECKING:
     import datasets
     import pandas
 
 
-def columns(*results: Any, **more: Sequence) -> dict[str, Any]:
-    """Name -> array `[N]`; of a name that several results have, the first counts."""
+def columns(*results: Any, **more: Sequence[Any]) -> dict[str, Any]:
+    """Collect the columns of a table.
+
+    Args:
+        *results: Dataclasses with tensors; of a name that several of them have, the first is taken.
+        **more: Further columns, such as paths, shape [N] each.
+
+    Returns:
+        Arrays of shape [N] by name.
+
+    Raises:
+        InfluenceError: If the columns have different lengths.
+    """
     found: dict[str, Any] = {}
     for result in results:
         for f in fields(result):
@@ -40,12 +51,28 @@ def columns(*results: Any, **more: Sequence) -> dict[str, Any]:
     return found
 
 
-def to_pandas(*results: Any, **more: Sequence) -> pandas.DataFrame:
-    """A data frame with one row per example, named `example` in its index; `more`: further columns, such as paths."""
-    frame = need("pandas").DataFrame(columns(*results, **more))
+def to_pandas(*results: Any, **more: Sequence[Any]) -> pandas.DataFrame:
+    """Make a data frame with one row per example and the index `example`.
+
+    Args:
+        *results: Dataclasses with tensors, see `columns`.
+        **more: Further columns, such as paths, shape [N] each.
+
+    Raises:
+        InfluenceError: If the columns have different lengths, or pandas is not installed.
+    """
+    frame = import_optional("pandas").DataFrame(columns(*results, **more))
     return frame.rename_axis("example")
 
 
-def to_huggingface(*results: Any, **more: Sequence) -> datasets.Dataset:
-    """The same as a `datasets.Dataset`, to be joined with one's own by `datasets.concatenate_datasets(..., axis=1)`."""
-    return need("datasets").Dataset.from_pandas(to_pandas(*results, **more), preserve_index=False)
+def to_huggingface(*results: Any, **more: Sequence[Any]) -> datasets.Dataset:
+    """Make a Hugging Face data set; join it to your own with `datasets.concatenate_datasets(..., axis=1)`.
+
+    Args:
+        *results: Dataclasses with tensors, see `columns`.
+        **more: Further columns, such as paths, shape [N] each.
+
+    Raises:
+        InfluenceError: If the columns have different lengths, or datasets is not installed.
+    """
+    return import_optional("datasets").Dataset.from_pandas(to_pandas(*results, **more), preserve_index=False)

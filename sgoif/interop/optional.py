@@ -1,4 +1,6 @@
-"""Importing a library that may not be there."""
+"""Importing a library that may not be installed."""
+
+from __future__ import annotations
 
 import importlib
 from types import ModuleType
@@ -6,8 +8,16 @@ from types import ModuleType
 from sgoif.errors import InfluenceError
 
 
-def need(module: str, package: str | None = None) -> ModuleType:
-    """The module, or an error that says which package to install."""
+def import_optional(module: str, package: str | None = None) -> ModuleType:
+    """Import a module of an optional library.
+
+    Args:
+        module: Full name of the module.
+        package: Name of the package to install; None for the first part of `module`.
+
+    Raises:
+        InfluenceError: If the library is not installed; the message says what to install.
+    """
     try:
         return importlib.import_module(module)
     except ImportError as error:

@@ -1,4 +1,4 @@
-"""Any detector of pytorch-ood as a baseline of this benchmark. Both say: **higher = more out-of-distribution.**
+"""Bridge to pytorch-ood: any of its detectors as a baseline. In both, higher = more out-of-distribution.
 
     # baselines/ood/rmd.py
     class RMD(PytorchOOD):
@@ -8,7 +8,7 @@
             from pytorch_ood.detector import RMD
             return RMD(net.features)
 
-The detector is fitted on the plain run's network and training images, then asked for scores batch by batch.
+The detector is fitted to the plain run's network and training images, and then scores batch by batch.
 """
 
 from __future__ import annotations
@@ -22,35 +22,41 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector, OODTask
 from sgoif.bench.methods.features import finite
 from sgoif.training.compute_counter import COMPUTE
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.models import Network
 
-BATCH = 256
+BATCH_SIZE = 256  # images of a forward pass
 
 
 class Loader:
-    """Batches (x, y) in the order of the data set, as pytorch-ood expects them from a DataLoader."""
+    """Yields batches (images [n, C, H, W], labels [n]) in data-set order, as pytorch-ood expects of a DataLoader."""
 
-    def __init__(self, images: ImageSet, labels: Tensor) -> None:
-        self.images, self.labels = images, labels
+    def __init__(self, images: ImageSource, labels: Tensor) -> None:
+        self.images = images
+        self.labels = labels
 
     def __len__(self) -> int:
-        return -(-len(self.images) // BATCH)
+        return -(-len(self.images) // BATCH_SIZE)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for index in torch.arange(len(self.images), device=self.images.device).split(BATCH):
+        for index in torch.arange(len(self.images), device=self.images.device).split(BATCH_SIZE):  # type: ignore[no-untyped-call]
             COMPUTE.forward_passes += len(index)
             yield self.images.batch(index), self.labels[index]
 
 
 class PytorchOOD(OODDetector):
-    """Subclass it in `baselines/ood/<name>.py` with `name`, `title` and `build`."""
+    """Base class of a pytorch-ood baseline: subclass it in `baselines/ood/<name>.py` and implement `build`."""
 
     def build(self, net: Network) -> Any:
-        """The pytorch-ood detector for a trained network (`net(x)` logits, `net.features(x)` features `[n, d]`)."""
+        """Make the pytorch-ood detector for a trained network.
+
+        Args:
+            net: `net(x)` gives logits, shape [n, K]; `net.features(x)` gives features, shape [n, d].
+        """
         raise NotImplementedError
 
     def fit(self, task: OODTask) -> None:
+        """Fit the detector to the training images with the task's seed."""
         super().fit(task)
         self.net.eval()
         self.detector = self.build(self.net).to(task.train.device)
@@ -58,9 +64,10 @@ class PytorchOOD(OODDetector):
             torch.manual_seed(task.seed)
             self.detector.fit(Loader(task.train, task.labels))
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
+        """Score images, shape [n]; higher = more out-of-distribution."""
         parts = []
-        for index in torch.arange(len(images), device=images.device).split(BATCH):
+        for index in torch.arange(len(images), device=images.device).split(BATCH_SIZE):  # type: ignore[no-untyped-call]
             COMPUTE.forward_passes += len(index)
             parts.append(self.detector.predict(images.batch(index)).detach().float())
         return finite(torch.cat(parts), f"{self.name}: scores of pytorch-ood's {type(self.detector).__name__}")

@@ -38,8 +38,8 @@ def decode_file(path: str, size: int, channels: int) -> Tensor:
     Returns:
         uint8, shape [size, size, channels].
     """
-    from torchvision.io import ImageReadMode, decode_image, read_file  # type: ignore[import-untyped]
-    from torchvision.transforms.v2 import functional as F  # type: ignore[import-untyped]
+    from torchvision.io import ImageReadMode, decode_image, read_file
+    from torchvision.transforms.v2 import functional as F
 
     mode = ImageReadMode.RGB if channels == 3 else ImageReadMode.GRAY
     image: Tensor = decode_image(read_file(path), mode)

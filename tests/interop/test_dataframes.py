@@ -51,4 +51,4 @@ def test_hugging_face_data_set():
 
 def test_a_missing_library_is_named():
     with pytest.raises(InfluenceError, match=r"no_such_library is not installed.*pip install no_such_library"):
-        optional.need("no_such_library.inner")
+        optional.import_optional("no_such_library.inner")
