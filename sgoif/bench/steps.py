@@ -227,9 +227,9 @@ def doctor_step(args: argparse.Namespace) -> None:
 
 def plan_step(args: argparse.Namespace) -> None:
     """Print the estimated jobs, hours and storage of a configuration."""
-    from sgoif.bench.cost_model.estimate import report
+    from sgoif.bench.cost_model.estimate import plan_report
 
-    print(report(Path(args.config)))
+    print(plan_report(Path(args.config)))
 
 
 def new_baseline_step(args: argparse.Namespace) -> None:

@@ -1,6 +1,6 @@
 # One page with everything a run has to say, opening from disk: results/<run>/report.html.
 
-from sgoif.bench.report import look
+from sgoif.bench.report import template_hash
 
 
 rule page:
@@ -27,7 +27,7 @@ rule page:
     params:
         step=STEP.format(step="report"),
         code=source_hash("sgoif.bench.report"),
-        look=look(),
+        look=template_hash(),
         config=digest(CONFIG),
     shell:
         "{params.step} > {log:q} 2>&1 || {{ tail -n 20 {log:q} >&2; exit 1; }}"

@@ -1,4 +1,4 @@
-"""`make plan`: jobs, hours and storage of a configuration on 1, 8 and 64 GPUs, scaled from what was measured.
+"""Estimates jobs, hours and storage of a configuration on 1, 8 and 64 GPUs, scaled from measured runs.
 
 Hours are those of a schedule: jobs start in order of the longest chain behind them, on the first GPUs that are free,
 after the shared runs they read. Storage is computed from the shapes of what is written.
@@ -7,130 +7,177 @@ after the shared runs they read. Storage is computed from the shapes of what is 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
 from sgoif.bench.config import load_config
-from sgoif.bench.cost_model.measured_costs import Costs, Measured, Shape, measured, shape_of
+from sgoif.bench.cost_model.measured_costs import (
+    MeasuredCosts,
+    MeasuredTraining,
+    MethodCost,
+    NetworkShape,
+    load_costs,
+    network_shape,
+)
 from sgoif.bench.data import catalogue
 from sgoif.bench.execution.plan import Cell, Plan
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.registry import FOLDS, PLAIN, SHARED, task_kind
 from sgoif.training.recipe import Recipe
 
-GPUS = (1, 8, 64)
+GPU_COUNTS = (1, 8, 64)
 N_FOLDS = 4  # trainings on three quarters each
+JobName = tuple[str, str, str, int]  # task, dataset, method, number
 
 
 @dataclass
 class Job:
-    """A batch of cells: what Snakemake starts."""
+    """A batch of cells, which Snakemake starts as one job.
 
-    name: tuple[str, str, str, int]  # task, dataset, method, number
+    Attributes:
+        name: Task, dataset, method and number.
+        seconds: Estimated seconds.
+        cells: Number of cells.
+        after: Names of the jobs whose results it reads.
+    """
+
+    name: JobName
     seconds: float = 0.0
     cells: int = 0
-    after: tuple[tuple, ...] = ()  # names of the jobs it reads
+    after: tuple[JobName, ...] = ()
 
 
 @dataclass
-class Block:
-    """One dataset of one task, as estimated."""
+class DatasetEstimate:
+    """The estimate of one dataset of one task.
+
+    Attributes:
+        task: "noisy" or "ood".
+        dataset: Name of the dataset.
+        shape: Network and images.
+        images: Number of training images.
+        recipe: How networks are trained.
+        plain_seconds: Seconds of one plain training.
+        basis: The measured training they are scaled from.
+        same_network: Whether network and image size were measured.
+        decoding: Whether training is bound by decoding images rather than by the network.
+        jobs: All jobs.
+        bytes: Size of what they write.
+        unknown: Methods without a measured cost.
+    """
 
     task: str
     dataset: str
-    shape: Shape
+    shape: NetworkShape
     images: int
     recipe: Recipe
     plain_seconds: float
-    basis: Measured
+    basis: MeasuredTraining
     same_network: bool
-    decoding: bool  # bound by decoding rather than by the network
+    decoding: bool
     jobs: list[Job] = field(default_factory=list)
     bytes: float = 0.0
-    unknown: set[str] = field(default_factory=set)  # methods without a measured cost
+    unknown: set[str] = field(default_factory=set)
 
 
-def estimate(plan: Plan, costs: Costs) -> list[Block]:
-    return [_block(plan, costs, task, d) for task in ("noisy", "ood") for d in plan.datasets(task)]
+def estimate(plan: Plan, costs: MeasuredCosts) -> list[DatasetEstimate]:
+    """Estimate every dataset of a plan."""
+    return [_estimate_dataset(plan, costs, task, d) for task in ("noisy", "ood") for d in plan.datasets(task)]
 
 
-def _block(plan: Plan, costs: Costs, task: str, dataset: str) -> Block:
-    spec, d = plan.spec(task, dataset), catalogue.get(dataset)
-    recipe = Recipe.from_dict(spec["recipe"])
-    shape, images = shape_of(dataset, recipe), d.parts["train"]
-    seconds, basis, same = costs.training(shape, images, recipe.epochs)
-    pace = costs.decoding * plan.config["execution"]["threads"]
-    decode = images * recipe.epochs / pace if d.layout and not d.reader else 0.0
-    block = Block(task, dataset, shape, images, recipe, max(seconds, decode), basis, same, decode > seconds)
-    chosen = plan.methods(task, dataset)
-    reads = {m: _reads(task, m) for m in chosen}
-    shared = [PLAIN, *([FOLDS] if any(FOLDS in r for r in reads.values()) else [])]
-    for method in [*shared, *chosen]:
+def _estimate_dataset(plan: Plan, costs: MeasuredCosts, task: str, dataset: str) -> DatasetEstimate:
+    found = _training(plan, costs, task, dataset)
+    methods = plan.methods(task, dataset)
+    reads = {m: _shared_runs(task, m) for m in methods}
+    shared = [PLAIN]
+    if any(FOLDS in names for names in reads.values()):
+        shared.append(FOLDS)
+    for method in [*shared, *methods]:
         for number in range(plan.n_batches(task, dataset)):
             cells = plan.batch(task, dataset, method, number)
-            if not cells and method in chosen:  # restricted to other settings: the workflow starts no job for it
+            if not cells and method in methods:  # restricted to other settings: the workflow starts no job for it
                 continue
             after = tuple((task, dataset, name, number) for name in reads.get(method, ()))
             job = Job((task, dataset, method, number), cells=len(cells), after=after)
             for cell in cells:
-                job.seconds += _seconds(plan, costs, block, cell)
-                block.bytes += stored(plan, block, cell)
-            block.jobs.append(job)
-    return block
+                job.seconds += _seconds(plan, costs, found, cell)
+                found.bytes += stored_bytes(plan, found, cell)
+            found.jobs.append(job)
+    return found
 
 
-def _reads(task: str, method: str) -> list[str]:
+def _training(plan: Plan, costs: MeasuredCosts, task: str, dataset: str) -> DatasetEstimate:
+    """The estimate with its plain training and without jobs."""
+    d = catalogue.get(dataset)
+    recipe = Recipe.from_dict(plan.spec(task, dataset)["recipe"])
+    shape = network_shape(dataset, recipe)
+    images = d.parts["train"]
+    seconds, basis, same = costs.training(shape, images, recipe.epochs)
+    images_per_second = costs.decoding * plan.config["execution"]["threads"]
+    decode = images * recipe.epochs / images_per_second if d.layout and not d.reader else 0.0
+    return DatasetEstimate(task, dataset, shape, images, recipe, max(seconds, decode), basis, same, decode > seconds)
+
+
+def _shared_runs(task: str, method: str) -> list[str]:
     return registry.declaration(task_kind(task), registry.split_variant(method)[0]).shared_runs
 
 
-def _seconds(plan: Plan, costs: Costs, block: Block, cell: Cell) -> float:
-    train, recipe = block.plain_seconds, block.recipe
-    per_image = train / (block.images * recipe.epochs)
+def _seconds(plan: Plan, costs: MeasuredCosts, found: DatasetEstimate, cell: Cell) -> float:
+    train, recipe = found.plain_seconds, found.recipe
+    per_image = train / (found.images * recipe.epochs)
     if cell.method == PLAIN:
         written = recipe.record != "nothing"
-        return train + per_image * (written * block.images + _tested(plan, block, cell)) / 3
+        return train + per_image * (written * found.images + _test_images(plan, found, cell)) / 3
     if cell.method == FOLDS:
         return (N_FOLDS - 1) * train
-    ratio = costs.ratio(task_kind(cell.task), cell.method)
-    if ratio is None:
-        block.unknown.add(cell.method)
+    cost = costs.method(task_kind(cell.task), cell.method)
+    if cost is None:
+        found.unknown.add(cell.method)
         return 0.0
-    again = ratio.again * train if cell.task != "ood" and plan.retrains(cell) else 0.0
-    return ratio.own * train + again + ratio.score * per_image * _tested(plan, block, cell)
+    again = cost.again * train if cell.task != "ood" and plan.retrains(cell) else 0.0
+    return cost.own * train + again + cost.score * per_image * _test_images(plan, found, cell)
 
 
-def _tested(plan: Plan, block: Block, cell: Cell) -> int:
+def _test_images(plan: Plan, found: DatasetEstimate, cell: Cell) -> int:
+    """Number of test images that a cell passes through the network, with those of OOD sets."""
     spec = plan.spec(cell.task, cell.dataset)
     sets = [*spec.get("near", []), *spec.get("far", [])] if cell.method not in SHARED else []
-    return sum(catalogue.get(name).parts["test"] for name in (block.dataset, *sets))
+    return sum(catalogue.get(name).parts["test"] for name in (found.dataset, *sets))
 
 
-def stored(plan: Plan, block: Block, cell: Cell) -> float:
-    """Bytes of the arrays and checkpoints a cell leaves behind; at most, since not every method scores every epoch."""
-    n, k, e = block.images, block.shape.classes, block.recipe.epochs
-    m = catalogue.get(block.dataset).parts["test"]
+def stored_bytes(plan: Plan, found: DatasetEstimate, cell: Cell) -> float:
+    """Return the size of the arrays and checkpoints of a cell; at most, since not every method scores every epoch."""
+    n, classes, epochs = found.images, found.shape.classes, found.recipe.epochs
+    n_test = catalogue.get(found.dataset).parts["test"]
     if cell.method == PLAIN:
-        written = 2 * n * (k + block.shape.width) if block.recipe.record != "nothing" else 0
-        weights = 4 * block.shape.parameters * len(block.recipe.checkpoint_epochs())
-        return written + 2 * e * n + 4 * m * k + 8 * (n + e) + weights
+        recorded = 2 * n * (classes + found.shape.width) if found.recipe.record != "nothing" else 0
+        weights = 4 * found.shape.parameters * len(found.recipe.checkpoint_epochs())
+        return recorded + 2 * epochs * n + 4 * n_test * classes + 8 * (n + epochs) + weights
     if cell.method == FOLDS:
-        return 4 * n * k + 8 * n
+        return 4 * n * classes + 8 * n
     if cell.task == "ood":
-        return 8 * _tested(plan, block, cell) + 4 * m * k
-    return (8 + 8 + 1 + 4 * e) * n + 4 * m * k
+        return 8 * _test_images(plan, found, cell) + 4 * n_test * classes
+    return (8 + 8 + 1 + 4 * epochs) * n + 4 * n_test * classes
 
 
-def hours(jobs: Iterable[Job], gpus: int, processes: int = 1) -> float:
-    """Length of the schedule. A job takes `processes` GPUs (as many as there are) and that fraction of its time."""
-    jobs = {job.name: job for job in jobs}
+def schedule_hours(jobs: Iterable[Job], gpus: int, processes: int = 1) -> float:
+    """Return the length of the schedule in hours.
+
+    Args:
+        jobs: All jobs.
+        gpus: Number of GPUs.
+        processes: GPUs that one job takes (at most all); it then needs that fraction of its time.
+    """
+    by_name = {job.name: job for job in jobs}
     width = min(processes, gpus)
-    behind = {name: 0.0 for name in jobs}
-    for job in jobs.values():
+    behind = {name: 0.0 for name in by_name}
+    for job in by_name.values():
         for name in job.after:
             behind[name] = max(behind[name], job.seconds)
-    free, done = [0.0] * gpus, {}
-    order = sorted(jobs.values(), key=lambda j: (-(j.seconds + behind[j.name]), j.name))
+    free = [0.0] * gpus
+    done: dict[JobName, float] = {}
+    order = sorted(by_name.values(), key=lambda j: (-(j.seconds + behind[j.name]), j.name))
     for job in [j for j in order if not j.after] + [j for j in order if j.after]:
         ready = max((done[name] for name in job.after), default=0.0)
         taken = [heapq.heappop(free) for _ in range(width)]
@@ -140,77 +187,101 @@ def hours(jobs: Iterable[Job], gpus: int, processes: int = 1) -> float:
     return max(done.values(), default=0.0) / 3600
 
 
-def room_mb(plan: Plan) -> float:
-    """Disk for the datasets; those that share an unpacked folder count once."""
+def dataset_megabytes(plan: Plan) -> float:
+    """Return the disk space for the datasets in MB; those that share an unpacked folder count once."""
     folders: dict[str, int] = {}
     for d in map(catalogue.get, plan.needed_datasets()):
         place = f"{'tree' if d.layout else 'file'}:{d.folder or d.name}" if d.gated else d.name
-        shared = d.layout == "openood"
-        folders[place] = folders.get(place, 0) + d.needs_mb if shared else max(folders.get(place, 0), d.needs_mb)
+        known = folders.get(place, 0)
+        folders[place] = known + d.needs_mb if d.layout == "openood" else max(known, d.needs_mb)
     return float(sum(folders.values()))
 
 
-def report(path: Path, costs: Costs | None = None) -> str:
-    """The plan of a configuration file as text. Optional datasets count whether or not they are here."""
+def plan_report(path: Path, costs: MeasuredCosts | None = None) -> str:
+    """Describe the cost of a configuration file as text.
+
+    Args:
+        path: The configuration; optional datasets count whether or not they are here.
+        costs: Measured costs; those of the published runs by default.
+    """
     plan = Plan(load_config(path, skip_missing=False))
-    costs = costs or measured()
-    blocks = estimate(plan, costs)
-    jobs = [job for b in blocks for job in b.jobs]
+    costs = costs or load_costs()
+    estimates = estimate(plan, costs)
+    jobs = [job for e in estimates for job in e.jobs]
     processes = plan.config["execution"]["processes"]
-    lines = [f"{path}: {len(jobs):,} jobs, {sum(j.cells for j in jobs):,} cells, every dataset counted as present", ""]
-    head = ("", "network", "images × epochs", "plain run", "jobs", "GPU hours", "written")
-    rows = [head]
-    for b in blocks:
-        mark = "" if b.same_network else " *"
-        rows.append((
-            f"{b.task} {b.dataset}", b.shape.model, f"{b.images:,} × {b.recipe.epochs}",
-            _duration(b.plain_seconds) + mark + (" d" if b.decoding else ""), f"{len(b.jobs)}",
-            f"{sum(j.seconds for j in b.jobs) / 3600:,.1f}", _size(b.bytes),
-        ))  # fmt: skip
-    widths = [max(len(r[i]) for r in rows) for i in range(len(head))]
-    for row in rows:
-        lines.append(
-            "  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
-        )
-    lines += ["", "  ".join(f"{g} GPU{'s' if g > 1 else ''}: {hours(jobs, g, processes):,.1f} h" for g in GPUS)]
     longest = max(jobs, key=lambda j: j.seconds)
-    lines.append(f"The longest job is {'/'.join(map(str, longest.name))} with {longest.seconds / 3600:,.1f} h.")
-    lines.append(
-        f"Storage: {_size(sum(b.bytes for b in blocks))} of results, {_size(1e6 * room_mb(plan))} of datasets."
-    )
-    return "\n".join([*lines, "", *_words(blocks, costs)])
+    hours = [f"{n} GPU{'s' if n > 1 else ''}: {schedule_hours(jobs, n, processes):,.1f} h" for n in GPU_COUNTS]
+    results = _size(sum(e.bytes for e in estimates))
+    lines = [
+        f"{path}: {len(jobs):,} jobs, {sum(j.cells for j in jobs):,} cells, every dataset counted as present",
+        "",
+        *_table(estimates),
+        "",
+        "  ".join(hours),
+        f"The longest job is {'/'.join(map(str, longest.name))} with {longest.seconds / 3600:,.1f} h.",
+        f"Storage: {results} of results, {_size(1e6 * dataset_megabytes(plan))} of datasets.",
+        "",
+        *_notes(estimates, costs),
+    ]
+    return "\n".join(lines)
 
 
-def _words(blocks: list[Block], costs: Costs) -> list[str]:
-    used = dict.fromkeys(f"{b.basis.source} ({b.basis.hardware})" for b in blocks)
-    on = sorted({r.on for b in blocks for j in b.jobs if (r := _ratio_of(costs, j))})
-    unknown = sorted({m for b in blocks for m in b.unknown})
-    words = ["Training is scaled by images × epochs × FLOPs from:", *(f"  {source}" for source in used)]
-    words.append(
-        "* another network or image size than measured: an extrapolation. It assumes the same use of the GPU; small"
+def _table(estimates: Sequence[DatasetEstimate]) -> list[str]:
+    header = ("", "network", "images × epochs", "plain run", "jobs", "GPU hours", "written")
+    rows = [header, *(_row(e) for e in estimates)]
+    widths = [max(len(r[i]) for r in rows) for i in range(len(header))]
+    return [
+        "  ".join(c.ljust(w) if i < 3 else c.rjust(w) for i, (c, w) in enumerate(zip(row, widths, strict=True)))
+        for row in rows
+    ]
+
+
+def _row(e: DatasetEstimate) -> tuple[str, ...]:
+    return (
+        f"{e.task} {e.dataset}",
+        e.shape.model,
+        f"{e.images:,} × {e.recipe.epochs}",
+        _duration(e.plain_seconds) + ("" if e.same_network else " *") + (" d" if e.decoding else ""),
+        f"{len(e.jobs)}",
+        f"{sum(j.seconds for j in e.jobs) / 3600:,.1f}",
+        _size(e.bytes),
     )
-    words.append("  networks are bound by launches and deep ones by memory, so read it as a lower bound.")
-    words.append(f"d bound by decoding, at {costs.decoding:,.0f} images a second and core with the configured threads.")
-    words.append(f"Methods: measured cost in plain trainings, on a {' or '.join(on)}; CPU ratios are an extrapolation.")
+
+
+def _notes(estimates: Sequence[DatasetEstimate], costs: MeasuredCosts) -> list[str]:
+    used = dict.fromkeys(f"{e.basis.source} ({e.basis.hardware})" for e in estimates)
+    found = [_cost_of(costs, job) for e in estimates for job in e.jobs]
+    on = sorted({cost.on for cost in found if cost})
+    unknown = sorted({m for e in estimates for m in e.unknown})
+    notes = [
+        "Training is scaled by images × epochs × FLOPs from:",
+        *(f"  {source}" for source in used),
+        "* another network or image size than measured: an extrapolation. It assumes the same use of the GPU; small",
+        "  networks are bound by launches and deep ones by memory, so read it as a lower bound.",
+        f"d bound by decoding, at {costs.decoding:,.0f} images a second and core with the configured threads.",
+        f"Methods: measured cost in plain trainings, on a {' or '.join(on)}; CPU ratios are an extrapolation.",
+    ]
     if unknown:
-        words.append(f"Counted as nothing, since never measured: {', '.join(unknown)}.")
-    return words
+        notes.append(f"Counted as nothing, since never measured: {', '.join(unknown)}.")
+    return notes
 
 
-def _ratio_of(costs: Costs, job: Job):
+def _cost_of(costs: MeasuredCosts, job: Job) -> MethodCost | None:
     task, _, method, _ = job.name
-    return costs.ratio(task_kind(task), method)
+    return costs.method(task_kind(task), method)
 
 
 def _duration(seconds: float) -> str:
-    for limit, unit, name in ((90, 1, "s"), (5400, 60, "min"), (float("inf"), 3600, "h")):
-        if seconds < limit:
-            return f"{seconds / unit:,.1f} {name}"
-    raise AssertionError
+    if seconds < 90:
+        return f"{seconds:,.1f} s"
+    if seconds < 5400:
+        return f"{seconds / 60:,.1f} min"
+    return f"{seconds / 3600:,.1f} h"
 
 
-def _size(n: float) -> str:
-    for limit, unit, name in ((1e9, 1e6, "MB"), (1e12, 1e9, "GB"), (float("inf"), 1e12, "TB")):
-        if n < limit:
-            return f"{n / unit:,.1f} {name}"
-    raise AssertionError
+def _size(n_bytes: float) -> str:
+    if n_bytes < 1e9:
+        return f"{n_bytes / 1e6:,.1f} MB"
+    if n_bytes < 1e12:
+        return f"{n_bytes / 1e9:,.1f} GB"
+    return f"{n_bytes / 1e12:,.1f} TB"

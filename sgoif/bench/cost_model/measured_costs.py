@@ -1,7 +1,7 @@
-"""What runs have cost where they were measured, and how that is scaled to runs that were not.
+"""Reads what published runs have cost, and scales that to runs that were not measured.
 
 Measured: `results/published/costs.json` and the plain runs of every published run that used a GPU. Seconds of jobs that
-shared one make no ratios. Scaled:
+shared a GPU make no ratios. Scaled:
 
     training   seconds = measured * (images * epochs * FLOPs) / (those of the measured run); same network and image size
                first, alone on a GPU before shared, else the nearest by FLOPs
@@ -14,7 +14,7 @@ shared one make no ratios. Scaled:
 from __future__ import annotations
 
 from collections import defaultdict
-from collections.abc import Iterable, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from functools import cached_property
 from pathlib import Path
@@ -33,8 +33,15 @@ PUBLISHED = ROOT / "results" / "published"
 
 
 @dataclass(frozen=True)
-class Shape:
-    """A network on images: what one pass costs, and how large things are."""
+class NetworkShape:
+    """A network and its images, from which the cost of a pass and the sizes of files are computed.
+
+    Attributes:
+        model: Name of the network.
+        size: Height and width of an image.
+        channels: Channels of an image.
+        classes: Number of classes.
+    """
 
     model: str
     size: int
@@ -42,7 +49,7 @@ class Shape:
     classes: int
 
     @cached_property
-    def _network(self):
+    def _network(self) -> Any:
         import torch
 
         from sgoif.training.models import build_network
@@ -52,7 +59,7 @@ class Shape:
 
     @cached_property
     def flops(self) -> float:
-        """Of one image passed forward."""
+        """FLOPs of one forward pass of one image."""
         import torch
         from torch.utils.flop_counter import FlopCounterMode
 
@@ -63,81 +70,122 @@ class Shape:
 
     @cached_property
     def parameters(self) -> int:
+        """Number of parameters and buffers."""
         return sum(p.numel() for p in self._network.state_dict().values())
 
     @cached_property
     def width(self) -> int:
-        return self._network.head.in_features
+        """Number of features before the classification layer."""
+        return int(self._network.head.in_features)
 
 
 @dataclass(frozen=True)
-class Measured:
-    """One measured training."""
+class MeasuredTraining:
+    """One measured training.
 
-    shape: Shape
+    Attributes:
+        shape: Network and images.
+        images: Number of training images.
+        epochs: Number of epochs.
+        seconds: Seconds of the whole training.
+        hardware: What it ran on.
+        source: Where it was published.
+        shared: Whether other jobs ran on the same GPU; then it took longer than alone.
+    """
+
+    shape: NetworkShape
     images: int
     epochs: int
     seconds: float
     hardware: str
     source: str
-    shared: bool = False  # with other jobs on the GPU: more than it takes alone
+    shared: bool = False
 
     @property
     def seconds_per_image(self) -> float:
+        """Seconds of one training pass of one image."""
         return self.seconds / (self.images * self.epochs)
 
 
 @dataclass(frozen=True)
-class Ratio:
-    """What a method costs: its answer (own) and training again on cleaned labels (again) in plain trainings, a test
-    image (score) in training images."""
+class MethodCost:
+    """What a method costs, relative to plain training.
+
+    Attributes:
+        own: Its own computation, in plain trainings.
+        again: Training again on cleaned labels, in plain trainings.
+        score: Scoring a test image, in training passes of an image.
+        on: "GPU" or "CPU".
+    """
 
     own: float
     again: float
     score: float
-    on: str  # GPU or CPU
+    on: str
 
 
-class Costs:
-    """Everything measured, ready to be scaled."""
+class MeasuredCosts:
+    """All measured costs, and how they are scaled.
 
-    def __init__(self, trainings: Iterable[Measured], ratios: Mapping[tuple[str, str], Ratio], decoding: float):
-        self.trainings, self.ratios, self.decoding = list(trainings), dict(ratios), decoding
+    Args:
+        trainings: Measured trainings.
+        methods: (task kind, method) -> what it costs.
+        decoding: Images that one core decodes per second.
+
+    Raises:
+        UserError: If there is no measured training.
+    """
+
+    def __init__(
+        self, trainings: Iterable[MeasuredTraining], methods: Mapping[tuple[str, str], MethodCost], decoding: float
+    ):
+        self.trainings = list(trainings)
+        self.methods = dict(methods)
+        self.decoding = decoding
         if not self.trainings:
             raise UserError("no measured training to scale from; see results/published/costs.json")
 
-    def training(self, shape: Shape, images: int, epochs: int) -> tuple[float, Measured, bool]:
-        """(seconds of plain training, what it was scaled from, whether network and image size were measured)."""
+    def training(self, shape: NetworkShape, images: int, epochs: int) -> tuple[float, MeasuredTraining, bool]:
+        """Estimate a plain training.
+
+        Returns:
+            Its seconds, the training they are scaled from, and whether network and image size were measured.
+        """
         same = [m for m in self.trainings if (m.shape.model, m.shape.size) == (shape.model, shape.size)]
         nearest = min(same or self.trainings, key=lambda m: (m.shared, abs(m.shape.flops / shape.flops - 1)))
         seconds = nearest.seconds_per_image * images * epochs * (shape.flops / nearest.shape.flops)
         return seconds, nearest, bool(same)
 
-    def ratio(self, kind: str, method: str) -> Ratio | None:
-        """Of the method, or of the one it is a variant of."""
-        return self.ratios.get((kind, method)) or self.ratios.get((kind, registry.split_variant(method)[0]))
+    def method(self, kind: str, name: str) -> MethodCost | None:
+        """Return what a method costs, or the one it is a variant of; None if neither was measured."""
+        return self.methods.get((kind, name)) or self.methods.get((kind, registry.split_variant(name)[0]))
 
 
-def measured(published: Path = PUBLISHED, configs: Path = ROOT / "configs") -> Costs:
-    """The costs in a folder of published results."""
+def load_costs(published: Path = PUBLISHED, configs: Path = ROOT / "configs") -> MeasuredCosts:
+    """Read the costs of all published runs.
+
+    Args:
+        published: Folder of published results, with costs.json.
+        configs: Folder of the configurations of these runs.
+    """
     known = read_json(published / "costs.json")
     trainings = [
-        Measured(
-            Shape(t["model"], t["size"], t["channels"], t.get("classes", 10)),
+        MeasuredTraining(
+            NetworkShape(t["model"], t["size"], t["channels"], t.get("classes", 10)),
             t["images"], t["epochs"], t["seconds"], f"{t['hardware']}, {t['date']}", t["source"],
         )
         for t in known["training"]
     ]  # fmt: skip
-    ratios: dict[tuple[str, str], Ratio] = {}
+    methods: dict[tuple[str, str], MethodCost] = {}
     for run in sorted(published.glob("*/summary.json"), key=lambda p: _on_gpu(p.parent)):  # GPU runs last: they count
         config = load_config(configs / f"{run.parent.name}.yaml", skip_missing=False)
-        panels = list(_panels(read_json(run), config))
+        panels = list(published_panels(read_json(run), config))
         on = "GPU" if _on_gpu(run.parent) else "CPU"
-        ratios |= _ratios(panels, on)
+        methods |= method_costs(panels, on)
         if on == "GPU":
             hardware = "; ".join(read_json(run.parent / "provenance.json")["hardware"])
             trainings += [p.training(hardware, run) for p in panels]
-    return Costs(trainings, ratios, known["decoding"]["images_per_core_second"])
+    return MeasuredCosts(trainings, methods, known["decoding"]["images_per_core_second"])
 
 
 def _on_gpu(folder: Path) -> bool:
@@ -145,56 +193,84 @@ def _on_gpu(folder: Path) -> bool:
 
 
 @dataclass
-class Panel:
-    """One dataset and setting of a published run: seconds by method and account."""
+class PublishedPanel:
+    """One dataset and setting of a published run.
+
+    Attributes:
+        task: "noisy" or "ood".
+        shape: Network and images.
+        images: Number of training images.
+        epochs: Number of epochs.
+        seconds: Method -> metric -> seconds.
+        shared: Methods whose jobs shared a GPU.
+    """
 
     task: str
-    shape: Shape
+    shape: NetworkShape
     images: int
     epochs: int
-    seconds: dict[str, dict[str, float]]
-    shared: set[str]  # methods whose jobs shared a GPU
+    seconds: Mapping[str, Mapping[str, float]]
+    shared: set[str]
 
     @property
     def plain(self) -> float:
+        """Seconds of plain training."""
         return self.seconds[registry.PLAIN]["seconds_train"]
 
-    def training(self, hardware: str, run: Path) -> Measured:
+    def training(self, hardware: str, run: Path) -> MeasuredTraining:
+        """Return its plain training as a measured training."""
         shared = registry.PLAIN in self.shared
         source = f"{run.parent.name}/{run.name}" + (", several jobs on the GPU" if shared else "")
-        return Measured(self.shape, self.images, self.epochs, self.plain, hardware, source, shared)
+        return MeasuredTraining(self.shape, self.images, self.epochs, self.plain, hardware, source, shared)
 
 
-def _panels(records: list[dict[str, Any]], config: Mapping) -> Iterable[Panel]:
+def published_panels(records: Sequence[Mapping[str, Any]], config: Mapping[str, Any]) -> Iterator[PublishedPanel]:
+    """Yield the panels of a published summary that have a plain training."""
     tasks = {r["table"]: r["layout"]["task"] for r in records if r["metric"] == "layout"}
-    found: dict[tuple, dict] = defaultdict(lambda: defaultdict(dict))
+    found: dict[tuple[str, str, str], dict[str, dict[str, float]]] = defaultdict(lambda: defaultdict(dict))
+    shared: dict[tuple[str, str, str], set[str]] = defaultdict(set)
     for r in records:
         if r["metric"].startswith("seconds_") and not r.get("variant") and r.get("mean") is not None:
             found[tasks[r["table"]], r["dataset"], r["setting"]][r["method"]][r["metric"]] = r["mean"]
-    shared = defaultdict(set)
-    for r in records:
         if r.get("reason") == SHARED_GPU:
             shared[tasks[r["table"]], r["dataset"], r["setting"]].add(r["method"])
     for (task, dataset, setting), seconds in found.items():
         if seconds.get(registry.PLAIN, {}).get("seconds_train") and dataset in config[task]:
             recipe = Recipe.from_dict(config[task][dataset]["recipe"])
-            images, crowd = catalogue.get(dataset).parts["train"], shared[task, dataset, setting]
-            yield Panel(task, shape_of(dataset, recipe), images, recipe.epochs, seconds, crowd)
+            images = catalogue.get(dataset).parts["train"]
+            sharing = shared[task, dataset, setting]
+            yield PublishedPanel(task, network_shape(dataset, recipe), images, recipe.epochs, seconds, sharing)
 
 
-def shape_of(dataset: str, recipe: Recipe) -> Shape:
+def network_shape(dataset: str, recipe: Recipe) -> NetworkShape:
+    """Return the network of a recipe and the images of a dataset."""
     d = catalogue.get(dataset)
-    return Shape(recipe.model, d.image_size, d.channels, d.n_classes)
+    return NetworkShape(recipe.model, d.image_size, d.channels, d.n_classes)
 
 
-def _ratios(panels: Iterable[Panel], on: str) -> dict[tuple[str, str], Ratio]:
-    """Means over panels. `seconds_own` is the overhead's numerator: it has neither retraining nor test scoring."""
-    own, again, score = defaultdict(list), defaultdict(list), defaultdict(list)
+def method_costs(panels: Iterable[PublishedPanel], on: str) -> dict[tuple[str, str], MethodCost]:
+    """Average the costs of methods over panels.
+
+    `seconds_own` is the numerator of the overhead: it has neither retraining nor test scoring.
+
+    Args:
+        panels: Panels of one run; methods whose jobs shared a GPU are left out.
+        on: "GPU" or "CPU".
+
+    Returns:
+        (task, method) -> what it costs.
+    """
+    found: dict[tuple[str, str], list[tuple[float, float, float]]] = defaultdict(list)
     for p in panels:
         per_image = p.plain / (p.images * p.epochs)
         for method, seconds in p.seconds.items():
             if method != registry.PLAIN and "seconds_own" in seconds and not {registry.PLAIN, method} & p.shared:
-                own[p.task, method].append(seconds["seconds_own"] / p.plain)
-                again[p.task, method].append(seconds.get("seconds_retrain", 0.0) / p.plain)
-                score[p.task, method].append(seconds.get("seconds_per_image", 0.0) / per_image)
-    return {k: Ratio(*(sum(column[k]) / len(v) for column in (own, again, score)), on) for k, v in own.items()}
+                own = seconds["seconds_own"] / p.plain
+                again = seconds.get("seconds_retrain", 0.0) / p.plain
+                score = seconds.get("seconds_per_image", 0.0) / per_image
+                found[p.task, method].append((own, again, score))
+    costs = {}
+    for key, values in found.items():
+        own, again, score = (sum(column) / len(values) for column in zip(*values, strict=True))
+        costs[key] = MethodCost(own, again, score, on)
+    return costs

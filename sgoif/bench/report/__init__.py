@@ -1,7 +1,8 @@
-"""results/<run>/report.html: everything a run has to say on one page that opens from disk, without network.
+"""Writes the report of a run: all its results on one HTML page that opens from disk, without network.
 
-Tables, figures, ledger, cost, failures, configuration and origin are put into `page.html` by Jinja, which escapes every
-value; the page's security policy lets nothing run or load but its own script.
+Way in: `write_report(run_dir, config)`. Reads `results/<run>/summary.json`, `metrics`, `figures` and `ledger.json`;
+writes `results/<run>/report.html`. Jinja fills the template `page.html` and escapes every value; the page's security
+policy lets nothing run or load but its own script.
 """
 
 from __future__ import annotations
@@ -17,38 +18,46 @@ from sgoif.bench import figures
 from sgoif.bench.evaluation.summary_record import layouts, read_summary
 from sgoif.bench.evaluation.table_layout import stand_ins
 from sgoif.bench.execution.provenance import provenance
-from sgoif.bench.report.sections import cost, failures, ledger, table
+from sgoif.bench.report.sections import cost_section, failures_section, ledger_section, table_section
 from sgoif.bench.tables import build_tables
 from sgoif.utils.files import atomic_write_text
 
 TEMPLATES = ("page.html", "page.css", "page.js")
-HERE = Path(__file__).parent
+FOLDER = Path(__file__).parent
 
 
-def look() -> str:
-    """Hash of the template files: a page has to be written again when they change."""
-    return hashlib.sha256(b"".join((HERE / name).read_bytes() for name in TEMPLATES)).hexdigest()[:16]
+def template_hash() -> str:
+    """Return a hash of the template files; the report is written again when they change."""
+    return hashlib.sha256(b"".join((FOLDER / name).read_bytes() for name in TEMPLATES)).hexdigest()[:16]
 
 
 def write_report(run_dir: Path | str, config: Mapping[str, Any]) -> Path:
-    """Writes and returns the page of a finished run."""
+    """Write the report of a finished run.
+
+    Args:
+        run_dir: Folder of the run.
+        config: Its resolved configuration.
+
+    Returns:
+        The file.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
     run_dir = Path(run_dir)
     records = read_summary(run_dir)
-    css, script = ((HERE / name).read_text() for name in TEMPLATES[1:])
-    page = Environment(loader=FileSystemLoader(HERE), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    css, script = ((FOLDER / name).read_text() for name in TEMPLATES[1:])
+    page = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     text = page.get_template(TEMPLATES[0]).render(
         run=config["run"],
         css=css,
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         stand_ins=stand_ins(panel for layout in layouts(records).values() for panel in layout.panels),
-        tables=[table(t) for t in build_tables(records)],
+        tables=[table_section(t) for t in build_tables(records)],
         figures=_figures(run_dir, config),
-        ledger=ledger(run_dir / "ledger.json"),
-        cost=cost(run_dir),
-        failures=failures(run_dir, config),
+        ledger=ledger_section(run_dir / "ledger.json"),
+        cost=cost_section(run_dir),
+        failures=failures_section(run_dir, config),
         configuration=json.dumps(config, indent=2, ensure_ascii=False),
         origin=provenance(run_dir, dict(config)),
     )
@@ -59,7 +68,7 @@ def write_report(run_dir: Path | str, config: Mapping[str, Any]) -> Path:
 
 
 def _figures(run_dir: Path, config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Title, caption and picture (as a data address) of every planned figure; one that was not drawn has no picture."""
+    """Title, caption and image (as a data address) of every planned figure; one that was not drawn has no image."""
     out = []
     for one in figures.planned(config):
         path = run_dir / "figures" / f"{one.name}.svg"

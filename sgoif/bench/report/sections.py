@@ -1,33 +1,24 @@
-"""The parts of the report as plain values: what the template needs and nothing it would have to compute."""
+"""The sections of the report as plain values, so that the template computes nothing."""
 
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
-from sgoif.bench.methods.registry import split_variant
+from sgoif.bench.evaluation.metric_record import MetricRecord, read_metrics
+from sgoif.bench.methods.registry import OURS, split_variant
 from sgoif.bench.tables.model import Block, Entry, Table, format_entry, name_marks
 from sgoif.bench.tables.names import title
 from sgoif.utils.files import read_json
 
-LEDGER_COLUMNS = (
-    "table",
-    "row",
-    "column",
-    "printed",
-    "unit",
-    "measured",
-    "measured_what",
-    "interval",
-    "seeds",
-    "verdict",
-)
+MAX_LISTED_SETTINGS = 4
 
 
-def table(table: Table) -> dict[str, Any]:
+def table_section(table: Table) -> dict[str, Any]:
+    """Return a table as {name, title, caption, blocks, notes}."""
     caption = [name_marks(sentence, "bold", "≈") for sentence in table.caption]
     blocks = [_block(block) for block in table.blocks]
     return {"name": table.name, "title": table.title, "caption": caption, "blocks": blocks, "notes": table.notes}
@@ -35,18 +26,27 @@ def table(table: Table) -> dict[str, Any]:
 
 def _block(block: Block) -> dict[str, Any]:
     spans = [(group, len(list(columns))) for group, columns in groupby(block.columns, key=lambda c: c.group)]
-    several = len({row.group for row in block.rows}) > 1
-    rows, last = [], None
+    return {
+        "title": block.title,
+        "corner": block.corner,
+        "spans": spans if any(group for group, _ in spans) else [],
+        "columns": [{"title": c.title or c.group or c.metric, "better": c.better} for c in block.columns],
+        "rows": _rows(block),
+        "footer": block.footer,
+    }
+
+
+def _rows(block: Block) -> list[dict[str, Any]]:
+    """The rows of a block; the first of a group names it, if there are several groups."""
+    several_groups = len({row.group for row in block.rows}) > 1
+    rows = []
+    previous_group = None
     for row in block.rows:
         cells = [_cell(e, c.style) for e, c in zip(row.entries, block.columns, strict=True)]
-        rows.append({"group": row.group if several and row.group != last else "", "title": row.title,
-                     "ours": row.method == "sgoif", "cells": cells})  # fmt: skip
-        last = row.group
-    columns = [{"title": c.title or c.group or c.metric, "better": c.better} for c in block.columns]
-    return {
-        "title": block.title, "corner": block.corner, "spans": spans if any(g for g, _ in spans) else [],
-        "columns": columns, "rows": rows, "footer": block.footer,
-    }  # fmt: skip
+        group = row.group if several_groups and row.group != previous_group else ""
+        rows.append({"group": group, "title": row.title, "ours": row.method == OURS, "cells": cells})
+        previous_group = row.group
+    return rows
 
 
 def _cell(entry: Entry, style: str) -> dict[str, Any]:
@@ -57,34 +57,47 @@ def _cell(entry: Entry, style: str) -> dict[str, Any]:
     return {"value": entry.mean, "text": mean, "spread": spread, "unit": unit, "mark": entry.mark, "note": entry.note}
 
 
-def ledger(path: Path) -> dict[str, Any] | None:
-    """Cells and findings of the ledger as shown, with what can be chosen in the filters; None where there is none."""
+def ledger_section(path: Path) -> dict[str, Any] | None:
+    """Return the comparison with the paper as shown.
+
+    Args:
+        path: ledger.json.
+
+    Returns:
+        {cells, rules, verdicts, findings, tables}, or None if there is no file. `verdicts` and `tables` are the choices
+        of the filters, `findings` are grouped by outcome.
+    """
     if not path.is_file():
         return None
     found = read_json(path)
-    cells = []
-    for c in found["cells"]:
-        interval = " to ".join(f"{v:.4g}" for v in c["interval"]) if c["interval"] else ""
-        sources = "; ".join(f"{s['name']}: {s['value']} ({s['status']})" for s in c["sources"])
-        others = [f"{o['what']}: {o['value']:.4g}" for o in c["also"]]
-        cells.append(
-            {**c, "interval": interval, "sources": sources, "what": "; ".join([c["measured_what"] or "", *others])}
-        )
-    verdicts = Counter(c["verdict"] for c in cells)
-    outcomes: dict[str, list] = {}
-    for f in found["findings"]:
-        outcomes.setdefault(f["outcome"], []).append(f)
-    tables = {t["name"]: t["shows"] for t in found["tables"]}
-    return {"cells": cells, "rules": found["rules"], "verdicts": verdicts, "findings": outcomes, "tables": tables}
+    cells = [_ledger_cell(cell) for cell in found["cells"]]
+    findings: dict[str, list[dict[str, Any]]] = {}
+    for finding in found["findings"]:
+        findings.setdefault(finding["outcome"], []).append(finding)
+    return {
+        "cells": cells,
+        "rules": found["rules"],
+        "verdicts": Counter(cell["verdict"] for cell in cells),
+        "findings": findings,
+        "tables": {t["name"]: t["shows"] for t in found["tables"]},
+    }
 
 
-def cost(run_dir: Path) -> list[dict[str, Any]]:
-    """What each method cost over all cells of the run, measured: most expensive first."""
-    found: dict[tuple, dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+def _ledger_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
+    interval = " to ".join(f"{v:.4g}" for v in cell["interval"]) if cell["interval"] else ""
+    sources = "; ".join(f"{s['name']}: {s['value']} ({s['status']})" for s in cell["sources"])
+    others = [f"{o['what']}: {o['value']:.4g}" for o in cell["also"]]
+    what = "; ".join([cell["measured_what"] or "", *others])
+    return {**cell, "interval": interval, "sources": sources, "what": what}
+
+
+def cost_section(run_dir: Path) -> list[dict[str, Any]]:
+    """Return what each method cost over all cells of the run, most expensive first."""
+    found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
     for task, r in _metrics(run_dir):
         if r["method"] and r["value"] is not None and r.get("epoch") is None and not r["variant"]:
             found[task, r["method"]][r["metric"]].append(r["value"])
-    rows = [
+    rows: list[dict[str, Any]] = [
         {
             "task": task,
             "method": _name(task, method),
@@ -102,18 +115,18 @@ def cost(run_dir: Path) -> list[dict[str, Any]]:
     return sorted(rows, key=lambda row: -row["seconds"])
 
 
-def failures(run_dir: Path, config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """What has no result and why: cells of the same fate together, then the datasets that were not run."""
-    fates: dict[tuple, list[tuple]] = defaultdict(list)
+def failures_section(run_dir: Path, config: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Return what has no result and why: cells with the same reason together, then the datasets that were not run."""
+    settings: dict[tuple[str, str, str, str, str], list[str]] = defaultdict(list)
     for task, r in _metrics(run_dir):
         if r["metric"] == "status":
-            fate = (_name(task, r["method"]), task, r["dataset"], r["status"], r["reason"])
-            fates[fate].append((r["setting"], r["seed"]))
-    out = []
-    for (method, task, dataset, status, reason), cells in sorted(fates.items(), key=lambda f: (f[0][3], f[0])):
-        settings = list(dict.fromkeys(setting for setting, _ in cells))
-        few = ", ".join(settings) if len(settings) < 5 else f"{len(settings)} settings"
-        about = {"method": method, "task": task, "dataset": dataset, "settings": few, "cells": len(cells)}
+            settings[_name(task, r["method"]), task, r["dataset"], r["status"], r["reason"]].append(r["setting"])
+    out: list[dict[str, Any]] = []
+    for key, of_cells in sorted(settings.items(), key=lambda item: (item[0][3], item[0])):
+        method, task, dataset, status, reason = key
+        names = list(dict.fromkeys(of_cells))
+        shown = ", ".join(names) if len(names) <= MAX_LISTED_SETTINGS else f"{len(names)} settings"
+        about = {"method": method, "task": task, "dataset": dataset, "settings": shown, "cells": len(of_cells)}
         out.append({**about, "status": status, "reason": reason})
     for n in config.get("not_run") or []:
         about = {"method": "all", "task": n["task"], "dataset": n.get("title", n["dataset"]), "settings": "all"}
@@ -121,11 +134,11 @@ def failures(run_dir: Path, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     return out
 
 
-def _metrics(run_dir: Path):
-    """(task, record) of all metrics that were reported; tuning is not."""
+def _metrics(run_dir: Path) -> Iterator[tuple[str, MetricRecord]]:
+    """(task, record) of all metrics but those of tuning, which is not reported."""
     for path in sorted(run_dir.glob("metrics/*/*.json")):
         if path.parent.name != "tuning":
-            yield from ((path.parent.name, r) for r in read_json(path))
+            yield from ((path.parent.name, record) for record in read_metrics(path))
 
 
 def _name(task: str, method: str) -> str:

@@ -7,8 +7,16 @@ import pytest
 import yaml
 
 from sgoif.bench.config import resolve_config
-from sgoif.bench.cost_model.estimate import Job, estimate, hours, report, stored
-from sgoif.bench.cost_model.measured_costs import Costs, Measured, Ratio, Shape, _panels, _ratios, measured
+from sgoif.bench.cost_model.estimate import Job, estimate, plan_report, schedule_hours, stored_bytes
+from sgoif.bench.cost_model.measured_costs import (
+    MeasuredCosts,
+    MeasuredTraining,
+    MethodCost,
+    NetworkShape,
+    load_costs,
+    method_costs,
+    published_panels,
+)
 from sgoif.bench.evaluation.overhead import SHARED_GPU
 from sgoif.bench.execution.plan import Plan
 from sgoif.errors import UserError
@@ -16,17 +24,17 @@ from sgoif.utils.paths import ROOT
 from tests.helpers.project_copy import MINI_CONFIG
 
 SMALL = yaml.safe_load(MINI_CONFIG.read_text())
-DIGITS = Shape("small_cnn", 8, 1, 10)
+DIGITS = NetworkShape("small_cnn", 8, 1, 10)
 RATIOS = {
-    ("noisy", "loss"): Ratio(0.1, 1.0, 0.0, "GPU"),
-    ("noisy", "mixup"): Ratio(1.5, 0.0, 0.0, "CPU"),
-    ("ood", "msp"): Ratio(0.0, 0.0, 0.5, "GPU"),
-    ("ood", "ebo"): Ratio(0.2, 0.0, 1.0, "GPU"),
+    ("noisy", "loss"): MethodCost(0.1, 1.0, 0.0, "GPU"),
+    ("noisy", "mixup"): MethodCost(1.5, 0.0, 0.0, "CPU"),
+    ("ood", "msp"): MethodCost(0.0, 0.0, 0.5, "GPU"),
+    ("ood", "ebo"): MethodCost(0.2, 0.0, 1.0, "GPU"),
 }
 
 
-def costs(seconds: float = 10.0, shape: Shape = DIGITS, ratios=RATIOS) -> Costs:
-    return Costs([Measured(shape, 1000, 5, seconds, "a GPU", "here")], ratios, decoding=100.0)
+def costs(seconds: float = 10.0, shape: NetworkShape = DIGITS, ratios=RATIOS) -> MeasuredCosts:
+    return MeasuredCosts([MeasuredTraining(shape, 1000, 5, seconds, "a GPU", "here")], ratios, decoding=100.0)
 
 
 def plan(**changes) -> Plan:
@@ -44,26 +52,26 @@ def test_flops_parameters_and_width_are_those_of_the_network():
 def test_training_scales_with_images_epochs_and_flops():
     seconds, basis, same = costs().training(DIGITS, images=500, epochs=20)
     assert seconds == pytest.approx(10.0 * (500 * 20) / (1000 * 5)) and same and basis.hardware == "a GPU"
-    wide = Shape("lenet5", 28, 1, 10)
+    wide = NetworkShape("lenet5", 28, 1, 10)
     seconds, _, same = costs().training(wide, 1000, 5)
     assert seconds == pytest.approx(10.0 * wide.flops / DIGITS.flops) and not same
-    two = Costs([*costs().trainings, Measured(wide, 1000, 5, 77.0, "a GPU", "there")], {}, 1.0)
+    two = MeasuredCosts([*costs().trainings, MeasuredTraining(wide, 1000, 5, 77.0, "a GPU", "there")], {}, 1.0)
     assert two.training(wide, 1000, 5)[0] == pytest.approx(77.0), "the same network is scaled from itself"
     with pytest.raises(UserError, match="no measured training"):
-        Costs([], {}, 1.0)
+        MeasuredCosts([], {}, 1.0)
 
 
 def test_seconds_of_jobs_that_shared_a_gpu_make_no_ratio():
-    crowded = Measured(DIGITS, 1000, 5, 99.0, "a GPU", "crowd", shared=True)
-    assert Costs([crowded, *costs().trainings], {}, 1.0).training(DIGITS, 1000, 5)[0] == pytest.approx(10.0)
-    assert Costs([crowded], {}, 1.0).training(DIGITS, 1000, 5)[0] == pytest.approx(99.0), "better than nothing"
+    crowded = MeasuredTraining(DIGITS, 1000, 5, 99.0, "a GPU", "crowd", shared=True)
+    assert MeasuredCosts([crowded, *costs().trainings], {}, 1.0).training(DIGITS, 1000, 5)[0] == pytest.approx(10.0)
+    assert MeasuredCosts([crowded], {}, 1.0).training(DIGITS, 1000, 5)[0] == pytest.approx(99.0), "better than nothing"
     about = {"table": "t", "dataset": "digits", "setting": "n20_s0"}
     seconds = {"plain": {"seconds_train": 2.0}, "aum": {"seconds_own": 1.0}, "mixup": {"seconds_own": 8.0}}
     records = [{**about, "metric": "layout", "layout": {"task": "noisy"}, "method": ""}]
     records += [{**about, "method": m, "metric": k, "mean": v} for m, s in seconds.items() for k, v in s.items()]
     records.append({**about, "method": "mixup", "metric": "overhead_marginal", "reason": SHARED_GPU})
-    (panel,) = _panels(records, plan().config)
-    ratios = _ratios([panel], "GPU")
+    (panel,) = published_panels(records, plan().config)
+    ratios = method_costs([panel], "GPU")
     assert set(ratios) == {("noisy", "aum")} and ratios["noisy", "aum"].own == pytest.approx(0.5)
     assert not panel.training("a GPU", Path("x/summary.json")).shared
 
@@ -77,7 +85,7 @@ def test_jobs_and_seconds_of_a_small_run():
     passes = (1438 + 359) / (3 * 1438 * 6)  # once at the end, and the test images
     assert seconds["plain"] == pytest.approx(4 * train * (1 + passes))
     assert seconds["loss"] == pytest.approx(4 * train * 1.1) and seconds["mixup"] == pytest.approx(4 * train * 1.5)
-    train = 10.0 * 867 * 6 / 5000 * Shape("small_cnn", 8, 1, 6).flops / DIGITS.flops  # its head has six outputs
+    train = 10.0 * 867 * 6 / 5000 * NetworkShape("small_cnn", 8, 1, 6).flops / DIGITS.flops  # its head has six outputs
     seconds = {job.name[2]: job.seconds for job in ood.jobs}
     tested = 216 + 354 + 1000
     assert seconds["msp"] == pytest.approx(0.5 * tested * train / (867 * 6))
@@ -116,9 +124,9 @@ def test_the_schedule(gpus, expected):
         Job(("t", "d", "a", 0), 3 * 3600.0, after=(first,)),
         Job(("t", "d", "b", 0), 1 * 3600.0, after=(first,)),
     ]
-    assert hours(jobs, gpus) == expected
-    assert hours(jobs, 1, processes=4) == 10, "with one GPU nothing is shared out"
-    assert hours(jobs, 4, processes=4) == pytest.approx(2.5)
+    assert schedule_hours(jobs, gpus) == expected
+    assert schedule_hours(jobs, 1, processes=4) == 10, "with one GPU nothing is shared out"
+    assert schedule_hours(jobs, 4, processes=4) == pytest.approx(2.5)
 
 
 def test_storage_is_that_of_the_arrays():
@@ -127,10 +135,10 @@ def test_storage_is_that_of_the_arrays():
     cell = {job.name[2]: p.batch(*job.name)[0] for job in noisy.jobs}
     n, m, k, e, d = 1438, 359, 10, 6, 64
     checkpoints = 2 * 4 * DIGITS.parameters
-    assert stored(p, noisy, cell["plain"]) == 2 * n * (k + d) + 2 * e * n + 4 * m * k + 8 * (n + e) + checkpoints
-    assert stored(p, noisy, cell["loss"]) == 17 * n + 4 * e * n + 4 * m * k
-    assert noisy.bytes == 4 * (stored(p, noisy, cell["plain"]) + 2 * stored(p, noisy, cell["loss"]))
-    assert stored(p, ood, p.batch("ood", "digits_id", "msp", 0)[0]) == 8 * (216 + 354 + 1000) + 4 * 216 * 6
+    assert stored_bytes(p, noisy, cell["plain"]) == 2 * n * (k + d) + 2 * e * n + 4 * m * k + 8 * (n + e) + checkpoints
+    assert stored_bytes(p, noisy, cell["loss"]) == 17 * n + 4 * e * n + 4 * m * k
+    assert noisy.bytes == 4 * (stored_bytes(p, noisy, cell["plain"]) + 2 * stored_bytes(p, noisy, cell["loss"]))
+    assert stored_bytes(p, ood, p.batch("ood", "digits_id", "msp", 0)[0]) == 8 * (216 + 354 + 1000) + 4 * 216 * 6
 
 
 def test_costs_are_read_from_published_runs(tmp_path):
@@ -152,15 +160,15 @@ def test_costs_are_read_from_published_runs(tmp_path):
         (folder / "summary.json").write_text(json.dumps(records))
         hardware = ["cpus 2, gpu NVIDIA H200"] if gpu else ["cpus 2"]
         (folder / "provenance.json").write_text(json.dumps({"hardware": hardware}))
-    found = measured(tmp_path)
-    assert found.ratio("noisy", "sgoif") == Ratio(0.75, 0.5, 0.0, "GPU") == found.ratio("noisy", "sgoif@no_gate")
+    found = load_costs(tmp_path)
+    assert found.method("noisy", "sgoif") == MethodCost(0.75, 0.5, 0.0, "GPU") == found.method("noisy", "sgoif@no_gate")
     (training,) = found.trainings
     assert (training.shape.model, training.images, training.epochs, training.seconds) == ("resnet9", 50000, 16, 4.0)
-    assert found.decoding == 7.0 and found.ratio("noisy", "aum") is None
+    assert found.decoding == 7.0 and found.method("noisy", "aum") is None
 
 
 def test_the_papers_plan_names_what_is_extrapolated():
-    text = report(ROOT / "configs" / "paper.yaml")
+    text = plan_report(ROOT / "configs" / "paper.yaml")
     assert "1 GPU: " in text and "8 GPUs: " in text and "64 GPUs: " in text and "Storage: " in text
     for name in ("noisy webvision ", "noisy clothing1m ", "ood imagenet1k ", "noisy cifar10 "):
         assert name in text

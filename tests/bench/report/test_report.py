@@ -8,7 +8,7 @@ import pytest
 from sgoif.bench import figures
 from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.bench.evaluation.summary import summarise
-from sgoif.bench.report import HERE, write_report
+from sgoif.bench.report import FOLDER, write_report
 from sgoif.bench.tables import build_tables
 from sgoif.utils.files import atomic_write_json, atomic_write_text, read_json
 from tests.helpers.fake_runs import Run, config
@@ -110,7 +110,7 @@ def test_the_policy_allows_the_page_s_own_script(written):
     text = written[3]
     script = text[text.rindex("<script>") + 8 : text.rindex("</script>")]
     allowed = base64.b64encode(hashlib.sha256(script.encode()).digest()).decode()
-    assert f"'sha256-{allowed}'" in text and script == (HERE / "page.js").read_text()
+    assert f"'sha256-{allowed}'" in text and script == (FOLDER / "page.js").read_text()
 
 
 def test_what_a_dataset_or_a_failure_says_is_text(written):
