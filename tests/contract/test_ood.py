@@ -47,6 +47,7 @@ def test_shape_and_determinism(name):
     assert all(np.isfinite(value) for value in method.extras().values())
     logits = method.logits(id_test)
     assert logits.shape == (len(id_test), 6) and torch.isfinite(logits).all()
+    assert all(isinstance(value, float) for value in method.extras().values())
 
 
 @pytest.mark.parametrize("name", registry.available("ood"))
