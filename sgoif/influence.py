@@ -30,7 +30,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from sgoif._engine import EVENTS, REPORTED_EVENTS, Engine
+from sgoif._engine import Engine
+from sgoif._parts import EVENTS, REPORTED_EVENTS
 from sgoif.anchors.external import AnchorData, anchor_predictions
 from sgoif.config import InfluenceConfig
 from sgoif.errors import BatchError, CaptureError

@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sgoif.gradients.layers import SupportedLayer, direction_as_weights, layer_dot
+from sgoif.gradients.layer_ops import SupportedLayer, direction_as_weights, layer_dot
 from sgoif.gradients.parameter_space import ParameterSpace
 
 

@@ -19,7 +19,8 @@ from torch import Tensor, nn
 from sgoif.config import InfluenceConfig
 from sgoif.errors import BatchError, CaptureError, ScopeError
 from sgoif.gradients.factored_batch import FactoredBatch
-from sgoif.gradients.layers import LinearGradients, SupportedLayer, with_bias
+from sgoif.gradients.layer_ops import SupportedLayer, with_bias
+from sgoif.gradients.layers import LinearGradients
 from sgoif.gradients.parameter_space import ParameterSpace
 
 

@@ -25,14 +25,13 @@ from sgoif.errors import CaptureError
 from sgoif.gradients.dot_product import GradientDotProduct
 from sgoif.gradients.factored_batch import FactoredBatch
 from sgoif.gradients.hooks import CapturedPass, GradientHooks
+from sgoif.gradients.layer_ops import SupportedLayer, with_bias
 from sgoif.gradients.layers import (
     Conv2dGradients,
     LayerGradients,
     LinearGradients,
     SequenceGradients,
-    SupportedLayer,
     cast_factors,
-    with_bias,
 )
 
 FLOPS_PER_WEIGHT_USE = 6  # two each for the forward pass, the input gradient and the weight gradient

@@ -23,10 +23,9 @@ from functools import cached_property
 from math import gcd
 
 import torch
-import torch.nn.functional as F
 from torch import Tensor, nn
 
-SupportedLayer = nn.Linear | nn.Conv2d
+from sgoif.gradients.layer_ops import direction_as_weights, layer_dot, patches_of, with_bias
 
 MAX_WEIGHTED_ENTRIES = 2**24  # entries of [n, K, out] in memory; 100 classes and as many anchors would need 2^27
 MAX_GROUP_BLOCK_ROWS = 64  # examples of one group that are multiplied together
@@ -40,11 +39,6 @@ def cast_factors(a: Tensor, e: Tensor, dtype: torch.dtype) -> tuple[Tensor, Tens
     """
     precision = e.dtype if e.dtype == torch.bfloat16 else dtype
     return a.to(precision), e.to(precision)
-
-
-def with_bias(inputs: Tensor, bias: bool) -> Tensor:
-    """Append the constant activation 1 that multiplies the bias."""
-    return F.pad(inputs, (0, 1), value=1.0) if bias else inputs
 
 
 def group_blocks(groups: Tensor, count: int) -> tuple[Tensor, Tensor, int]:
@@ -264,49 +258,6 @@ class Conv2dGradients:
         a, e = scale_and_mask(self.a, self.e, scale)
         patches = with_bias(patches_of(self.conv, a), self.conv.bias is not None)
         return DenseGradients(patches, e.permute(0, 2, 3, 1).flatten(1, 2), self.dtype)
-
-
-def direction_as_weights(module: SupportedLayer, direction: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Return a direction of shape [out, in] as weight and bias of its layer."""
-    if module.bias is None:
-        return direction.reshape(module.weight.shape), None
-    return direction[:, :-1].reshape(module.weight.shape), direction[:, -1]
-
-
-def padded(conv: nn.Conv2d, images: Tensor) -> Tensor:
-    """Pad images as the convolution does."""
-    pad, mode = conv._reversed_padding_repeated_twice, conv.padding_mode
-    return F.pad(images, pad, mode="constant" if mode == "zeros" else mode) if any(pad) else images
-
-
-def patches_of(conv: nn.Conv2d, images: Tensor) -> Tensor:
-    """Return the inputs of a convolution at each of its positions, shape [n, t, c kh kw].
-
-    F.unfold would launch a kernel per image.
-    """
-    images = padded(conv, images)
-    (n, c, *sizes), (batch, channel, *steps) = images.shape, images.stride()
-    positions = [
-        (size - d * (k - 1) - 1) // s + 1
-        for size, k, d, s in zip(sizes, conv.kernel_size, conv.dilation, conv.stride, strict=True)
-    ]
-    strides = [step * s for step, s in zip(steps, conv.stride, strict=True)]
-    inside = [step * d for step, d in zip(steps, conv.dilation, strict=True)]
-    windows = images.as_strided((n, *positions, c, *conv.kernel_size), (batch, *strides, channel, *inside))
-    return windows.reshape(n, positions[0] * positions[1], -1)
-
-
-def layer_dot(
-    module: SupportedLayer, a: Tensor, e: Tensor, weight: Tensor, bias: Tensor | None, dtype: torch.dtype
-) -> Tensor:
-    """Return <G_i, V>, shape [n], for V in the form of the layer's weight and bias."""
-    if isinstance(module, nn.Linear):
-        projected = F.linear(a, weight, bias)
-    elif module.padding_mode == "zeros":  # the shapes of the layer's own pass, which cuDNN has tuned already
-        projected = F.conv2d(a, weight, bias, module.stride, module.padding, module.dilation)
-    else:
-        projected = F.conv2d(padded(module, a), weight, bias, module.stride, 0, module.dilation)
-    return (projected * e).sum(tuple(range(1, e.dim())), dtype=dtype)
 
 
 LayerGradients = LinearGradients | SequenceGradients | Conv2dGradients | DenseGradients

@@ -9,7 +9,8 @@ from sgoif import OnlineInfluence
 from sgoif.backend import linalg
 from sgoif.curvature.kfac import KroneckerCurvature
 from sgoif.gradients import layers
-from sgoif.gradients.layers import MAX_FACTOR_ROWS, DenseGradients, LinearGradients, patches_of
+from sgoif.gradients.layer_ops import patches_of
+from sgoif.gradients.layers import MAX_FACTOR_ROWS, DenseGradients, LinearGradients
 from tests.helpers.networks import Net, blobs, convnet, mlp, quick, train, watch_once, watched_batch
 
 

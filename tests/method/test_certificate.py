@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sgoif import InfluenceConfig, OnlineInfluence
-from sgoif.solvers.directions import Operator
+from sgoif.solvers.operator import Operator
 from tests.helpers.networks import blobs, caught, mlp, train
 
 FRESH_RESIDUAL = 0.15  # up to here an anchor's direction is called fresh

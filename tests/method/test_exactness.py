@@ -6,7 +6,7 @@ from torch import nn
 
 from sgoif import InfluenceConfig, OnlineInfluence
 from sgoif.curvature import Curvature
-from sgoif.solvers.directions import Operator
+from sgoif.solvers.operator import Operator
 from tests.helpers.networks import (
     Net,
     blobs,

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from sgoif import InfluenceConfig, OnlineInfluence
-from sgoif.solvers.directions import Operator
+from sgoif.solvers.operator import Operator
 from tests.helpers.networks import blobs, caught, linear_net, watch_once
 from tests.method.test_certificate import spearman
 from tests.method.test_quality import digits
