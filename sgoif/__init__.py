@@ -10,9 +10,11 @@ import importlib
 from typing import TYPE_CHECKING, Any
 
 if TYPE_CHECKING:
+    from sgoif.anchors.external import AnchorData
     from sgoif.check_history import CheckHistory
     from sgoif.config import InfluenceConfig
     from sgoif.errors import BatchError, CaptureError, InfluenceError, ScopeError
+    from sgoif.gradients.hooks import CapturedPass
     from sgoif.influence import OnlineInfluence
     from sgoif.label_noise.issues import LabelIssues
     from sgoif.result import InfluenceResult
@@ -20,8 +22,10 @@ if TYPE_CHECKING:
 __version__ = "0.1.0"
 
 _HOME = {
+    "AnchorData": "anchors.external",
     "BatchError": "errors",
     "CaptureError": "errors",
+    "CapturedPass": "gradients.hooks",
     "CheckHistory": "check_history",
     "InfluenceConfig": "config",
     "InfluenceError": "errors",
@@ -31,8 +35,10 @@ _HOME = {
     "ScopeError": "errors",
 }
 __all__ = [
+    "AnchorData",
     "BatchError",
     "CaptureError",
+    "CapturedPass",
     "CheckHistory",
     "InfluenceConfig",
     "InfluenceError",

@@ -26,6 +26,7 @@ LIBRARY = METHOD | {"training", "utils", "scan", "interop", "cli", "__main__"}
 FACE = {  # what the rest may use of the method: what it exports, its applications, and what runs on several devices
     "sgoif", "sgoif.applications", "sgoif.backend", "sgoif.check_history", "sgoif.config", "sgoif.errors",
     "sgoif.influence", "sgoif.label_noise", "sgoif.result",
+    "sgoif.curvature", "sgoif.gradients.parameter_space",  # a finished scan loads the curvature it stored
 }  # fmt: skip
 FILES = {path.relative_to(ROOT).as_posix(): path for path in sorted((ROOT / "sgoif").rglob("*.py"))}
 BASELINES = [p for p in sorted((ROOT / "baselines").rglob("*.py")) if p.stem != "__init__"]

@@ -8,10 +8,10 @@ from collections.abc import Iterable, Iterator
 import torch
 from torch import Tensor
 
+from sgoif.backend.eval_mode import eval_mode
 from sgoif.errors import BatchError
 from sgoif.gradients.hooks import GradientHooks
 from sgoif.gradients.queue import Pass
-from sgoif.utils.eval_mode import eval_mode
 
 AnchorData = Iterable[tuple[Tensor, Tensor]]
 LocatedBatch = tuple[Tensor, Tensor, int]  # a batch (x, y) and the position of its first example in the data

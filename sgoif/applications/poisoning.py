@@ -18,10 +18,10 @@ import torch
 from torch import Tensor, nn
 
 from sgoif.applications.prediction_influence import influence_on_predictions
+from sgoif.backend.eval_mode import eval_mode
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError
 from sgoif.label_noise.two_gaussians import upper_component_probability
-from sgoif.utils.eval_mode import eval_mode
 
 CONFIG = InfluenceConfig(temperature=20.0, damping=0.1)
 

@@ -19,10 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from sgoif.backend.eval_mode import eval_mode
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError
 from sgoif.influence import OnlineInfluence
-from sgoif.utils.eval_mode import eval_mode
 
 PASSES = 2  # the first builds the curvature, the second scores
 

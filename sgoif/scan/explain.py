@@ -20,7 +20,7 @@ from sgoif.errors import UserError
 from sgoif.scan.decode import Unreadable, decode_square
 from sgoif.scan.output_folder import image_opener, read_finished
 from sgoif.scan.settings import Settings
-from sgoif.scan.sources.listing import Listing
+from sgoif.scan.sources.image_listing import Listing
 from sgoif.utils.files import atomic_write_bytes, load_npz, save_npz
 
 if TYPE_CHECKING:

@@ -14,7 +14,7 @@ import numpy as np
 
 from sgoif.scan.decode import Unreadable, make_thumbnail
 from sgoif.scan.ranking import Ranking
-from sgoif.scan.sources.listing import Listing
+from sgoif.scan.sources.image_listing import Listing
 from sgoif.utils.files import atomic_write_text
 
 if TYPE_CHECKING:

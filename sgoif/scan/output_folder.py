@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgoif.errors import UserError
-from sgoif.scan.sources.listing import Listing
+from sgoif.scan.sources.image_listing import Listing
 from sgoif.scan.sources.torchvision_sets import list_dataset
 from sgoif.utils.files import atomic_write_json, read_json
 

@@ -13,7 +13,7 @@ from sgoif.errors import UserError
 from sgoif.scan.output_folder import claim_folder, lock_folder
 from sgoif.scan.progress import image_progress
 from sgoif.scan.settings import Settings, choose_settings
-from sgoif.scan.sources.listing import Listing
+from sgoif.scan.sources.image_listing import Listing
 from sgoif.scan.sources.read import ReadOptions, read_source
 from sgoif.utils.device import pick_device
 

@@ -21,7 +21,7 @@ from torch import Tensor
 
 from sgoif.scan.decode import Unreadable, decode_square, inspect_header
 from sgoif.scan.progress import Progress
-from sgoif.scan.sources.listing import Listing
+from sgoif.scan.sources.image_listing import Listing
 from sgoif.training.images import ImageSet
 from sgoif.utils.files import load_npz, save_npz
 

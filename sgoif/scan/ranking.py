@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgoif.scan.sources.listing import Listing
+from sgoif.scan.sources.image_listing import Listing
 
 if TYPE_CHECKING:
     from sgoif import InfluenceResult

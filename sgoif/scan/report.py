@@ -15,7 +15,7 @@ from sgoif.scan.explain import save_state
 from sgoif.scan.gallery import write_gallery
 from sgoif.scan.ranking import Ranking, count_by_class, count_other_suggestions, most_common_confusions
 from sgoif.scan.settings import Settings
-from sgoif.scan.sources.listing import Listing
+from sgoif.scan.sources.image_listing import Listing
 from sgoif.utils import interrupt
 from sgoif.utils.files import atomic_replace, atomic_write_json, atomic_write_text
 

@@ -14,6 +14,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.backend.collectives import sum_
+from sgoif.backend.eval_mode import eval_mode
 from sgoif.training import arm_convolutions, distributed
 from sgoif.training.batches import Batch, Batches
 from sgoif.training.compute_counter import COMPUTE
@@ -23,7 +24,6 @@ from sgoif.training.models import Network, build_network
 from sgoif.training.recipe import Recipe
 from sgoif.training.seeds import seeded_weights
 from sgoif.utils import interrupt
-from sgoif.utils.eval_mode import eval_mode
 
 SMALL_IMAGE_SIZE = 64  # pixels a side up to which `predict` uses large batches
 

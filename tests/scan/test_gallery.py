@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from sgoif.scan.gallery import json_for_script, main_contributions, write_gallery
-from sgoif.scan.sources.listing import Listing
+from sgoif.scan.sources.image_listing import Listing
 from tests.helpers.browser import Browser, chromium
 from tests.helpers.scan_folders import blobs, rows, run
 

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from sgoif.bench.config import checks
-from sgoif.bench.config.layers import as_json, layer, merge, read_yaml
+from sgoif.bench.config.layering import as_json, layer, merge, read_yaml
 from sgoif.bench.config.schema import check_known, check_schema, fill_defaults
 from sgoif.bench.config.types import DatasetSpec, Gap, NoisySpec, ResolvedConfig, TableSpec, Task
 from sgoif.bench.data import catalogue

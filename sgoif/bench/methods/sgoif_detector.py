@@ -11,12 +11,11 @@ from typing import Any, ClassVar
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.anchors.external import AnchorData
+from sgoif import AnchorData, CapturedPass
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
 from sgoif.check_history import CheckHistory
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError, UserError
-from sgoif.gradients.hooks import CapturedPass
 from sgoif.influence import OnlineInfluence
 from sgoif.training.batches import Batch, Batches
 from sgoif.training.compute_counter import COMPUTE

@@ -19,7 +19,7 @@ ROUNDING = 1e-9  # 28.45 and 28.4 are 0.05 apart, but not in binary
 TABLE1_COLUMNS = [f"Sparsity (Noise {n}%) · {s}" for n in (20, 40, 70) for s in ("0.0", "0.2", "0.4", "0.6")]
 
 
-class Source(TypedDict):
+class PublicSource(TypedDict):
     """A public source of a printed number, as written to ledger.json."""
 
     name: str
@@ -27,7 +27,7 @@ class Source(TypedDict):
     status: str
 
 
-def sources(number: PrintedNumber) -> list[Source]:
+def sources(number: PrintedNumber) -> list[PublicSource]:
     """List the public sources of a printed number; empty where none is known."""
     if number.table == "Table 1":
         return _confident_learning_sources(number)
@@ -68,13 +68,13 @@ def openood() -> dict[str, Any]:
     return {**raw, "values": rows}
 
 
-def _source(number: PrintedNumber, name: str, value: float | None) -> Source:
+def _source(number: PrintedNumber, name: str, value: float | None) -> PublicSource:
     if value is None:
         return {"name": name, "value": None, "status": NOT_VERIFIED}
     return {"name": name, "value": value, "status": PROVED if same(number, value) else DIFFERS}
 
 
-def _confident_learning_sources(number: PrintedNumber) -> list[Source]:
+def _confident_learning_sources(number: PrintedNumber) -> list[PublicSource]:
     public = confident_learning()
     position = TABLE1_COLUMNS.index(number.column.title)
     rows = public["matches"][number.row.name]
@@ -86,7 +86,7 @@ def _confident_learning_sources(number: PrintedNumber) -> list[Source]:
     return [_source(number, f"{public['name']}: {words}", value)]
 
 
-def _openood_sources(number: PrintedNumber) -> list[Source]:
+def _openood_sources(number: PrintedNumber) -> list[PublicSource]:
     if number.row.name == "SG-OIF (ours)" or number.column.group == "Avg.":
         return []
     if number.column.name == "Acc.":
@@ -101,7 +101,7 @@ def _openood_sources(number: PrintedNumber) -> list[Source]:
     return [*found, _source(number, f"{public['article_v10']}: {reading}-OOD AUROC", None)]
 
 
-def _openood_accuracy(number: PrintedNumber) -> list[Source]:
+def _openood_accuracy(number: PrintedNumber) -> list[PublicSource]:
     """Sources of a classification accuracy: the method's own, and that of the classifier many methods share."""
     public = openood()
     row = number.row.name

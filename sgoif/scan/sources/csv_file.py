@@ -9,14 +9,14 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from sgoif.errors import UserError
-from sgoif.scan.sources.listing import Listing
+from sgoif.scan.sources.image_listing import Listing
 
 SEPARATORS = (",", ";", "\t")
 MAX_NAMED_COLUMNS = 8  # in an error message
 
 
 @dataclass(frozen=True)
-class Row:
+class CsvRow:
     """One row of a CSV: the line that it ends on, and the cells of the columns that were asked for."""
 
     line: int
@@ -54,7 +54,7 @@ def list_csv(path: Path, columns: tuple[str, str], encoding: str) -> Listing:
     )
 
 
-def _check_rows(path: Path, rows: list[Row], columns: tuple[str, str], base: Path) -> None:
+def _check_rows(path: Path, rows: list[CsvRow], columns: tuple[str, str], base: Path) -> None:
     """Raises UserError, with the line, for empty cells, repeated paths and missing files."""
     first_line: dict[str, int] = {}
     missing: list[tuple[int, str]] = []
@@ -76,7 +76,7 @@ def _check_rows(path: Path, rows: list[Row], columns: tuple[str, str], base: Pat
         raise UserError(f"{path}, line {line}: no file {name}{more}; paths are relative to {base}")
 
 
-def read_rows(path: Path, columns: tuple[str, ...], encoding: str = "utf-8", strip: bool = True) -> list[Row]:
+def read_rows(path: Path, columns: tuple[str, ...], encoding: str = "utf-8", strip: bool = True) -> list[CsvRow]:
     """Reads the named columns of a CSV separated by comma, semicolon or tab.
 
     Args:
@@ -101,7 +101,7 @@ def read_rows(path: Path, columns: tuple[str, ...], encoding: str = "utf-8", str
     try:
         for row in reader:
             cells = tuple(row[column] or "" for column in columns)
-            rows.append(Row(reader.line_num, tuple(cell.strip() for cell in cells) if strip else cells))
+            rows.append(CsvRow(reader.line_num, tuple(cell.strip() for cell in cells) if strip else cells))
     except csv.Error as e:
         raise UserError(f"{path}, line {reader.line_num}: {e}") from None
     if not rows:

@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import NoReturn
 
 from sgoif.errors import UserError
-from sgoif.scan.sources.listing import Listing
+from sgoif.scan.sources.image_listing import Listing
 
 
 def list_folder(folder: Path) -> Listing:

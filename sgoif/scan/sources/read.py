@@ -9,7 +9,7 @@ from pathlib import Path
 from sgoif.errors import UserError
 from sgoif.scan.sources.csv_file import list_csv
 from sgoif.scan.sources.folder import list_folder
-from sgoif.scan.sources.listing import Listing
+from sgoif.scan.sources.image_listing import Listing
 from sgoif.scan.sources.torchvision_sets import list_dataset
 
 

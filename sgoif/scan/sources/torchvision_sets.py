@@ -7,7 +7,7 @@ from collections.abc import Callable
 from typing import TYPE_CHECKING, Any
 
 from sgoif.errors import UserError
-from sgoif.scan.sources.listing import Listing
+from sgoif.scan.sources.image_listing import Listing
 from sgoif.utils.suggest import nearest_names
 
 if TYPE_CHECKING:

@@ -8,7 +8,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sgoif.bench.config import load_config, read_schema, resolve_config, walk
-from sgoif.bench.config.layers import layer, merge
+from sgoif.bench.config.layering import layer, merge
 from sgoif.errors import UserError
 from sgoif.utils.paths import ROOT
 from tests.helpers.project_copy import MINI_CONFIG
