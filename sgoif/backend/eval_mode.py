@@ -1,4 +1,4 @@
-"""Eval mode for a while."""
+"""Evaluating a model without changing the modes of its modules."""
 
 from __future__ import annotations
 
