@@ -1,7 +1,6 @@
 """Writes the tables of the GPU run in README.md and docs/measurements.md from results/published/measured: `make docs`.
 
-What stands between `<!-- NAME -->` and `<!-- /NAME -->` is replaced; the sentences around it are not. A test holds both
-current.
+The lines between `<!-- NAME -->` and `<!-- /NAME -->` are replaced, nothing else. A test checks that both are current.
 """
 
 import json
@@ -47,7 +46,7 @@ RIVALS = {
 class Measured:
     """Means over seeds, in percent, by dataset, setting, method, metric and variant."""
 
-    def __init__(self):
+    def __init__(self) -> None:
         records = json.loads((RUN / "summary.json").read_text())
         keys = ("dataset", "setting", "method", "metric", "variant")
         self.found = {tuple(r.get(k, "") for k in keys): r for r in records if "mean" in r and "setting" in r}
