@@ -33,9 +33,9 @@ test-slurm: $(VENV)/cluster.stamp  ## a small run on a throwaway Slurm and Postg
 	@python -m pytest -m slow tests/cluster -rs
 
 types: $(VENV)/test.stamp  ## mypy over sgoif, as pyproject.toml configures it
-	@mypy
+	@mypy --no-error-summary
 
-checks: $(VENV)/test.stamp
+checks: $(VENV)/test.stamp types
 	@ruff check -q . && ruff format -q --check . && snakefmt --check Snakefile workflow 2> /dev/null
 	@mkdir -p .snakemake
 	@snakemake --lint > .snakemake/lint.log 2>&1 || { cat .snakemake/lint.log; exit 1; }
