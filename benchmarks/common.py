@@ -52,9 +52,11 @@ class TimeUp(BaseException):
 
 
 class Laps(Session):
-    """A session in memory that keeps the seconds of every stretch (an epoch, a reading), not only their sums.
+    """A session in memory that keeps the seconds of every timed stretch (an epoch, a reading), not only their sums.
 
-    `check` is called before each and may raise `TimeUp`.
+    Attributes:
+        check: Called before each stretch; it may raise `TimeUp`.
+        laps: Seconds of each stretch by timer.
     """
 
     def __init__(self, device: torch.device, check: Callable[[], None]):
@@ -99,15 +101,19 @@ class Bench:
         self.train = ImageSet(pixels["train"][:n], facts.mean, facts.std, self.device)
         self.test = ImageSet(pixels["test"][:n], facts.mean, facts.std, self.device)
         self.labels = torch.from_numpy(labels["train"][:n]).to(self.device)
-        self.truth = torch.from_numpy(labels["test"][:n]).to(self.device)
+        self.test_labels = torch.from_numpy(labels["test"][:n]).to(self.device)
 
     def left(self) -> float:
+        """Return the seconds left of `--limit`."""
         return self.options.limit - (time.perf_counter() - self.start)
 
     @contextlib.contextmanager
     def at_most(self, seconds: float) -> Iterator[None]:
-        """`check` raises `TimeUp` inside after so many seconds. It is asked before an epoch or a batch: a signal would
-        be sooner, but may ring in a destructor or an import, where nobody hears it."""
+        """Make `check` raise `TimeUp` inside a `with` block after so many seconds.
+
+        It is called before every epoch or batch. A signal would be sooner, but its exception may be raised in a
+        destructor or an import, where it gets lost.
+        """
         self.deadline = time.perf_counter() + seconds
         try:
             yield
@@ -115,11 +121,12 @@ class Bench:
             self.deadline = float("inf")
 
     def check(self) -> None:
+        """Raise `TimeUp` if the time of `at_most` is over."""
         if time.perf_counter() > self.deadline:
             raise TimeUp
 
     def task(self, n: int | None = None, **changes) -> NoisyTask:
-        """A fresh job on the first `n` images, by the recipe with `changes`; its session keeps laps."""
+        """Make a task on the first `n` images with changed fields of the recipe; its session is a `Laps`."""
         gc.collect()  # graphs of earlier networks
         train = self.train if n is None else self.train.subset(torch.arange(min(n, len(self.train))))
         recipe = replace(self.recipe, **changes)
@@ -133,28 +140,35 @@ class Bench:
             session=Laps(self.device, self.check),
         )
 
-    def accuracy(self, net) -> float:
-        return (predict(net, self.test)[0].argmax(1) == self.truth).float().mean().item()
+    def accuracy(self, net: nn.Module) -> float:
+        """Return the accuracy on the test images."""
+        return (predict(net, self.test)[0].argmax(1) == self.test_labels).float().mean().item()
 
-    def tell(self, name: str, figures: Any, group: str | None = None) -> None:
-        """Prints figures and writes the report with them."""
+    def report(self, name: str, figures: Any, group: str | None = None) -> None:
+        """Print figures and write the report with all figures so far.
+
+        Args:
+            name: Name of the figures.
+            figures: Numbers, or a nested dict of them.
+            group: Heading under which they are filed, or None.
+        """
         (self.figures if group is None else self.figures.setdefault(group, {}))[name] = figures
         where = name if group is None else f"{group}, {name}"
         print(f"[{time.perf_counter() - self.start:6.1f} s] {where}: {json.dumps(rounded(figures))}", flush=True)
         if self.options.out:
-            given = {k: str(v) if isinstance(v, Path) else v for k, v in vars(self.options).items() if k != "out"}
-            report = {
+            options = {k: str(v) if isinstance(v, Path) else v for k, v in vars(self.options).items() if k != "out"}
+            content = {
                 "name": self.name,
                 "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
                 **environment(),
-                "parameters": {**given, "recipe": asdict(self.recipe)},
+                "parameters": {**options, "recipe": asdict(self.recipe)},
                 "figures": rounded(self.figures),
             }
-            self.options.out.write_text(json.dumps(report, indent=1) + "\n")
+            self.options.out.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def rounded(value: Any) -> Any:
-    """Numbers to four figures behind the point: microseconds are noise here."""
+    """Round numbers to four decimals: microseconds are noise here."""
     if isinstance(value, dict):
         return {k: rounded(v) for k, v in value.items()}
     if isinstance(value, list):

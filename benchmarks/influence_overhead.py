@@ -48,7 +48,7 @@ def main(arguments: list[str] | None = None) -> None:
     if "memory" in chosen and bench.left() > 0:
         memory(bench)
     if "all" in chosen:
-        bench.tell("all", guarded(bench, functools.partial(deep, bench)))
+        bench.report("all", guarded(bench, functools.partial(deep, bench)))
 
 
 def head(bench: Bench) -> nn.Module:
@@ -72,7 +72,7 @@ def head(bench: Bench) -> nn.Module:
         "all_of_it": sum(mine.values()) / sum(base.values()),
         "runs": runs,
     }
-    bench.tell("head", figures)
+    bench.report("head", figures)
     return net
 
 
@@ -108,11 +108,11 @@ def guarded(bench: Bench, measure: Callable[[], dict]) -> dict:
 def memory(bench: Bench) -> None:
     """What SG-OIF holds, and how much higher the peaks of two watched epochs are than of two plain ones, against K."""
     base = peaks(bench, plain)
-    bench.tell("plain", base, "memory_mb")
+    bench.report("plain", base, "memory_mb")
     for k in bench.options.anchors:
         mine = peaks(bench, watched, anchors=k)
         more = {f"more_{name}": mine[name] - base[name] for name in mine}
-        bench.tell(f"K={k}", {**held(bench, k), **mine, **more}, "memory_mb")
+        bench.report(f"K={k}", {**held(bench, k), **mine, **more}, "memory_mb")
 
 
 def peaks(bench: Bench, run: Callable, **params) -> dict[str, float]:
@@ -146,7 +146,7 @@ def packages(bench: Bench, net: nn.Module) -> None:
     base, mine = bench.figures["head"]["plain_seconds"], bench.figures["head"]["watched_seconds"]
     added = {"watching": mine["train"] - base["train"], "reading": mine["read"], "rest": mine["rest"] - base["rest"]}
     own = sum(added.values())
-    bench.tell("SG-OIF, added to training", {"seconds": own, **added}, "score_all")
+    bench.report("SG-OIF, added to training", {"seconds": own, **added}, "score_all")
     n, step = len(bench.train), bench.recipe.batch_size
     feed, few, first = (
         posthoc.Feed(bench.train, bench.labels, c, bench.check) for c in (n, bench.options.subset, step)
@@ -178,12 +178,12 @@ def packages(bench: Bench, net: nn.Module) -> None:
         try:
             importlib.import_module(name.split()[0])  # not against the clock
         except ImportError as error:
-            bench.tell(name, {"left_out": str(error)}, "score_all")
+            bench.report(name, {"left_out": str(error)}, "score_all")
             continue
         found = guarded(bench, measure)
         if "seconds" in found and own > 0:
             found["times_sgoif"] = found["seconds"] / own
-        bench.tell(name, found, "score_all")
+        bench.report(name, found, "score_all")
 
 
 if __name__ == "__main__":

@@ -24,16 +24,16 @@ def main(arguments: list[str] | None = None) -> None:
     options.add_argument("--anchors", type=int, nargs="+", default=[10, 50, 100])
     options.add_argument("--models", nargs="+", default=["resnet9 x32", "resnet9", "resnet9 x128", "resnet18"])
     bench = Bench("scaling", options.parse_args(arguments))
-    given = bench.options
-    most, middle, few = max(given.n), sorted(given.n)[len(given.n) // 2], min(given.anchors)
-    points = [("n", n, (n, few, given.model)) for n in given.n]
-    points += [("K", k, (most, k, given.model)) for k in given.anchors]
-    points += [("model", name, (middle, few, name)) for name in given.models]
+    options = bench.options
+    most, middle, few = max(options.n), sorted(options.n)[len(options.n) // 2], min(options.anchors)
+    points = [("n", n, (n, few, options.model)) for n in options.n]
+    points += [("K", k, (most, k, options.model)) for k in options.anchors]
+    points += [("model", name, (middle, few, name)) for name in options.models]
     done: dict[tuple, dict] = {}  # some points lie on two lines
     for kind, value, point in points:
         if point not in done and bench.left() > 0:
             done[point] = pair(bench, *point)
-        bench.tell(str(value), done.get(point, {"left_out": f"no time left of {given.limit:g} s"}), kind)
+        bench.report(str(value), done.get(point, {"left_out": f"no time left of {options.limit:g} s"}), kind)
 
 
 def pair(bench: Bench, n: int, anchors: int, model: str) -> dict:

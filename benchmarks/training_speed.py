@@ -162,15 +162,15 @@ def main(arguments: list[str] | None = None) -> None:
                 task = bench.task(epochs=bench.options.epochs, **how)
                 net, laps = plain(task).net, task.session.laps["train"]
             runs.append({"first_epoch": laps[0], "epochs": laps[1:], "accuracy": bench.accuracy(net)})
-            bench.tell(f"{name}, {len(runs)}", runs[-1], "runs")
+            bench.report(f"{name}, {len(runs)}", runs[-1], "runs")
     if not found["engine, compiled graph"]:
         raise SystemExit(f"error: --limit {bench.options.limit:g} leaves no time for a single run")
     seconds = {
         name: statistics.median(s for run in runs for s in run["epochs"]) for name, runs in found.items() if runs
     }
-    bench.tell("epoch_seconds", seconds)
+    bench.report("epoch_seconds", seconds)
     best = seconds["engine, compiled graph"]
-    bench.tell("times_the_compiled_engine", {name: s / best for name, s in seconds.items()})
+    bench.report("times_the_compiled_engine", {name: s / best for name, s in seconds.items()})
 
 
 if __name__ == "__main__":

@@ -8,6 +8,7 @@ import torch
 
 from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.session import OutOfTime, Session
+from sgoif.utils.files import save_npz
 
 
 class Counter:
@@ -127,3 +128,14 @@ def test_seconds_survive_a_kill(tmp_path):
         if epoch == 2:
             break
     assert Session(tmp_path / "w", "k", seed=0).timers.seconds["train"] > 0.03
+
+
+def test_damaged_times_are_forgotten_and_the_cell_starts_over(tmp_path):
+    session = Session(tmp_path / "w", "k", seed=0, save_every=0)
+    for epoch in session.epochs(3, Counter()):
+        if epoch == 2:
+            break
+    save_npz(tmp_path / "w" / "times.npz", names=np.array(["train"]), seconds=np.array([9.0]))  # no CPU seconds
+    with pytest.warns(UserWarning, match="the cell starts over"):
+        again = Session(tmp_path / "w", "k", seed=0)
+    assert again.timers.seconds == {} and not (tmp_path / "w" / "train.pt").exists()
