@@ -90,12 +90,12 @@ class FisherCurvature(Curvature):
     def mean_eigenvalue(self) -> Tensor:
         return self.trace / self.space.dim + self.damping
 
-    def get_extra_state(self) -> list[dict[str, Tensor]] | None:
-        """Return the stored examples of head scope; deep scopes drop them and refill them at the next update."""
-        return [batch.tensors() for batch in self.batches] if self.keeps_several else None
+    def get_extra_state(self) -> list[dict[str, Tensor]]:
+        """Return the stored examples."""
+        return [batch.tensors() for batch in self.batches]
 
-    def set_extra_state(self, state: list[dict[str, Tensor]] | None) -> None:
+    def set_extra_state(self, state: list[dict[str, Tensor]]) -> None:
         """Restore the stored examples."""
-        self.batches = [FactoredBatch.from_tensors(self.space, tensors) for tensors in state or []]
+        self.batches = [FactoredBatch.from_tensors(self.space, tensors, self.keeps_several) for tensors in state]
         if self.batches:
             self.refresh()

@@ -154,17 +154,32 @@ class FactoredBatch:
         return replace(first, layers=layers, scales=scales, step_sizes=sizes, **joined)
 
     def tensors(self) -> dict[str, Tensor]:
-        """Return everything that is needed to store a head-scope batch and rebuild it with `from_tensors`."""
-        named = {name: getattr(self, name) for name in PER_EXAMPLE}
-        temperature = torch.as_tensor(self.temperature, dtype=torch.float64)
-        return {**named, "a": self.layers[0].a, "e": self.layers[0].e, "temperature": temperature}
+        """Return everything that is needed to store a materialised batch and rebuild it with `from_tensors`."""
+        stored = {name: getattr(self, name) for name in PER_EXAMPLE}
+        stored["temperature"] = torch.as_tensor(self.temperature, dtype=torch.float64)
+        for l, layer in enumerate(self.materialised_layers()):
+            stored |= {f"a{l}": layer.a, f"e{l}": layer.e}
+        return stored
 
     @staticmethod
-    def from_tensors(space: ParameterSpace, stored: dict[str, Tensor]) -> FactoredBatch:
-        """Rebuild a head-scope batch from what `tensors` returned."""
-        rest: dict[str, Any] = {name: tensor for name, tensor in stored.items() if name not in ("a", "e")}
-        layer, sizes = LinearGradients(stored["a"], stored["e"]), (len(stored["a"]),)
-        return FactoredBatch(space, (layer,), (None,), step_sizes=sizes, closed_form=True, **rest)
+    def from_tensors(space: ParameterSpace, stored: dict[str, Tensor], closed_form: bool) -> FactoredBatch:
+        """Rebuild a materialised batch from what `tensors` returned.
+
+        Args:
+            space: The layers in scope.
+            stored: What `tensors` returned.
+            closed_form: Whether the batch is of head scope.
+        """
+        rest: dict[str, Any] = {name: stored[name] for name in (*PER_EXAMPLE, "temperature")}
+        layers = tuple(
+            _rebuilt_layer(stored[f"a{l}"], stored[f"e{l}"], stored["recency"].dtype) for l in range(len(space.shapes))
+        )
+        sizes = (len(stored["recency"]),)
+        return FactoredBatch(space, layers, (None,) * len(layers), step_sizes=sizes, closed_form=closed_form, **rest)
+
+
+def _rebuilt_layer(a: Tensor, e: Tensor, dtype: torch.dtype) -> LinearGradients | DenseGradients:
+    return LinearGradients(a, e) if a.dim() == 2 else DenseGradients(a, e, dtype)
 
 
 def _scaled(layer: LayerGradients, scale: Tensor | None) -> LinearGradients | DenseGradients:

@@ -80,7 +80,12 @@ def test_aggregated_direction_is_the_sum_over_anchors(task, config):
 IN_TURNS = [quick(source="trusted", anchor_examples=25, scope=scope, update_every=1) for scope in ("head", "all")]
 
 
-@pytest.mark.parametrize("config", [*SETTINGS, *IN_TURNS], ids=[*NAMES, "trusted", "trusted all"])
+DEEP_FISHER = quick(scope="all", curvature="fisher", update_every=1)
+
+
+@pytest.mark.parametrize(
+    "config", [*SETTINGS, *IN_TURNS, DEEP_FISHER], ids=[*NAMES, "trusted", "trusted all", "fisher all"]
+)
 @pytest.mark.parametrize("cut", [0, 3, 4, 7])
 def test_resumed_is_uninterrupted(config, cut):
     """Stop after `cut` steps (none, in the middle of a check interval or at its end), save, load elsewhere, go on."""
