@@ -63,8 +63,8 @@ class Measured:
 
     def best(self, where: tuple[str, str], metric: str) -> tuple[float, str]:
         """Of the other methods, the first of equals."""
-        told = [(value, name) for m, name in RIVALS.items() if (value := self(where, m, metric)) is not None]
-        return max(told, key=lambda one: round(one[0], 2))
+        found = [(value, name) for m, name in RIVALS.items() if (value := self(where, m, metric)) is not None]
+        return max(found, key=lambda one: round(one[0], 2))
 
 
 def bold(text: str, best: bool) -> str:

@@ -1,4 +1,4 @@
-# The ledger: every number of the paper beside its public twins and what this run measured.
+# The ledger: every number of the paper beside its public sources and what this run measured.
 
 from sgoif.bench.paper.printed import digest as paper_digest
 

@@ -1,4 +1,4 @@
-"""The most suspicious training images by SG-OIF, with the given label and, told by the evaluation, the true one."""
+"""The most suspicious training images by SG-OIF, with their label and the true label that the evaluation adds."""
 
 from __future__ import annotations
 

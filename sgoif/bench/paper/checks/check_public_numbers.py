@@ -21,20 +21,20 @@ def table1_rows(paper: Paper) -> Iterator[Finding]:
         equal = sum(s["status"] == PROVED for s in found)
         unread = sum(s["status"] == SOURCE_NOT_VERIFIED for s in found)
         total += equal
-        twins = public["matches"][row.name]
+        matches = public["matches"][row.name]
         if unread:
             words = "expected in the confident-learning article's Table 2 under the same name; not verified"
         else:
-            whose = f"the published test accuracy of {twins[0]}"
-            if len(twins) > 1:
-                whose = f"the largest published test accuracy of {len(twins)} variants of CL ({', '.join(twins)})"
+            whose = f"the published test accuracy of {matches[0]}"
+            if len(matches) > 1:
+                whose = f"the largest published test accuracy of {len(matches)} variants of CL ({', '.join(matches)})"
             words = f"{equal} of {len(found)} equal, to the printed digit, {whose}"
         yield Finding(
             "public numbers",
             ("Table 1",),
             _row_outcome(equal, unread, len(found)),
             f"Row {row.name}, printed as P@1%: {words}.",
-            {"equal": equal, "of": len(found), "not_verified": unread, "rows": twins},
+            {"equal": equal, "of": len(found), "not_verified": unread, "rows": matches},
         )
     yield Finding(
         "public numbers",
