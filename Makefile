@@ -7,7 +7,13 @@ VENV   := .venv
 export PATH := $(CURDIR)/$(VENV)/bin:$(PATH)
 export MLFLOW_DISABLE_TELEMETRY := true
 export PYTHONWARNINGS := ignore:TF32 acceleration
-RUN = $(shell sed -n 's/^run: *//p' $(CONFIG))
+# The code of this folder, also where the environment was copied along from another one and still points there.
+export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
+
+# What a user names reaches a command as "$$NAME", through the environment: neither make nor the shell looks inside.
+GIVEN := CONFIG PROFILE NAME TASK METHOD SETTING
+$(foreach name,$(GIVEN),$(eval override $(name) := $$(value $(name))))
+export $(GIVEN)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv tables test checks types ui report doctor plan lock clean chaos new-baseline docs cluster test-slurm
@@ -18,8 +24,8 @@ help:  ## this list
 venv: $(VENV)/run.stamp  ## only the environment, with the command .venv/bin/sgoif
 
 tables: $(VENV)/run.stamp  ## every table and ablation of CONFIG (default: the embedded data)
-	@python -m sgoif.bench run -- --configfile $(CONFIG) $(if $(PROFILE),--workflow-profile $(PROFILE))
-	@python -m sgoif.bench where --config results/$(RUN)/config.json
+	@python -m sgoif.bench run -- --configfile "$$CONFIG" $${PROFILE:+--workflow-profile "$$PROFILE"}
+	@python -m sgoif.bench where --config="$$CONFIG"
 
 test: $(VENV)/test.stamp checks  ## the whole test suite
 	@python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
@@ -42,20 +48,22 @@ checks: $(VENV)/test.stamp types
 	@snakemake --lint > .snakemake/lint.log 2>&1 || { cat .snakemake/lint.log; exit 1; }
 
 ui: $(VENV)/run.stamp  ## MLflow's pages for the run, on http://127.0.0.1:5000
-	@mlflow ui --host 127.0.0.1 --port 5000 --backend-store-uri "$${SGOIF_TRACKING:-sqlite:///results/$(RUN)/mlflow/mlflow.db}"
+	@folder=$$(python -m sgoif.bench folder --config="$$CONFIG") && \
+	mlflow ui --host 127.0.0.1 --port 5000 --backend-store-uri "$${SGOIF_TRACKING:-sqlite:///$$folder/mlflow/mlflow.db}"
 
 report: $(VENV)/run.stamp  ## the run on one HTML page, and Snakemake's own report of it
-	@python -m sgoif.bench report --config results/$(RUN)/config.json
-	@snakemake --configfile $(CONFIG) --report results/$(RUN)/snakemake-report.html
+	@python -m sgoif.bench report --config="$$CONFIG"
+	@folder=$$(python -m sgoif.bench folder --config="$$CONFIG") && \
+	python -m snakemake --configfile "$$CONFIG" --report "$$folder/snakemake-report.html"
 
 doctor: $(VENV)/run.stamp  ## what this machine can run, and what is missing
-	@python -m sgoif.bench doctor --config $(CONFIG)
+	@python -m sgoif.bench doctor --config="$$CONFIG"
 
 plan: $(VENV)/run.stamp  ## jobs, hours and storage of CONFIG on 1, 8 and 64 GPUs
-	@python -m sgoif.bench plan --config $(CONFIG)
+	@python -m sgoif.bench plan --config="$$CONFIG"
 
 new-baseline: $(VENV)/test.stamp  ## the file and the rule of a new method: NAME=foo TASK=noisy|ood
-	@python -m sgoif.bench new-baseline --name "$(NAME)" --task "$(TASK)"
+	@python -m sgoif.bench new-baseline --name="$$NAME" --task="$$TASK"
 
 docs:  ## docs/api.md from the docstrings, the package graph, and the pages' tables of the GPU run
 	@$(PYTHON) docs/api.py
@@ -91,5 +99,5 @@ lock: | $(VENV)/bin/uv  ## resolve pyproject.toml into the locks again; UPGRADE=
 	@$(COMPILE) $(UPGRADE) --extra test -c requirements.lock pyproject.toml -o requirements-test.lock
 	@$(COMPILE) $(UPGRADE) --extra cluster -c requirements-test.lock pyproject.toml -o requirements-cluster.lock
 
-clean:  ## remove the results of CONFIG (not the data, not results/published)
-	@rm -rf results/$(RUN)
+clean: $(VENV)/run.stamp  ## remove the results of CONFIG (not the data, not results/published)
+	@python -m sgoif.bench clean --config="$$CONFIG"

@@ -109,6 +109,9 @@ def _add_sharing(commands: Any) -> None:
 
 def _add_tools(commands: Any) -> None:
     _add(commands, "where", steps.where_step, "print where the results of a run are", "config")
+    _add(commands, "folder", steps.folder_step, "print the folder of the run of a configuration file", "config")
+    about = "remove the results of a run: not its data, not what is published"
+    _add(commands, "clean", steps.clean_step, about, "config")
     step = _add(commands, "doctor", steps.doctor_step, "print what this machine can run")
     step.add_argument("--config", default="configs/embedded.yaml")
     step = _add(commands, "plan", steps.plan_step, "estimate jobs, hours and storage of a configuration")

@@ -19,14 +19,17 @@ if TYPE_CHECKING:
 
 
 def _open(args: argparse.Namespace) -> tuple[Plan, Path]:
-    """Plan and folder of a run, from its resolved configuration."""
+    """Plan and folder of a run, from its resolved configuration or the YAML file that it was resolved from."""
     from sgoif.bench.config import check_resolved
     from sgoif.bench.execution.plan import Plan
+    from sgoif.bench.run_folder import run_folder
     from sgoif.utils.files import read_json
 
     path = Path(args.config)
+    if path.suffix in (".yaml", ".yml"):
+        path = run_folder(path) / "config.json"
     if not path.is_file():
-        raise UserError(f"no configuration {path}; Snakemake writes it when it plans a run")
+        raise UserError(f"no configuration {path}; a run writes it when it starts (`make tables`)")
     config = read_json(path)
     check_resolved(config, path)
     return Plan(config), path.parent
@@ -216,6 +219,20 @@ def where_step(args: argparse.Namespace) -> None:
     print(f"Ledger   {run_dir / 'ledger.md'}: every number of the paper beside what was measured")
     print(f"Report   {run_dir / 'report.html'}: everything on one page, for a browser")
     print("Runs     make ui      Workflow make report")
+
+
+def folder_step(args: argparse.Namespace) -> None:
+    """Print the folder of the run that a configuration file describes."""
+    from sgoif.bench.run_folder import run_folder
+
+    print(run_folder(args.config))
+
+
+def clean_step(args: argparse.Namespace) -> None:
+    """Remove the results of one run and say what was removed."""
+    from sgoif.bench.run_folder import clean
+
+    print(clean(args.config))
 
 
 def doctor_step(args: argparse.Namespace) -> None:

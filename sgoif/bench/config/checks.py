@@ -15,6 +15,7 @@ from sgoif.bench.methods import registry
 from sgoif.errors import UserError
 
 RESERVED_SETTINGS = ("clean", "val")  # names of files that every dataset has
+RESERVED_RUNS = ("published",)  # folders in results that belong to no run
 
 
 def check_method(task: str, method: str, config: ResolvedConfig, where: str) -> None:
@@ -23,6 +24,12 @@ def check_method(task: str, method: str, config: ResolvedConfig, where: str) -> 
     check_known(name, registry.available(task), where, "method")
     if variant:
         check_known(variant, config["variants"].get(name, {}), f"{where} (variants.{name})", "variant")
+
+
+def check_run(name: str) -> None:
+    """Check that a run's folder is its own."""
+    if name in RESERVED_RUNS:
+        raise UserError(f"run: {name!r} is reserved, results/{name} holds what is published; choose another name")
 
 
 def check_restrictions(spec: DatasetSpec, where: str) -> None:

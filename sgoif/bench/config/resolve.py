@@ -53,6 +53,7 @@ def resolve_config(
     """
     plain = as_json(layer(config, Path(folder)))
     check_schema(plain)
+    checks.check_run(plain["run"])
     resolved = cast(ResolvedConfig, fill_defaults(plain))
     for task, name, spec in _datasets(resolved):
         _complete_dataset(task, name, spec, resolved)

@@ -1,0 +1,77 @@
+"""The folder of a run, from its configuration file, and its removal (`make clean`)."""
+
+from __future__ import annotations
+
+import fcntl
+import os
+import shutil
+import stat
+from pathlib import Path
+
+from sgoif.bench.config import load_config
+from sgoif.errors import UserError
+
+RESULTS = Path("results")
+RUN_LOCK = Path(".snakemake") / "sgoif.lock"  # held by `sgoif.bench run` as long as it runs
+
+
+def run_folder(config: Path | str) -> Path:
+    """Return the folder of the run that a configuration file describes, results/<run>.
+
+    Args:
+        config: A YAML file; it is checked as `make tables` checks it.
+
+    Raises:
+        UserError: If the file or a value in it is not valid.
+    """
+    return RESULTS / load_config(config)["run"]
+
+
+def clean(config: Path | str) -> str:
+    """Remove the results of one run, nothing else: neither data, nor what is published, nor what links point to.
+
+    Args:
+        config: The configuration file of the run.
+
+    Returns:
+        One line that says what was removed.
+
+    Raises:
+        UserError: If the configuration is wrong, the folder is a link or no folder, or a run is going on.
+    """
+    folder = run_folder(config)
+    if folder.is_symlink():
+        raise UserError(
+            f"{folder} is a link to {os.readlink(folder)}; what it points to is not removed: do that yourself"
+        )
+    if not folder.exists():
+        return f"nothing to remove: there is no {folder}"
+    if not folder.is_dir():
+        raise UserError(f"{folder} is no folder of results; look at it and remove it yourself")
+    _refuse_while_running()
+    files, size = _measure(folder)
+    try:
+        shutil.rmtree(folder)  # removes links, not what they point to
+    except OSError as e:
+        raise UserError(f"{e.filename or folder} cannot be removed ({e.strerror}); some results may be gone") from None
+    return f"removed {folder}: {files} files, {size / 2**20:.1f} MiB"
+
+
+def _refuse_while_running() -> None:
+    """Refuse to go on while a run holds the lock of this folder."""
+    if not RUN_LOCK.is_file():
+        return
+    with open(RUN_LOCK) as handle:
+        try:
+            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
+        except OSError:
+            raise UserError("a run is going on in this folder; wait for it, or stop it, and try again") from None
+
+
+def _measure(folder: Path) -> tuple[int, int]:
+    """Number of files below a folder and their bytes; links are counted, not followed."""
+    sizes = []
+    for place, folders, names in os.walk(folder):
+        found = [os.lstat(os.path.join(place, name)) for name in (*folders, *names)]
+        sizes += [s.st_size for s in found if not stat.S_ISDIR(s.st_mode)]
+    return len(sizes), sum(sizes)

@@ -1,0 +1,99 @@
+"""What is named on the command line of make reaches one program as one word; nothing in it is executed."""
+
+import json
+import shutil
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from sgoif.utils.paths import ROOT
+
+HOSTILE = [
+    'a"; touch pwned; "',
+    "a'; touch pwned; '",
+    "x; touch pwned",
+    "$(touch pwned)",
+    "$(shell touch pwned)",
+    "`touch pwned`",
+    "${HOME}",
+    "a b & touch pwned | touch pwned > pwned",
+    "--help",
+    "#",
+]
+TARGETS = {
+    "CONFIG": ("clean", "tables", "doctor", "plan", "report", "ui"),
+    "PROFILE": ("tables",),
+    "NAME": ("new-baseline",),
+    "TASK": ("new-baseline",),
+}
+RECORDER = """#!{python}
+import json, os, sys
+with open("calls", "a") as f:
+    f.write(json.dumps({{"words": sys.argv[1:], "path": os.environ["PYTHONPATH"]}}) + "\\n")
+print("results/mini")
+"""
+
+
+@pytest.fixture
+def folder(tmp_path) -> Path:
+    """The Makefile with programs that write down what they are called with."""
+    shutil.copy(ROOT / "Makefile", tmp_path)
+    programs = tmp_path / ".venv" / "bin"
+    programs.mkdir(parents=True)
+    for name in ("python", "mlflow", "snakemake", "uv"):
+        (programs / name).write_text(RECORDER.format(python=sys.executable))
+        (programs / name).chmod(0o755)
+    for stamp in ("run.stamp", "test.stamp"):
+        (tmp_path / ".venv" / stamp).touch()
+    return tmp_path
+
+
+def make(folder: Path, *words: str, **environment: str) -> list[dict]:
+    """The calls that a make command leads to."""
+    outer = {"PATH": "/usr/bin:/bin", "HOME": "/home/nobody", **environment}
+    command = ["make", "-o", ".venv/run.stamp", "-o", ".venv/test.stamp", *words]
+    done = subprocess.run(command, cwd=folder, env=outer, capture_output=True, text=True, timeout=60)
+    assert done.returncode == 0, done.stderr
+    assert not list(folder.rglob("pwned")), done.stdout + done.stderr
+    return [json.loads(line) for line in (folder / "calls").read_text().splitlines()]
+
+
+@pytest.mark.parametrize("value", HOSTILE)
+@pytest.mark.parametrize("way", ["argument", "environment"])
+def test_a_value_is_one_word_and_is_not_executed(folder, value, way):
+    for variable, targets in TARGETS.items():
+        given = {variable: value} if way == "environment" else {}
+        words = [*targets] if way == "environment" else [*targets, f"{variable}={value}"]
+        (folder / "calls").unlink(missing_ok=True)
+        seen = [word for call in make(folder, *words, **given) for word in call["words"]]
+        assert [w for w in seen if w in (value, f"--{variable.lower()}={value}")], f"{variable}: {seen}"
+        pieces = [w for w in seen if value in w and w not in (value, f"--{variable.lower()}={value}")]
+        assert not pieces, f"{variable}: {pieces}"
+
+
+def test_a_profile_is_left_out_where_none_is_named(folder):
+    first, second = make(folder, "tables")
+    assert first["words"] == ["-m", "sgoif.bench", "run", "--", "--configfile", "configs/embedded.yaml"]
+    assert second["words"] == ["-m", "sgoif.bench", "where", "--config=configs/embedded.yaml"]
+
+
+def test_the_store_that_ui_opens_is_that_of_the_run(folder):
+    calls = make(folder, "ui", CONFIG="configs/cifar.yaml")
+    assert calls[0]["words"][2:] == ["folder", "--config=configs/cifar.yaml"]
+    assert "sqlite:///results/mini/mlflow/mlflow.db" in calls[1]["words"]
+
+
+def test_commands_take_the_code_of_this_folder_first(folder):
+    """A copied environment still points to the folder that it was copied from."""
+    assert make(folder, "doctor")[0]["path"] == str(folder)
+    assert make(folder, "doctor", PYTHONPATH="/else")[1]["path"] == f"{folder}:/else"
+
+
+def test_no_recipe_reads_yaml_or_removes_a_folder_by_itself():
+    text = (ROOT / "Makefile").read_text()
+    recipes = [line for line in text.splitlines() if line.startswith("\t")]
+    assert not [line for line in recipes if "rm -r" in line or "$(RUN)" in line]
+    values = ("CONFIG", "PROFILE", "NAME", "TASK", "METHOD", "SETTING")
+    assert not [line for line in recipes if any(f"$({name})" in line for name in values)]
