@@ -8,9 +8,9 @@ from torch.utils.data import DataLoader, TensorDataset
 
 from examples.digits import BATCH, CLASSES, EPOCHS, RATE, digits, flip_labels, network
 from sgoif import OnlineInfluence
-from sgoif.interop.optional import need
+from sgoif.interop.optional import import_optional
 
-lightning = need("lightning")
+lightning = import_optional("lightning")
 
 
 class Watched(lightning.LightningModule):

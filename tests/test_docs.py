@@ -21,7 +21,7 @@ from tests.helpers.project_copy import ROOT, copy_project, make, sh
 
 PAGES = ["README.md", "CONTRIBUTING.md", *sorted(f"docs/{p.name}" for p in (ROOT / "docs").glob("*.md"))]
 QUICK_TARGETS = ("help", "docs", "new-baseline")
-KNOWN = ("sh", "python", "yaml", "text", "")
+KNOWN = ("sh", "python", "yaml", "text", "mermaid", "")
 COMMANDS = ("make ", "snakemake ", "python -m ", "pip install ", ".venv/bin/sgoif ", "sgoif ", "pytest ")
 
 
