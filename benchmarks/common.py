@@ -28,7 +28,8 @@ from sgoif.bench.execution.environment import environment
 from sgoif.bench.methods.base import NoisyTask, train_plainly
 from sgoif.errors import UserError
 from sgoif.training.images import ImageSet
-from sgoif.training.learner import Learner, predict
+from sgoif.training.learner import Learner
+from sgoif.training.predict import predict
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
 

@@ -29,8 +29,9 @@ from sgoif.bench.methods.kmeans import kmeans
 from sgoif.errors import UserError
 from sgoif.training.batches import Batches
 from sgoif.training.images import ImageSet
-from sgoif.training.learner import Learner, predict
+from sgoif.training.learner import Learner
 from sgoif.training.models import build_network
+from sgoif.training.predict import predict
 from sgoif.training.seeds import mix_seed, seeded_weights
 
 UNLABELLED = -1

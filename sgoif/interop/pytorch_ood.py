@@ -39,7 +39,7 @@ class Loader:
         return -(-len(self.images) // BATCH_SIZE)
 
     def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        for index in torch.arange(len(self.images), device=self.images.device).split(BATCH_SIZE):  # type: ignore[no-untyped-call]
+        for index in torch.arange(len(self.images), device=self.images.device).split(BATCH_SIZE):
             COMPUTE.forward_passes += len(index)
             yield self.images.batch(index), self.labels[index]
 
@@ -67,7 +67,7 @@ class PytorchOOD(OODDetector):
     def score(self, images: ImageSource) -> Tensor:
         """Score images, shape [n]; higher = more out-of-distribution."""
         parts = []
-        for index in torch.arange(len(images), device=images.device).split(BATCH_SIZE):  # type: ignore[no-untyped-call]
+        for index in torch.arange(len(images), device=images.device).split(BATCH_SIZE):
             COMPUTE.forward_passes += len(index)
             parts.append(self.detector.predict(images.batch(index)).detach().float())
         return finite(torch.cat(parts), f"{self.name}: scores of pytorch-ood's {type(self.detector).__name__}")

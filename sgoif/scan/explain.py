@@ -144,7 +144,7 @@ def _predict(
 
     from sgoif.scan.network import build_network
     from sgoif.training.images import ImageSet
-    from sgoif.training.learner import predict
+    from sgoif.training.predict import predict
 
     network = build_network(replace(settings, pretrained=False), n_classes)
     network.load_state_dict(load_file(out / "network.safetensors"))

@@ -18,8 +18,9 @@ from sgoif.scan.progress import RemainingTime
 from sgoif.scan.settings import Settings
 from sgoif.training.batches import Batch, Batches
 from sgoif.training.images import ImageSet
-from sgoif.training.learner import Diverged, Learner, predict
+from sgoif.training.learner import Diverged, Learner
 from sgoif.training.models import Network
+from sgoif.training.predict import predict
 from sgoif.training.recipe import Recipe
 from sgoif.training.seeds import seeded_weights
 from sgoif.training.session import Session

@@ -99,7 +99,7 @@ def _weight_gradient(x: Tensor, dy: Tensor, shape: torch.Size, padding: tuple[in
     elements = height * width * kernel[0] * kernel[1] * c_in  # of the patches of one example
     chunk = max(MAX_PATCH_ELEMENTS // elements, 1)
     total: Tensor | None = None
-    image_chunks, gradient_chunks = x.split(chunk), dy.split(chunk)  # type: ignore[no-untyped-call]
+    image_chunks, gradient_chunks = x.split(chunk), dy.split(chunk)
     for images, gradients in zip(image_chunks, gradient_chunks, strict=True):
         rows = gradients.permute(0, 2, 3, 1).reshape(-1, c_out)
         part: Tensor = rows.T @ patches(images, kernel, padding, (height, width))

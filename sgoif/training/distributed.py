@@ -212,7 +212,7 @@ def _differentiable_sum(x: Tensor) -> Tensor:
     """Sum over processes that gradients flow through."""
     from torch.distributed.nn.functional import all_reduce
 
-    total: Tensor = all_reduce(x)  # type: ignore[no-untyped-call]
+    total: Tensor = all_reduce(x)
     return total
 
 
@@ -229,7 +229,7 @@ def sync_batch_norms(net: ModuleT, device: torch.device) -> ModuleT:
     if not active():
         return net
     if device.type == "cuda":
-        converted: ModuleT = nn.SyncBatchNorm.convert_sync_batchnorm(net)  # type: ignore[no-untyped-call]
+        converted: ModuleT = nn.SyncBatchNorm.convert_sync_batchnorm(net)
         return converted
     for parent in list(net.modules()):
         for name, child in list(parent.named_children()):

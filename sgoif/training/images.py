@@ -167,7 +167,7 @@ class ImageSet(ImageSource):
         if pad not in self._padded:
             x = self.pixels.permute(0, 3, 1, 2)
             # reflection is not implemented for bytes; floats hold 0 … 255 exactly
-            parts = x.split(PAD_CHUNK)  # type: ignore[no-untyped-call]
+            parts = x.split(PAD_CHUNK)
             chunks = [F.pad(part.float(), (pad,) * 4, mode="reflect").to(torch.uint8) for part in parts]
             self._padded[pad] = torch.cat(chunks).permute(0, 2, 3, 1).contiguous()
         return self._padded[pad]

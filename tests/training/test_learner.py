@@ -11,8 +11,9 @@ from sgoif.errors import UserError
 from sgoif.training.batches import Batches
 from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.images import ImageSet
-from sgoif.training.learner import Diverged, Learner, predict
+from sgoif.training.learner import Diverged, Learner
 from sgoif.training.models import MODELS, build_network
+from sgoif.training.predict import predict
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
 from tests.helpers.digit_tasks import RECIPE, noisy_task

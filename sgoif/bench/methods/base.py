@@ -22,8 +22,9 @@ from sgoif.bench.methods.plain_run import PlainRun
 from sgoif.errors import UserError
 from sgoif.training.batches import Batches
 from sgoif.training.images import ImageSource
-from sgoif.training.learner import Learner, predict
+from sgoif.training.learner import Learner
 from sgoif.training.models import Network
+from sgoif.training.predict import predict
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
 

@@ -18,8 +18,8 @@ from sgoif.backend.eval_mode import eval_mode
 from sgoif.errors import UserError
 from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.images import ImageSet
-from sgoif.training.learner import predict
 from sgoif.training.models import Network
+from sgoif.training.predict import predict
 
 
 def check_param(ok: bool, where: str, what: str, value: object) -> None:

@@ -16,8 +16,9 @@ from sgoif.bench.methods.plain_run import margins
 from sgoif.training import distributed
 from sgoif.training.batches import Batch
 from sgoif.training.images import ImageSource
-from sgoif.training.learner import Learner, predict
+from sgoif.training.learner import Learner
 from sgoif.training.models import Network
+from sgoif.training.predict import predict
 from sgoif.training.session import save_torch
 
 
