@@ -16,7 +16,7 @@ $(foreach name,$(GIVEN),$(eval override $(name) := $$(value $(name))))
 export $(GIVEN)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tables test checks types ui report doctor plan lock clean chaos new-baseline docs cluster test-slurm
+.PHONY: help venv tables test checks types ui report doctor plan lock clean chaos mutants new-baseline docs cluster test-slurm
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -32,6 +32,9 @@ test: $(VENV)/test.stamp checks  ## the whole test suite
 
 chaos: $(VENV)/test.stamp  ## inject every fault into a small run and count what became of it (docs/chaos.md)
 	@python -m tests.chaos docs
+
+mutants: $(VENV)/test.stamp  ## change COUNT (200) places of the code one by one and see whether the nearest tests notice
+	@python -m tests.mutants --count $(or $(COUNT),200) $(if $(JOBS),--jobs $(JOBS))
 
 cluster: $(VENV)/cluster.stamp  ## also install what profiles/slurm and a PostgreSQL store need
 
