@@ -87,7 +87,8 @@ def detection(measured: Measured) -> Iterator[str]:
         for where in SETTINGS:
             value = measured(where, method)
             best = max(measured(where, OWN), measured.best(where, "auc_pr")[0])
-            row.append("" if value is None else bold(f"{value:.1f}", method != TRUSTED and value >= best))
+            first = value is not None and method != TRUSTED and round(value, 1) >= round(best, 1)
+            row.append("" if value is None else bold(f"{value:.1f}", first))
         table.append(row)
     yield from rows(table)
 

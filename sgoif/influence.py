@@ -3,6 +3,7 @@
     with OnlineInfluence(model, n_examples=len(train), n_classes=10, total_steps=epochs * len(loader)) as influence:
         for epoch in range(epochs):
             for index, x, y in loader:
+                optimizer.zero_grad()
                 with influence.watch(index, y):
                     loss = criterion(model(x), y)
                     loss.backward()
@@ -13,7 +14,10 @@
 
 The score of example i at one visit is
 
-    I(z_i) = -<phibar, g_i>,   phibar = sum_v w_v t_v phi_v,   phi_v ~ H^-1 g_v.
+    I(z_i) = -<phibar, g_i>,   phibar = sum_v w_v t_v phi_v,   phi_v ~ H^-1 g_v,
+
+with g_i the example's gradient, g_v the mean gradient of anchor v, H the damped curvature, t_v the trust in anchor v
+and w_v = t_v / sum_u t_u its weight.
 
 A positive score means that up-weighting z_i raises the anchors' loss: the example is harmful, and its label is likely
 wrong. A step never waits for the device.

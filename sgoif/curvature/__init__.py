@@ -3,6 +3,9 @@
 `Curvature.registry` maps the names that `InfluenceConfig.curvature` may have to the classes. A backend is updated with
 batches of gradients, refactorised at every check, and asked for products with its matrix, its inverse and its damping.
 No files are read or written.
+
+A new backend is a file here with a subclass of `Curvature` that has a `name`, its import below, and its name among the
+choices of `InfluenceConfig.curvature` (sgoif/config.py).
 """
 
 from sgoif.curvature.base import Curvature

@@ -1,7 +1,8 @@
 """`LabelIssues`: which labels are probably wrong, and what they should be.
 
-This is the one rule by which the benchmark, `sgoif scan`, `triage` and users of the library find wrong labels; see
-`InfluenceResult.find_label_issues`.
+The one rule by which the benchmark, `sgoif scan`, `triage` and users of the library find wrong labels is
+`InfluenceResult.find_label_issues` (sgoif/result.py); it counts them with `estimate_label_errors` (count.py). Here are
+its result and its suggestions.
 """
 
 from __future__ import annotations
@@ -20,7 +21,8 @@ class LabelIssues:
 
     Attributes:
         mask: Which labels are probably wrong, bool, shape [N].
-        order: Positions of the examples, most suspicious first, shape [N].
+        order: Positions of the examples, most suspicious first, shape [N]. The labels in `mask` need not come first:
+            they may be chosen by the predictions alone.
         suggested: The most probable class other than the label where `mask` is set, else the label, shape [N].
         count: Estimated number of wrong labels, which is the number of labels in `mask`.
     """

@@ -93,7 +93,7 @@ class LatentClasses:
         return min(1.0, max(0.0, by_entropy)) * min(1.0, max(0.0, by_stability))
 
     @property
-    def n_wrong_labels(self) -> float:
+    def effective_error_classes(self) -> float:
         """The effective number r of labels that the wrong labels of a class are spread over."""
         wrong = self.transition.double().fill_diagonal_(0)
         mass = wrong.sum(1, keepdim=True)
@@ -105,7 +105,7 @@ class LatentClasses:
     def noise_entropy(self) -> float:
         """How far the wrong labels of a class are spread over many, e in [0, 1]."""
         lowest, highest = SCATTER_RANGE
-        return min(1.0, max(0.0, (self.n_wrong_labels - lowest) / (highest - lowest)))
+        return min(1.0, max(0.0, (self.effective_error_classes - lowest) / (highest - lowest)))
 
     @property
     def transition(self) -> Tensor:

@@ -61,8 +61,8 @@ class Measured:
     """Result of step 2: the directions' parts and their residuals."""
 
     cold: Tensor  # [K, d] s_v P^-1 g_v
-    residual: Tensor  # [K, d] g_v - H phi_v
-    error: Tensor  # [K] relative residual R_v
+    residual_vector: Tensor  # [K, d] g_v - H phi_v
+    residual: Tensor  # [K] relative residual R_v
     usable: Tensor  # [K] whether the anchor has a target
 
 
@@ -177,18 +177,18 @@ class Directions(nn.Module):
     def _certify(self, measured: Measured, controller: StabilityController) -> None:
         """Step 3: set phi and its confidence, and combine phi into the scoring direction and its certificate."""
         self.phi = measured.cold + self.delta
-        controller.update_confidence(measured.error, measured.usable)
-        confidence, residual = controller.confidence, controller.relative_error()
+        controller.update_confidence(measured.residual, measured.usable)
+        confidence, error = controller.confidence, controller.relative_error()
         share = safe_divide(confidence, confidence.sum())
         finite_phi = torch.where(torch.isfinite(self.phi), self.phi, 0)
         self.scoring_direction = (controller.anchor_weights() @ finite_phi).unsqueeze(0)
-        mean_residual = (share * torch.where(share > 0, residual, 0)).sum()
-        mean_residual = torch.where(confidence.sum() > 0, mean_residual, residual.max())
-        self.certificate = torch.stack([(share * confidence).sum(), mean_residual.clamp(max=MAX_CERTIFIED_RESIDUAL)])
+        mean_error = (share * torch.where(share > 0, error, 0)).sum()
+        mean_error = torch.where(confidence.sum() > 0, mean_error, error.max())
+        self.certificate = torch.stack([(share * confidence).sum(), mean_error.clamp(max=MAX_CERTIFIED_RESIDUAL)])
 
     def _advance(self, systems: Systems, images: Images, measured: Measured, controller: StabilityController) -> None:
         """Step 4: move delta by one solver step and, if an anchor needed it at the last check, by a refinement."""
-        following = self._solver_step(systems, images, measured.residual, controller)
+        following = self._solver_step(systems, images, measured.residual_vector, controller)
         if self.schedule.refine_slots:
             refine = self._refinement_was_needed()
             need = self._refinement_need(systems.operator, controller)

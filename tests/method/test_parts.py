@@ -8,6 +8,8 @@ import torch.nn.functional as F
 
 from sgoif import OnlineInfluence
 from sgoif.anchors.external import AnchorDataCycle
+from sgoif.config import CHOICES
+from sgoif.curvature import Curvature
 from sgoif.label_noise.count import estimate_label_errors
 from sgoif.scores.temperature import StreamingTemperature, nll_slope
 from tests.helpers.networks import blobs, linear_net, mlp, per_example_gradients, quick, train, watch_once
@@ -213,3 +215,7 @@ def test_two_processes_are_one(tmp_path):
     one, two = (torch.load(tmp_path / f"{rank}.pt") for rank in range(2))
     torch.testing.assert_close(one, two, rtol=0, atol=0)
     torch.testing.assert_close(one, _distributed_scores(0, 1), rtol=1e-5, atol=1e-7)
+
+
+def test_every_curvature_backend_can_be_chosen():
+    assert set(Curvature.registry) == set(CHOICES["curvature"])
