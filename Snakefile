@@ -7,7 +7,7 @@ import sys
 sys.path.insert(0, workflow.basedir)
 
 
-if "run" not in config:
+if not workflow.overwrite_configfiles:
 
     configfile: "configs/embedded.yaml"
 

@@ -1,15 +1,21 @@
-"""The folder of a run, from its configuration file, and its removal (`make clean`)."""
+"""The folder of a run, from its configuration file: what a run begins with, and its removal (`make clean`)."""
 
 from __future__ import annotations
 
+import contextlib
+import errno
 import fcntl
 import os
 import shutil
 import stat
+import tempfile
+from collections.abc import Iterator
 from pathlib import Path
+from typing import Any
 
 from sgoif.bench.config import load_config
 from sgoif.errors import UserError
+from sgoif.utils.files import atomic_write_json
 
 RESULTS = Path("results")
 RUN_LOCK = Path(".snakemake") / "sgoif.lock"  # held by `sgoif.bench run` as long as it runs
@@ -25,6 +31,38 @@ def run_folder(config: Path | str) -> Path:
         UserError: If the file or a value in it is not valid.
     """
     return RESULTS / load_config(config)["run"]
+
+
+def write_config(folder: Path | str, config: dict[str, Any]) -> None:
+    """Write the resolved configuration into the folder of a run, where its jobs read it, unless it is there already.
+
+    Raises:
+        UserError: If the folder cannot be written.
+    """
+    with _told_as_user_error(Path(folder)):
+        atomic_write_json(Path(folder) / "config.json", config)
+
+
+def check_writable(folder: Path | str) -> None:
+    """Check that jobs can write into the folder of a run; it is made if needed.
+
+    Raises:
+        UserError: If they cannot.
+    """
+    with _told_as_user_error(Path(folder)):
+        Path(folder).mkdir(parents=True, exist_ok=True)
+        tempfile.TemporaryFile(dir=folder).close()
+
+
+@contextlib.contextmanager
+def _told_as_user_error(folder: Path) -> Iterator[None]:
+    """Turn an error of the file system inside a `with` block into one line about the folder."""
+    try:
+        yield
+    except OSError as e:
+        if e.errno in (errno.ENOSPC, errno.EDQUOT):
+            raise  # the command line says that the disk is full
+        raise UserError(f"{folder} cannot be written ({e.strerror}); make it writable and run again") from None
 
 
 def clean(config: Path | str) -> str:

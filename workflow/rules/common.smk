@@ -5,17 +5,21 @@ from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
 
-from sgoif.bench.config import digest, resolve_config
+from sgoif.bench.config import digest, read_yaml, resolve_config
 from sgoif.bench.data.noisy_labels import required_datasets
 from sgoif.errors import UserError
-from sgoif.utils.files import atomic_write_json
 from sgoif.bench.execution.fingerprint import source_hash
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.registry import FOLDS, PLAIN
+from sgoif.bench.run_folder import check_writable, write_config
+
+GIVEN = [Path(path) for path in workflow.overwrite_configfiles]
 
 try:
-    CONFIG = resolve_config(config)
+    for path in GIVEN:
+        read_yaml(path)  # Snakemake's own reader lets pass what this one refuses
+    CONFIG = resolve_config(config, GIVEN[-1].parent if GIVEN else "configs")
 except UserError as e:
     raise WorkflowError(f"configuration: {e}") from None
 
@@ -28,8 +32,15 @@ THREADS = CONFIG["execution"]["threads"]
 GPU = 0 if CONFIG["execution"]["device"] == "cpu" else CONFIG["execution"]["processes"]
 STEP = f"python -m sgoif.bench {{step}} --config {CONFIG_FILE}"
 
-# Not an input of any job: a job depends on its own part of the configuration, through its fingerprint.
-atomic_write_json(CONFIG_FILE, CONFIG)
+
+# Only when jobs start, so that a plan writes nothing. Not an input of any job: a job depends on its own part of the
+# configuration, through its fingerprint.
+onstart:
+    try:
+        check_writable(RUN)
+        write_config(RUN, CONFIG)
+    except UserError as e:
+        raise WorkflowError(str(e)) from None
 
 
 wildcard_constraints:

@@ -5,11 +5,15 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import math
 import re
+from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
 
 from sgoif.errors import UserError
+
+MAX_LAYERS = 16  # files laid over each other
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -18,14 +22,17 @@ def read_yaml(path: Path) -> dict[str, Any]:
     Raises:
         UserError: If the file is missing, is no YAML or holds no mapping.
     """
-    import yaml
+    from sgoif.bench.config.yaml_reader import MAX_BYTES, parse_yaml
 
     try:
-        raw = yaml.safe_load(path.read_bytes())
+        if path.exists() and not path.is_file():  # a named pipe would be waited for
+            raise UserError(f"{path} is not valid YAML: it is no regular file")
+        with open(path, "rb") as f:
+            raw = parse_yaml(f.read(MAX_BYTES + 1), str(path))
     except FileNotFoundError:
         raise UserError(f"no configuration file {path}") from None
-    except (yaml.YAMLError, OSError, ValueError, RecursionError) as e:  # a folder, not UTF-8, an impossible date
-        raise UserError(f"{path} is not valid YAML: {' '.join(str(e).split())[:300]}") from None
+    except (OSError, ValueError) as e:  # ValueError: a path with a zero byte
+        raise UserError(f"{path} cannot be read ({e})") from None
     if not isinstance(raw, dict):
         raise UserError(f"{path}: a configuration is a mapping of keys to values")
     return raw
@@ -51,6 +58,8 @@ def layer(config: dict[str, Any], folder: Path) -> dict[str, Any]:
             raise UserError(f"extends: {parent!r} is not the name of a configuration file in {folder}")
         if parent in seen:
             raise UserError(f"extends: {parent} extends itself")
+        if len(layers) == MAX_LAYERS:
+            raise UserError(f"extends: {parent} is the {MAX_LAYERS + 1}th file in a row; lay fewer over each other")
         seen.add(parent)
         layers.append(read_yaml(folder / parent))
     return functools.reduce(merge, reversed(layers))  # from the lowest: what is taken away is gone from all below
@@ -76,6 +85,20 @@ def as_json(config: dict[str, Any]) -> dict[str, Any]:
         UserError: If JSON cannot express it: dates, infinities, or a mapping that contains itself.
     """
     try:
+        for path, value in _leaves(config):
+            if isinstance(value, float) and not math.isfinite(value):
+                raise UserError(f"{path}: {value} is not a finite number")
+            if not isinstance(value, str | int | float | None):
+                raise UserError(f"{path}: {value} is neither text, number, list nor mapping; put it in quotes")
         return json.loads(json.dumps(config, allow_nan=False))
     except (TypeError, ValueError, RecursionError) as e:
         raise UserError(f"configuration: a value is neither text, number, list nor mapping ({e})") from None
+
+
+def _leaves(value: Any, path: str = "") -> Iterator[tuple[str, Any]]:
+    """Yield all values that are neither lists nor mappings, with the path of their keys."""
+    if isinstance(value, dict | list):
+        for key, inner in value.items() if isinstance(value, dict) else enumerate(value):
+            yield from _leaves(inner, f"{path}.{key}" if path else str(key))
+    else:
+        yield path, value

@@ -51,6 +51,8 @@ def resolve_config(
     Raises:
         UserError: If a value is not valid; the message names the key by its path and the nearest valid names.
     """
+    if "run" not in config:
+        raise UserError("configuration: the key 'run' is missing; every file names a run of its own, for results/<run>")
     plain = as_json(layer(config, Path(folder)))
     check_schema(plain)
     checks.check_run(plain["run"])
@@ -114,7 +116,8 @@ def _resolve_recipe(recipe: dict[str, Any], named: dict[str, dict[str, Any]], wh
     if base is None:
         return recipe
     check_known(base, named, f"{where}.base", "recipe")
-    return merge(_resolve_recipe(named[base], named, f"recipes.{base}"), recipe)
+    others = {name: value for name, value in named.items() if name != base}  # a recipe is not based on itself
+    return merge(_resolve_recipe(named[base], others, f"recipes.{base}"), recipe)
 
 
 def _add_table_rows(config: ResolvedConfig) -> None:

@@ -4,17 +4,31 @@ from __future__ import annotations
 
 import fcntl
 import json
+import re
 import shutil
 import subprocess
 import sys
 from pathlib import Path
 
 from sgoif.bench.config import load_config
+from sgoif.bench.run_folder import RESULTS, check_writable, write_config
 from sgoif.errors import UserError
 from sgoif.utils.files import is_intact
 
 DEFAULT_CONFIG = "configs/embedded.yaml"  # as in the Snakefile
 SEALED_OUTPUTS = (".", "batches/*/*/*", "metrics/*", "tables", "figures")  # folders of sealed files, below a run's
+# Options of Snakemake with which it only plans or reports, `-n` apart.
+PLANNING = (
+    "--dry",
+    "--lint",
+    "--report",
+    "--summary",
+    "--detailed-summary",
+    "--dag",
+    "--rulegraph",
+    "--filegraph",
+    "--list",
+)
 MIN_FREE_BYTES = 1 << 20  # with less than this left no job can write its result
 
 
@@ -32,6 +46,9 @@ def run(arguments: list[str]) -> int:
     """
     config = _config_only(arguments)
     resolved = load_config(config[-1] if config else DEFAULT_CONFIG)  # a mistake is reported before Snakemake starts
+    run_dir, computes = RESULTS / resolved["run"], not _only_plans(arguments)
+    if computes and not (run_dir / "report.html").exists():  # a finished run may be read-only
+        check_writable(run_dir)
     Path(".snakemake").mkdir(exist_ok=True)
     handle = open(".snakemake/sgoif.lock", "w")
     try:
@@ -43,10 +60,13 @@ def run(arguments: list[str]) -> int:
     if any(Path(".snakemake/locks").glob("*")):
         unlock = [*snakemake, "--unlock", *config]
         subprocess.run(unlock, capture_output=True, pass_fds=[handle.fileno()])
-    _delete_damaged(Path("results") / resolved["run"])
+    if computes:
+        _delete_damaged(run_dir)
     done = subprocess.run([*snakemake, *arguments], pass_fds=[handle.fileno()])
     if done.returncode:
         _check_free_disk()
+    elif computes and not {"--config", "-C"} & set(arguments):
+        write_config(run_dir, resolved)  # where nothing was to be done no job has started, and nothing wrote it
     return done.returncode
 
 
@@ -71,6 +91,11 @@ def _check_free_disk() -> None:
     for folder in (Path("."), Path("results"), Path("data")):
         if folder.exists() and shutil.disk_usage(folder).free < MIN_FREE_BYTES:
             raise UserError(f"the disk of {folder.resolve()} is full; free some room and run again")
+
+
+def _only_plans(arguments: list[str]) -> bool:
+    """Says whether Snakemake, called like this, computes nothing; then nothing may be written."""
+    return any(a.startswith(PLANNING) or re.fullmatch("-[A-Za-z]*n[A-Za-z]*", a) for a in arguments)
 
 
 def _config_only(arguments: list[str]) -> list[str]:

@@ -1,0 +1,47 @@
+"""What `sgoif.bench run` does around Snakemake, which is replaced by a function here."""
+
+import json
+import subprocess
+from pathlib import Path
+from types import SimpleNamespace
+
+import pytest
+
+from sgoif.bench.cli import main
+from sgoif.bench.config import load_config
+from tests.helpers.project_copy import MINI_CONFIG
+
+RUN = Path("results/mini")
+
+
+@pytest.fixture
+def project(tmp_path, monkeypatch) -> list[list[str]]:
+    """An empty folder in which Snakemake finds nothing to do; the calls of it."""
+    monkeypatch.chdir(tmp_path)
+    Path("mini.yaml").write_text(MINI_CONFIG.read_text())
+    calls: list[list[str]] = []
+    answer = SimpleNamespace(returncode=0)
+    monkeypatch.setattr(subprocess, "run", lambda command, **others: calls.append(command) or answer)
+    return calls
+
+
+def test_where_nothing_was_to_be_done_the_configuration_is_there(project):
+    assert main(["run", "--", "--configfile", "mini.yaml"]) == 0
+    assert json.loads((RUN / "config.json").read_text()) == load_config("mini.yaml")
+
+
+@pytest.mark.parametrize("option", ["-n", "-nq", "--dry-run", "--dryrun", "--lint", "--report=x.html", "--summary"])
+def test_a_plan_writes_nothing(project, option):
+    (RUN / "tables").mkdir(parents=True)
+    (RUN / "tables/t.md").write_text("damaged")
+    (RUN / "tables/.t.md.sha256").write_text("0" * 64)
+    assert main(["run", "--", option, "--configfile", "mini.yaml"]) == 0
+    assert len(project) == 1 and not (RUN / "config.json").exists() and (RUN / "tables/t.md").exists()
+
+
+def test_results_that_cannot_be_written_are_told_in_one_line_before_snakemake_starts(project, capsys):
+    RUN.parent.mkdir()
+    RUN.symlink_to("/proc/nowhere")
+    assert main(["run", "--", "--configfile", "mini.yaml"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: results/mini cannot be written (") and told.count("\n") == 1 and not project

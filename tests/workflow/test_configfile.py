@@ -1,0 +1,49 @@
+"""Which configuration Snakemake takes, and that planning a run writes nothing."""
+
+import subprocess
+import sys
+from pathlib import Path
+
+import pytest
+
+from tests.workflow.test_run import copy_project, environment
+
+
+@pytest.fixture(scope="module")
+def project(tmp_path_factory) -> Path:
+    return copy_project(tmp_path_factory.mktemp("project"))
+
+
+def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+    command = [sys.executable, "-m", "snakemake", "--nolock", *arguments]
+    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=180)
+
+
+def files(folder: Path) -> dict[str, bytes]:
+    """Everything but Snakemake's own folder and compiled code."""
+    found = [p for p in folder.rglob("*") if not {".snakemake", "__pycache__"} & set(p.relative_to(folder).parts)]
+    return {str(p.relative_to(folder)): p.read_bytes() if p.is_file() else b"" for p in found}
+
+
+def test_a_dry_run_writes_nothing(project):
+    before = files(project)
+    done = snakemake(project, "-n", "--configfile", "mini.yaml")
+    assert done.returncode == 0 and "results/mini/summary.json" in done.stdout + done.stderr, done.stderr[-2000:]
+    assert files(project) == before
+
+
+def test_without_a_file_it_is_the_embedded_run_and_a_file_has_to_name_its_own(project):
+    done = snakemake(project, "-n", "track_init")
+    assert done.returncode == 0 and "results/embedded/mlflow/created" in done.stdout + done.stderr, done.stderr[-2000:]
+    (project / "nameless.yaml").write_text("execution: {threads: 1}\n")
+    done = snakemake(project, "-n", "track_init", "--configfile", "nameless.yaml")
+    assert done.returncode and "the key 'run' is missing" in done.stdout + done.stderr
+    (project / "configs" / "child.yaml").write_text("extends: embedded.yaml\n")
+    done = snakemake(project, "-n", "track_init", "--configfile", "configs/child.yaml")
+    assert done.returncode and "the key 'run' is missing" in done.stdout + done.stderr
+
+
+def test_jobs_that_start_find_the_configuration(project):
+    done = snakemake(project, "results/mini/mlflow/created", "--cores", "1", "--configfile", "mini.yaml")
+    assert done.returncode == 0, done.stderr[-2000:]
+    assert (project / "results/mini/config.json").is_file()
