@@ -24,7 +24,7 @@ from sgoif.bench.config.values import digest as config_digest
 from sgoif.bench.evaluation.cell_result import CellResult, read_cells
 from sgoif.bench.evaluation.metric_record import MetricRecord, Name, metrics_file, read_metrics
 from sgoif.bench.execution.records import ResultRecord
-from sgoif.bench.sharing import mlflow_store
+from sgoif.bench.sharing import mlflow_artifacts, mlflow_store, mlflow_view
 from sgoif.bench.tables import names
 from sgoif.utils.files import atomic_write_json, sha256_file
 
@@ -115,7 +115,7 @@ def _cell_item(cell: CellResult, records: Sequence[MetricRecord]) -> _Item:
     setting, seed, method = cell.name
     return _Item(
         name=f"{setting}/seed{seed}/{method}",
-        title=f"{method} {setting} seed{seed}",
+        title=f"{method} {setting} {seed}",
         params=_cell_params(cell.result),
         tags=_cell_tags(cell.result),
         metrics=_cell_metrics(cell.result, records),
@@ -199,13 +199,16 @@ def _milliseconds(created: str) -> int:
 
 def _synchronise(run_dir: Path, uri: str, wanted: Mapping[str, Sequence[_Item]]) -> dict[str, int]:
     counts = {"created": 0, "kept": 0, "removed": 0}
-    mlflow_store.ensure_store(uri)
+    mlflow_store.ensure_store(uri, run_dir)
+    if (path := mlflow_store.sqlite_file(uri)) is not None:
+        mlflow_artifacts.relocate(path, run_dir)
     client = mlflow_store.open_client(uri)
     known = mlflow_store.experiments(client)
     for experiment, items in wanted.items():
         if experiment not in known:
-            location = (run_dir / "mlflow" / "artifacts" / experiment.replace("/", "-")).resolve()
-            known[experiment] = client.create_experiment(experiment, artifact_location=location.as_uri())
+            location = mlflow_artifacts.artifact_location(run_dir, experiment)
+            known[experiment] = client.create_experiment(experiment, artifact_location=location)
+        mlflow_view.choose_columns(client, experiment, known[experiment])
         _synchronise_experiment(client, known[experiment], items, counts)
     for name, experiment_id in known.items():  # datasets that the run no longer has
         if name.startswith(f"{run_dir.name}/") and name not in wanted:

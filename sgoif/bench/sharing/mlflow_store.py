@@ -9,11 +9,11 @@ from __future__ import annotations
 import contextlib
 import os
 import re
-import sqlite3
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from sgoif.bench.sharing import mlflow_schema
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_replace, file_lock
 
@@ -22,7 +22,6 @@ if TYPE_CHECKING:
 
 # set before mlflow is imported: nothing is sent anywhere, and neither git nor the network is used
 QUIET_ENVIRONMENT = {"MLFLOW_DISABLE_TELEMETRY": "true", "DO_NOT_TRACK": "true", "GIT_PYTHON_REFRESH": "quiet"}
-MAX_MESSAGE_LENGTH = 200
 
 
 def store_uri(run_dir: Path, config: Mapping[str, Any]) -> str:
@@ -33,24 +32,35 @@ def store_uri(run_dir: Path, config: Mapping[str, Any]) -> str:
     return os.environ.get("SGOIF_TRACKING") or config["tracking"]["uri"] or f"sqlite:///{run_dir}/mlflow/mlflow.db"
 
 
-def init_store(uri: str) -> None:
+def init_store(uri: str, run_dir: Path | None = None) -> None:
     """Create the store with MLflow's tables if there is none.
 
+    Args:
+        uri: Address of the store.
+        run_dir: Folder of the run; its own store is made again if it is of another version of MLflow.
+
     Raises:
-        UserError: If the store is damaged or cannot be reached.
+        UserError: If the store is damaged, of another version, or cannot be reached.
     """
     with readable_errors(uri), exclusive(uri):
-        ensure_store(uri)
+        ensure_store(uri, run_dir)
 
 
-def ensure_store(uri: str) -> None:
+def ensure_store(uri: str, run_dir: Path | None = None) -> None:
     """Create the store if there is none; the caller holds `exclusive`."""
     path = sqlite_file(uri)
     if path is None:
         experiments(open_client(uri))
-    elif path.is_file():
-        _check_database(path)
-    else:  # a store whose creation was cut short cannot be repaired, so it gets its name when it is complete
+        return
+    if path.is_file():
+        mlflow_schema.check_file(path)
+        if is_own(path, run_dir):
+            mlflow_schema.set_aside_other_version(path)
+        else:
+            mlflow_schema.check_version(path)
+    if (
+        not path.is_file()
+    ):  # a store whose creation was cut short cannot be repaired, so it gets its name when it is complete
         with atomic_replace(path) as temporary:
             experiments(open_client(f"sqlite:///{temporary}"))
 
@@ -88,11 +98,13 @@ def readable_errors(uri: str) -> Iterator[None]:
     try:
         yield
     except (MlflowException, SQLAlchemyError, CommandError) as e:
-        message = " ".join(str(getattr(e, "orig", None) or e).split())[:MAX_MESSAGE_LENGTH]
+        message = " ".join(str(getattr(e, "orig", None) or e).split())[: mlflow_schema.MAX_MESSAGE_LENGTH]
         if "disk is full" in message:
             raise UserError(f"{uri}: the disk is full; free some room and run again") from None
         path = sqlite_file(uri)
         cure = f"delete {path} and run again" if path else "check that its server runs and can be reached"
+        if "out-of-date database schema" in message:
+            cure = "if it is older than the MLflow here, back it up and run `mlflow db upgrade`; else use its MLflow"
         raise UserError(f"the MLflow store {without_password(uri)} does not work ({message}); {cure}") from None
     except ModuleNotFoundError as e:
         raise UserError(f"{without_password(uri)} needs the package {e.name}; `make cluster` installs it") from None
@@ -102,11 +114,13 @@ def open_client(uri: str) -> MlflowClient:
     """Open a client of the store.
 
     Raises:
-        UserError: If the file of a SQLite store is damaged; MLflow itself would try again for two minutes.
+        UserError: If the file of a SQLite store is damaged or of another version of MLflow, which itself would try
+            again for two minutes.
     """
     path = sqlite_file(uri)
     if path is not None and path.is_file():
-        _check_database(path)
+        mlflow_schema.check_file(path)
+        mlflow_schema.check_version(path)
     os.environ.update(QUIET_ENVIRONMENT)
     import logging
 
@@ -137,20 +151,14 @@ def sqlite_file(uri: str) -> Path | None:
     return Path(uri.removeprefix("sqlite:///")) if uri.startswith("sqlite:///") else None
 
 
+def is_own(path: Path, run_dir: Path | None) -> bool:
+    """Return whether a SQLite file is the store in the run's folder, which holds nothing but that run."""
+    return run_dir is not None and path.resolve() == (run_dir / "mlflow" / "mlflow.db").resolve()
+
+
 def without_password(uri: str) -> str:
     """Return the address of a store with its password hidden."""
     return re.sub(r"(://[^:/@]*):[^@]*@", r"\1:***@", uri)
-
-
-def _check_database(path: Path) -> None:
-    try:
-        with contextlib.closing(sqlite3.connect(path)) as db:
-            (found,) = db.execute("PRAGMA quick_check(1)").fetchone()
-    except sqlite3.DatabaseError as e:
-        found = str(e)
-    if found != "ok":
-        message = " ".join(found.split())[:MAX_MESSAGE_LENGTH]
-        raise UserError(f"{path} is not a usable MLflow store ({message}); delete the file and run again")
 
 
 def _do_not_sync(connection: Any, _: Any) -> None:

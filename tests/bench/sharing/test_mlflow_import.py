@@ -1,11 +1,13 @@
 """The MLflow import: complete, idempotent, replacing what changed. One store for all tests: MLflow is slow to start."""
 
+import json
+import shutil
 import sqlite3
 
 import pytest
 
 from sgoif.bench.evaluation.evaluate import evaluate
-from sgoif.bench.sharing import mlflow_import, mlflow_store
+from sgoif.bench.sharing import mlflow_import, mlflow_schema, mlflow_store, mlflow_ui, mlflow_view
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json
 from tests.helpers.fake_runs import GRID, Run, config
@@ -40,13 +42,13 @@ def runs(run, experiment="run/noisy/digits"):
 def everything(run) -> list:
     """All rows of the store's tables that hold runs."""
     with sqlite3.connect(run.root / "mlflow" / "mlflow.db") as db:
-        tables = ("runs", "metrics", "latest_metrics", "params", "tags", "experiments")
+        tables = ("runs", "metrics", "latest_metrics", "params", "tags", "experiments", "experiment_tags")
         return [sorted(map(repr, db.execute(f"select * from {t}").fetchall())) for t in tables]
 
 
 def test_every_cell_is_a_run_with_its_numbers(imported):
     assert imported.first["created"] == CELLS + 2  # newcomer's second seed is ok in n20s0; and the tables
-    run = runs(imported)["sgoif n20s0 seed1"]
+    run = runs(imported)["sgoif n20s0 1"]
     assert run.data.params["method"] == "sgoif" and run.data.params["seed"] == "1"
     assert run.data.tags["method_title"] == "SG-OIF" and run.data.tags["method_group"] == "Methods of the paper"
     assert run.data.metrics["overhead_standalone"] == pytest.approx(2.35)
@@ -58,10 +60,10 @@ def test_every_cell_is_a_run_with_its_numbers(imported):
 
 def test_curves_failures_and_artifacts(imported):
     client = mlflow_store.open_client(imported.uri)
-    plain = runs(imported)["plain n20s0 seed0"]
+    plain = runs(imported)["plain n20s0 0"]
     curve = client.get_metric_history(plain.info.run_id, "curve/loss")
     assert [(m.step, m.value) for m in curve] == [(0, 1.0), (1, 0.5), (2, 0.3)]
-    failed = runs(imported)["newcomer n20s0 seed0"]
+    failed = runs(imported)["newcomer n20s0 0"]
     assert failed.info.status == "FAILED" and failed.data.tags["reason"] == "the loss became NaN in epoch 3"
     tables = runs(imported, "run/tables")["tables and summary"]
     assert {a.path for a in client.list_artifacts(tables.info.run_id)} == {"table1.md", "config.json"}
@@ -81,14 +83,67 @@ def test_a_changed_cell_replaces_its_run_and_an_interrupted_import_is_mended(imp
     imported.cell("noisy", "digits", "n20s0", 0, "newcomer", status="failed", reason="out of memory", key="k2")
     evaluate(imported.root, imported.data, "noisy", "digits", imported.config)
     client = mlflow_store.open_client(imported.uri)
-    cut = old["aum n20s0 seed0"].info
+    cut = old["aum n20s0 0"].info
     client.create_run(cut.experiment_id, tags={mlflow_import.ITEM_TAG: "n20s0/seed0/aum"}, run_name="cut short")
     done = mlflow_import.import_run(imported.root, imported.uri)
     assert (done["created"], done["removed"]) == (1, 2)
     new = runs(imported)
     assert set(new) == set(old)
-    assert {n for n in new if new[n].info.run_id != old[n].info.run_id} == {"newcomer n20s0 seed0"}
-    assert new["newcomer n20s0 seed0"].data.tags["cell_key"] == "k2"
+    assert {n for n in new if new[n].info.run_id != old[n].info.run_id} == {"newcomer n20s0 0"}
+    assert new["newcomer n20s0 0"].data.tags["cell_key"] == "k2"
+
+
+def test_the_page_of_runs_shows_the_metrics_that_matter(imported):
+    client = mlflow_store.open_client(imported.uri)
+    experiment = client.get_experiment_by_name("run/noisy/digits")
+    view = json.loads(experiment.tags[f"mlflow.sharedViewState.{mlflow_view.VIEW}"])
+    shown = [name.split("`")[1] for name in view["selectedColumns"]]
+    assert shown == ["auc_pr", "p_at_1", "auroc", "test_accuracy", "seconds_total", "method", "setting", "seed"]
+    run = runs(imported)["sgoif n20s0 1"]
+    assert set(shown) <= run.data.metrics.keys() | run.data.params.keys()
+    page = mlflow_view.runs_page(experiment.name, experiment.experiment_id)
+    assert page.endswith("viewStateShareKey=sgoif") and page in experiment.tags["mlflow.note.content"]
+    assert "viewState" not in mlflow_view.runs_page("run/tables", "2")
+    client.set_experiment_tag(experiment.experiment_id, "mlflow.note.content", "mine")
+    mlflow_import.import_run(imported.root, imported.uri)
+    assert client.get_experiment(experiment.experiment_id).tags["mlflow.note.content"] == "mine"
+
+
+@pytest.mark.parametrize("by", ["import", "ui"])
+def test_artifacts_are_found_after_the_folder_was_moved(imported, tmp_path, by):
+    there = tmp_path / "other place" / "run"
+    shutil.copytree(imported.root, there)
+    shutil.move(imported.root / "mlflow" / "artifacts", imported.root / "mlflow" / "hidden")
+    uri = f"sqlite:///{there}/mlflow/mlflow.db"
+    try:
+        mlflow_import.import_run(there, uri) if by == "import" else mlflow_ui.check_store(there, uri)
+        client = mlflow_store.open_client(uri)
+        for experiment in ("run/noisy/digits", "run/tables"):
+            found = client.get_experiment_by_name(experiment)
+            for run in client.search_runs([found.experiment_id]):
+                files = [a.path for a in client.list_artifacts(run.info.run_id)]
+                assert files and (tmp_path / "other place").as_uri() in run.info.artifact_uri
+        assert open(client.download_artifacts(run.info.run_id, "table1.md")).read() == "# Table 1\n"
+    finally:
+        shutil.move(imported.root / "mlflow" / "hidden", imported.root / "mlflow" / "artifacts")
+
+
+@pytest.mark.parametrize(("revision", "age"), [("90e64c465722", "an older"), ("ffffffffffff", "a newer")])
+def test_a_store_of_another_version_is_kept_and_made_again(imported, tmp_path, capsys, revision, age):
+    there = tmp_path / "run"
+    shutil.copytree(imported.root, there)
+    path = there / "mlflow" / "mlflow.db"
+    with sqlite3.connect(path) as db:
+        db.execute("update alembic_version set version_num = ?", (revision,))
+    with pytest.raises(UserError, match=rf"{age} MLflow .*revision {revision}, here .*rm -rf .*make tables"):
+        mlflow_ui.check_store(there, f"sqlite:///{path}")
+    with pytest.raises(UserError, match=rf"{age} MLflow .*move the file away"):  # not the run's own: left alone
+        mlflow_store.init_store(f"sqlite:///{path}", tmp_path / "another run")
+    done = mlflow_import.import_run(there, f"sqlite:///{path}")
+    assert done["created"] == imported.first["created"] and done["kept"] == 0
+    assert mlflow_schema.revision(path.with_name(f"mlflow.db.{revision}")) == revision
+    assert mlflow_schema.other_version(path) is None
+    assert f"{age} MLflow" in capsys.readouterr().err
 
 
 def test_a_broken_store_is_told(tmp_path):
