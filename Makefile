@@ -11,7 +11,7 @@ export PYTHONWARNINGS := ignore:TF32 acceleration
 export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
 
 # What a user names reaches a command as "$$NAME", through the environment: neither make nor the shell looks inside.
-GIVEN := CONFIG PROFILE NAME TASK METHOD SETTING
+GIVEN := CONFIG PROFILE NAME TASK METHOD SETTING PORT
 $(foreach name,$(GIVEN),$(eval override $(name) := $$(value $(name))))
 export $(GIVEN)
 
@@ -50,9 +50,8 @@ checks: $(VENV)/test.stamp types
 	@mkdir -p .snakemake
 	@snakemake --lint > .snakemake/lint.log 2>&1 || { cat .snakemake/lint.log; exit 1; }
 
-ui: $(VENV)/run.stamp  ## MLflow's pages for the run, on http://127.0.0.1:5000
-	@folder=$$(python -m sgoif.bench folder --config="$$CONFIG") && \
-	mlflow ui --host 127.0.0.1 --port 5000 --backend-store-uri "$${SGOIF_TRACKING:-sqlite:///$$folder/mlflow/mlflow.db}"
+ui: $(VENV)/run.stamp  ## MLflow's pages for the run, on http://127.0.0.1:5000 (PORT=5001 for another)
+	@python -m sgoif.bench ui --config="$$CONFIG" $${PORT:+--port="$$PORT"}
 
 report: $(VENV)/run.stamp  ## the run on one HTML page, and Snakemake's own report of it
 	@python -m sgoif.bench report --config="$$CONFIG"

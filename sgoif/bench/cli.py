@@ -95,6 +95,8 @@ def _add_output(commands: Any) -> None:
 def _add_sharing(commands: Any) -> None:
     _add(commands, "track-init", steps.track_init_step, "create the MLflow store", "config")
     _add(commands, "track", steps.track_step, "import a finished run into MLflow", "config")
+    step = _add(commands, "ui", steps.ui_step, "serve MLflow's pages of a run to this machine until Ctrl-C", "config")
+    step.add_argument("--port", type=int, default=5000)
     _add(commands, "publish", steps.publish_step, "copy tables, figures and provenance to results/published", "config")
     about = "write the records of all finished cells into one small file"
     for name, help in (("export-records", about), ("carry", None)):  # the second is the old name

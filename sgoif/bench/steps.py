@@ -170,7 +170,7 @@ def track_init_step(args: argparse.Namespace) -> None:
     from sgoif.bench.sharing.mlflow_store import init_store, store_uri
 
     plan, run_dir = _open(args)
-    init_store(store_uri(run_dir, plan.config))
+    init_store(store_uri(run_dir, plan.config), run_dir)
 
 
 def track_step(args: argparse.Namespace) -> None:
@@ -180,6 +180,15 @@ def track_step(args: argparse.Namespace) -> None:
 
     plan, run_dir = _open(args)
     import_run(run_dir, store_uri(run_dir, plan.config))
+
+
+def ui_step(args: argparse.Namespace) -> None:
+    """Serve MLflow's pages of a run until Ctrl-C."""
+    from sgoif.bench.sharing.mlflow_store import store_uri
+    from sgoif.bench.sharing.mlflow_ui import serve
+
+    plan, run_dir = _open(args)
+    serve(run_dir, store_uri(run_dir, plan.config), args.port)
 
 
 def publish_step(args: argparse.Namespace) -> None:
