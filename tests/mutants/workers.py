@@ -116,7 +116,8 @@ class Worker:
 
     def _environment(self, scratch: Path, record: Path) -> dict[str, str]:
         threads = dict.fromkeys(("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS"), "1")
-        paths = {"PYTHONPATH": str(self.folder), "TMPDIR": str(scratch), RECORD: str(record)}
+        found = os.pathsep.join(filter(None, (str(self.folder), os.environ.get("PYTHONPATH"))))
+        paths = {"PYTHONPATH": found, "TMPDIR": str(scratch), RECORD: str(record)}
         plain = {"PYTHONDONTWRITEBYTECODE": "1", "PYTHONHASHSEED": "0", "PYTEST_DISABLE_PLUGIN_AUTOLOAD": "1"}
         return {**os.environ, **threads, **paths, **plain}
 
