@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import contextlib
 import errno
-import fcntl
 import os
 import shutil
 import stat
@@ -15,10 +14,11 @@ from typing import Any
 
 from sgoif.bench.config import load_config
 from sgoif.errors import UserError
-from sgoif.utils.files import atomic_write_json
+from sgoif.utils.files import atomic_write_json, try_lock
 
 RESULTS = Path("results")
 RUN_LOCK = Path(".snakemake") / "sgoif.lock"  # held by `sgoif.bench run` as long as it runs
+SNAKEMAKE_LOCKS = Path(".snakemake") / "locks"  # files in here: Snakemake runs, or was killed
 
 
 def run_folder(config: Path | str) -> Path:
@@ -100,10 +100,24 @@ def _refuse_while_running() -> None:
     if not RUN_LOCK.is_file():
         return
     with open(RUN_LOCK) as handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError("a run is going on in this folder; wait for it, or stop it, and try again") from None
+        state = try_lock(handle)
+    if state == "taken":
+        raise UserError("a run is going on in this folder; wait for it, or stop it, and try again")
+    if state == "unsupported":
+        refuse_unknown_run()
+
+
+def refuse_unknown_run() -> None:
+    """Refuse to go on if Snakemake's locks are there and no lock of ours can tell whether they are those of a dead run.
+
+    Raises:
+        UserError: If they are there.
+    """
+    if any(SNAKEMAKE_LOCKS.glob("*")):
+        raise UserError(
+            f"{SNAKEMAKE_LOCKS} says that a run is going on, and this file system has no locks that could tell whether "
+            f"it still lives; if it does not, delete {SNAKEMAKE_LOCKS} and run again"
+        )
 
 
 def _measure(folder: Path) -> tuple[int, int]:

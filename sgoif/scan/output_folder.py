@@ -11,7 +11,7 @@ state/                of a scan that is not finished
 
 from __future__ import annotations
 
-import fcntl
+import sys
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
@@ -20,7 +20,7 @@ from typing import TYPE_CHECKING, Any
 from sgoif.errors import UserError
 from sgoif.scan.sources.image_listing import Listing
 from sgoif.scan.sources.torchvision_sets import list_dataset
-from sgoif.utils.files import atomic_write_json, read_json
+from sgoif.utils.files import atomic_write_json, read_json, try_lock
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -43,10 +43,11 @@ def lock_folder(out: Path) -> Iterator[None]:
     except OSError as e:
         raise UserError(f"--out {out} cannot be written ({e.strerror}); choose another place") from None
     with handle:
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
-            raise UserError(f"another scan is writing {out}; wait for it, or choose another --out") from None
+        state = try_lock(handle)
+        if state == "taken":
+            raise UserError(f"another scan is writing {out}; wait for it, or choose another --out")
+        if state == "unsupported":
+            print(f"note: {out} has no locks; do not start two scans with this --out at once", file=sys.stderr)
         try:
             yield
         finally:

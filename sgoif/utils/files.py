@@ -6,22 +6,27 @@ A sealed file has its sha256 beside it (`.<name>.sha256`), so that a flipped bit
 from __future__ import annotations
 
 import contextlib
+import errno
 import fcntl
 import hashlib
 import io
 import json
 import os
+import sys
 import uuid
 import zipfile
 from collections.abc import Collection, Iterator
 from pathlib import Path
-from typing import Any
+from typing import IO, Any, Literal
 
 import numpy as np
 
 from sgoif.errors import UserError
 
 _ZIP_DATE = (1980, 1, 1, 0, 0, 0)  # the earliest date that a zip entry can have
+_NEVER_BY_OTHERS = 0o664  # the mode of new files before the umask: others never write them, whatever the umask says
+_NO_FOLDER_SYNC = {errno.EINVAL, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EACCES, errno.EPERM, errno.EBADF}
+_NO_LOCKS = {errno.ENOLCK, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS, errno.EINVAL, errno.EBADF}  # EBADF: NFS
 
 
 @contextlib.contextmanager
@@ -29,38 +34,93 @@ def atomic_replace(path: Path | str, seal: bool = False) -> Iterator[Path]:
     """Replace a file in one step by a temporary file that is written inside a `with` block.
 
     On an error the temporary file is deleted and `path` stays as it was. A sealed file stays sealed, and its seal is
-    written first: a kill in between leaves a file that reads as damaged, not one that is wrongly trusted.
+    written first: a kill in between leaves a file that reads as damaged, not one that is wrongly trusted. When the
+    block is left, the new name is on the disk as well (see `sync_folder`): what is written later cannot outlive it.
 
     Args:
         path: The file to replace; its folder is made if needed.
         seal: Whether to write a seal even if the file has none yet.
 
     Yields:
-        The path of the temporary file.
+        The path of the temporary file, which is there and empty.
     """
     path = Path(path)
-    path.parent.mkdir(parents=True, exist_ok=True)
+    _make_folder(path.parent)
     temporary = path.with_name(f".{path.name}.{os.getpid()}-{uuid.uuid4().hex[:8]}.tmp")
     try:
+        os.close(os.open(temporary, os.O_CREAT | os.O_EXCL | os.O_WRONLY, _NEVER_BY_OTHERS))
         yield temporary
         with open(temporary, "rb+") as f:
             os.fsync(f.fileno())
         if seal or _seal(path).is_file():
             atomic_write_text(_seal(path), sha256_file(temporary) + "\n")
         os.replace(temporary, path)
+        sync_folder(path.parent)
     finally:
         temporary.unlink(missing_ok=True)
+
+
+def sync_folder(folder: Path) -> None:
+    """Put the names in a folder on the disk, where the file system can: a rename may be lost with the power until then.
+
+    Raises:
+        OSError: If the disk fails or is full.
+    """
+    try:
+        handle = os.open(folder, os.O_RDONLY | os.O_DIRECTORY)
+    except PermissionError:  # a folder that one may write and not list
+        return
+    try:
+        os.fsync(handle)
+    except OSError as e:
+        if e.errno not in _NO_FOLDER_SYNC:
+            raise
+    finally:
+        os.close(handle)
+
+
+def _make_folder(folder: Path) -> None:
+    """Make a folder and those above it, each with its name on the disk."""
+    if not folder.is_dir():
+        _make_folder(folder.parent)
+        folder.mkdir(exist_ok=True)
+        sync_folder(folder.parent)
+
+
+def try_lock(handle: IO[Any], wait: bool = False) -> Literal["held", "taken", "unsupported"]:
+    """Ask for the exclusive lock of an open file; closing the file, or the end of the process, releases it.
+
+    Args:
+        handle: The open file.
+        wait: Whether to wait while another process holds the lock.
+
+    Returns:
+        "held" if this process has the lock now, "taken" if another one has it, "unsupported" if the file system has
+        no locks, so that nobody can tell.
+    """
+    try:
+        fcntl.flock(handle, fcntl.LOCK_EX | (0 if wait else fcntl.LOCK_NB))
+    except OSError as e:
+        if e.errno in _NO_LOCKS:
+            return "unsupported"
+        if e.errno in (errno.EWOULDBLOCK, errno.EACCES):
+            return "taken"
+        raise
+    return "held"
 
 
 @contextlib.contextmanager
 def file_lock(path: Path) -> Iterator[None]:
     """Hold an exclusive lock on `path` inside a `with` block; wait for other processes of this machine first.
 
-    A job may outlive the run that started it and was killed, so two jobs may want to write the same files.
+    A job may outlive the run that started it and was killed, so two jobs may want to write the same files. On a file
+    system without locks the block runs all the same, after a line that says so: every file is then still whole, since
+    it is replaced in one step, but one of two jobs may fail and has to be run again.
     """
     path.parent.mkdir(parents=True, exist_ok=True)
     with open(path, "w") as handle:
-        fcntl.flock(handle, fcntl.LOCK_EX)
+        if try_lock(handle, wait=True) == "unsupported":
+            print(f"note: {path} cannot be locked, this file system has no locks; going on", file=sys.stderr)
         yield
 
 

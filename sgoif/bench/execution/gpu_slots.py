@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import os
 import socket
 import time
@@ -12,6 +11,7 @@ from pathlib import Path
 from typing import IO
 
 from sgoif.errors import UserError
+from sgoif.utils.files import try_lock
 
 
 @contextmanager
@@ -31,7 +31,7 @@ def slot(folder: Path, jobs_per_gpu: int, count: int = 1, poll: float = 0.5) -> 
         The numbers of the GPUs, joined by commas, or None on a machine without GPUs.
 
     Raises:
-        UserError: If there are fewer GPUs than the job needs.
+        UserError: If there are fewer GPUs than the job needs, or the file system has no locks.
     """
     gpus = visible_gpus()
     if not gpus:
@@ -57,10 +57,14 @@ def _take(folder: Path, gpus: Sequence[str], jobs_per_gpu: int, count: int) -> d
         if gpu in taken:
             continue
         handle = open(folder / f"gpu{gpu}-{n}.lock", "w")
-        try:
-            fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-        except OSError:
+        state = try_lock(handle)
+        if state != "held":
             handle.close()
+            if state == "unsupported":
+                raise UserError(
+                    f"{folder}: this file system has no locks, by which jobs share the GPUs; "
+                    "put a link to a folder on a local disk in its place and run again"
+                )
             continue
         taken[gpu] = handle
         if len(taken) == count:

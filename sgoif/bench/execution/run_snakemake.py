@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import fcntl
 import json
 import re
 import shutil
@@ -11,9 +10,10 @@ import sys
 from pathlib import Path
 
 from sgoif.bench.config import load_config
-from sgoif.bench.run_folder import RESULTS, check_writable, write_config
+from sgoif.bench.execution.clock import settle_future_times
+from sgoif.bench.run_folder import RESULTS, check_writable, refuse_unknown_run, write_config
 from sgoif.errors import UserError
-from sgoif.utils.files import is_intact
+from sgoif.utils.files import is_intact, try_lock
 
 DEFAULT_CONFIG = "configs/embedded.yaml"  # as in the Snakefile
 SEALED_OUTPUTS = (".", "batches/*/*/*", "metrics/*", "tables", "figures")  # folders of sealed files, below a run's
@@ -51,10 +51,12 @@ def run(arguments: list[str]) -> int:
         check_writable(run_dir)
     Path(".snakemake").mkdir(exist_ok=True)
     handle = open(".snakemake/sgoif.lock", "w")
-    try:
-        fcntl.flock(handle, fcntl.LOCK_EX | fcntl.LOCK_NB)
-    except OSError:
-        raise UserError("another run is going on in this folder; wait for it, or stop it, and try again") from None
+    state = try_lock(handle)
+    if state == "taken":
+        raise UserError("another run is going on in this folder; wait for it, or stop it, and try again")
+    if state == "unsupported":
+        refuse_unknown_run()
+        print("note: this file system has no locks; do not start two runs in this folder at once", file=sys.stderr)
     snakemake = [sys.executable, "-m", "snakemake"]
     # this run holds the folder, so a lock that Snakemake still finds was left by a run that was killed
     if any(Path(".snakemake/locks").glob("*")):
@@ -62,6 +64,7 @@ def run(arguments: list[str]) -> int:
         subprocess.run(unlock, capture_output=True, pass_fds=[handle.fileno()])
     if computes:
         _delete_damaged(run_dir)
+        settle_future_times(run_dir, Path(resolved["data"]["root"]))
     done = subprocess.run([*snakemake, *arguments], pass_fds=[handle.fileno()])
     if done.returncode:
         _check_free_disk()
