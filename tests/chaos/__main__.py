@@ -7,7 +7,7 @@ import sys
 import tempfile
 from pathlib import Path
 
-from tests.chaos import network, report
+from tests.chaos import corners, network, report
 from tests.chaos.driver import LOST, Chaos
 
 
@@ -29,6 +29,10 @@ FAMILIES = {
     "small disk": Chaos.small_disk,
     "damaged states": Chaos.damaged_states,
     "damaged files": Chaos.damages,
+    "power loss": corners.power_loss,
+    "clock": corners.clock,
+    "umask": corners.umasks,
+    "no locks": corners.no_locks,
 }
 
 

@@ -8,13 +8,14 @@ import random
 import signal
 import subprocess
 import time
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 
 from tests.chaos import faults
 from tests.chaos.project import RUN, Moment, Project, do_as_told, last_error
 
 SAME, TOLD, LOST = "same", "told, then same", "LOST"
+VICTIMS = {"kill": "job killed", "kill all": "whole run killed", "power": "power lost"}
 
 
 class Chaos:
@@ -68,21 +69,22 @@ class Chaos:
         self.project.forget("mlflow")
         self.kills_from_here(name for name in faults.KILLS if "MLflow" in name)
 
-    def kills_from_here(self, names: Iterable[str]) -> None:
+    def kills_from_here(self, names: Iterable[str], table: Mapping[str, tuple[Moment, str]] = faults.KILLS) -> None:
         project, names = self.project, list(names)
         missed, where = {}, {}
         for name in names:
-            moment, target = faults.KILLS[name]
+            moment, target = table[name]
             status, said = project.run(f"{RUN}/{target}", moment=moment)
             where[name] = project.struck()
             if not where[name] or status == 0:
                 missed[name] = f"did not strike (exit status {status}): {said[-800:]}"
         outcome, said = self.recover()
         for name in names:
-            moment, _ = faults.KILLS[name]
+            moment, _ = table[name]
             lost = name in missed
-            victim = "whole run killed" if moment.act == "kill all" else "job killed"
-            self.record(victim, f"{name} ({where[name]})", LOST if lost else outcome, missed.get(name, said))
+            self.record(
+                VICTIMS[moment.act], f"{name} ({where[name]})", LOST if lost else outcome, missed.get(name, said)
+            )
 
     def random_kills(self, n: int = 6, seed: int = 0) -> None:
         """The whole run is killed after random times, in the same folder, again and again."""
@@ -109,7 +111,7 @@ class Chaos:
         project.forget(*faults.AGAIN["tracin"])
         slow = Moment("os.rename", rf"{faults.TRACIN}/work/retrain\.pt", "stall", 1, seconds=12)
         process = project.start(moment=slow)
-        _wait_for(project.mark)
+        wait_for(project.mark)
         job = int(project.mark.read_text().split()[0])
         for pid in _family(process.pid) - _family(job):
             os.kill(pid, signal.SIGKILL)
@@ -125,7 +127,7 @@ class Chaos:
         project.put_back()
         project.forget(*faults.AFTER["metrics"])
         first = project.start(moment=Moment("os.rename", r"chaos/summary\.json", "stall", seconds=10))
-        _wait_for(project.mark)
+        wait_for(project.mark)
         second = subprocess.run(first.args, cwd=project.folder, capture_output=True, text=True, timeout=100)
         first.communicate(timeout=200)
         error = last_error(second.stderr)
@@ -221,7 +223,7 @@ def _family(pid: int) -> set[int]:
     return found
 
 
-def _wait_for(path: Path, seconds: float = 200) -> None:
+def wait_for(path: Path, seconds: float = 200) -> None:
     until = time.monotonic() + seconds
     while not path.exists():
         assert time.monotonic() < until, f"{path} never came"

@@ -52,6 +52,30 @@ KILLS = {
     "importing to MLflow: all in, not yet said": (_writes(r"mlflow/imported\.json", "kill all"), IMPORTED),
 }
 
+
+def _unsynced(path: str, skip: int = 0) -> Moment:
+    """The power goes after a file got its name and before its folder is on the disk: the name is lost."""
+    return Moment("sync folder", rf"{path}$", "power", skip, lose=rf"{path}$")
+
+
+def _later(path: str, lose: str = ".") -> Moment:
+    """The power goes just before a file gets its name; of earlier names those not on the disk are lost."""
+    return Moment("os.rename", rf"{path}$", "power", lose=lose)
+
+
+POWER = {
+    "not yet on the disk: what vouches for prepared data": (_unsynced(r"data/digits/meta\.json"), TABLE),
+    "not yet on the disk: labels": (_unsynced(r"labels/digits/n20_s0\.npz"), TABLE),
+    "not yet on the disk: the second saved state": (_unsynced(rf"{PLAIN}/work/train\.pt", 1), TABLE),
+    "not yet on the disk: scores": (_unsynced(rf"{PLAIN}/arrays\.npz"), TABLE),
+    "not yet on the disk: a result": (_unsynced(rf"{PLAIN}/result\.json"), TABLE),
+    "before the batch file, the scores if not on the disk": (_later(BATCH["loss"], rf"{LOSS}/arrays\.npz$"), TABLE),
+    "not yet on the disk: a batch file": (_unsynced(BATCH["loss"]), TABLE),
+    "before the metrics, all that is not on the disk": (_later(r"metrics/noisy/digits\.json"), TABLE),
+    "not yet on the disk: the seal of the summary": (_unsynced(r"chaos/\.summary\.json\.sha256"), TABLE),
+    "not yet on the disk: a table": (_unsynced(r"tables/table1\.tex"), TABLE),
+}
+
 # What to delete so that a job runs again: Snakemake makes what is missing only where something below it is missing too.
 METRICS, SUMMARY = "metrics/noisy/digits.json", "summary.json"
 AFTER = {"summary": (TABLE,), "metrics": (SUMMARY, TABLE), "cells": (METRICS, SUMMARY, TABLE)}

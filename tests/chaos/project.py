@@ -30,6 +30,8 @@ class Moment:
     skip: int = 0
     seconds: float | None = None
     reading: bool = False
+    errno: int = 0  # of a call that is refused
+    lose: str = ""  # names that are lost with the power unless they are on the disk
 
 
 class Project:
@@ -37,17 +39,22 @@ class Project:
 
     def __init__(self, folder: Path):
         self.folder = folder / "project"
-        self.spare, self.mark = folder / "spare", folder / "struck"
+        self.spare, self.mark, self.journal = folder / "spare", folder / "struck", folder / "journal"
+        self.always: Moment | None = None  # in every run, beside its own moment
+        self.umask = -1  # as it is
         folder.mkdir(parents=True, exist_ok=True)
         copy_project(self.folder)
         shutil.copy(HERE / "chaos.yaml", self.folder / "chaos.yaml")
 
     def start(self, *targets: str, moment: Moment | None = None, step: list[str] | None = None) -> subprocess.Popen:
         self.mark.unlink(missing_ok=True)
+        shutil.rmtree(self.journal, ignore_errors=True)
         paths = os.pathsep.join([str(HERE / "fuse"), *filter(None, [os.environ.get("PYTHONPATH")])])
         env = {**environment(), "OMP_NUM_THREADS": "1", "PYTHONPATH": paths}
-        if moment is not None:
-            env["SGOIF_FUSE"] = json.dumps({**vars(moment), "mark": str(self.mark)})
+        lit = [(moment, self.mark), (self.always, self.mark.with_name("always"))]
+        fuses = [{**vars(m), "mark": str(mark), "journal": str(self.journal)} for m, mark in lit if m is not None]
+        if fuses:
+            env["SGOIF_FUSE"] = json.dumps(fuses)
         words = step or ["run", "--", *targets, "--configfile", "chaos.yaml"]
         return subprocess.Popen(
             [sys.executable, "-m", "sgoif.bench", *words],
@@ -57,6 +64,7 @@ class Project:
             stderr=subprocess.STDOUT,
             text=True,
             start_new_session=True,
+            umask=self.umask,
         )
 
     def run(self, *targets: str, **how) -> tuple[int, str]:
@@ -126,7 +134,7 @@ def do_as_told(project: Project, error: str) -> list[str]:
 
 
 def _paths(project: Project, text: str) -> list[Path]:
-    """The files and folders of the run or its data that a text names, in order."""
+    """The files and folders of the run, its data or Snakemake's records that a text names, in order."""
     words = [project.folder / word.rstrip(".") for word in re.findall(r"[\w./@-]+", text)]
-    rooms = (project.folder / "results", project.folder / "data")
+    rooms = tuple(project.folder / room for room in ("results", "data", ".snakemake"))
     return [path for path in words if path.exists() and any(room in path.parents for room in rooms)]

@@ -1,10 +1,10 @@
-"""Ten faults in the normal suite; all of them with `pytest -m slow tests/chaos` or `make chaos`."""
+"""Twelve faults in the normal suite; all of them with `pytest -m slow tests/chaos` or `make chaos`."""
 
 import pytest
 
-from tests.chaos import faults, network
+from tests.chaos import corners, faults, network
 from tests.chaos.__main__ import main
-from tests.chaos.driver import LOST, Chaos
+from tests.chaos.driver import LOST, SAME, Chaos
 from tests.chaos.project import TABLES
 
 
@@ -28,11 +28,16 @@ def test_downloads_survive_a_bad_network(tmp_path):
 def test_a_run_survives_kills_and_damage(tmp_path):
     chaos = Chaos(tmp_path, TABLES)
     chaos.project.forget("summary.json", "tables")
-    chaos.kills_from_here(
-        ["assembling: summary sealed, not yet named", "assembling tables: Markdown written, LaTeX not"]
-    )
+    chaos.project.umask = 0o000  # what is made from here on is still not for others to write
+    power = "not yet on the disk: the seal of the summary"
+    kills = ("assembling: summary sealed, not yet named", "assembling tables: Markdown written, LaTeX not")
+    chaos.kills_from_here([power, *kills], {**faults.KILLS, **faults.POWER})
+    assert [r["outcome"] for r in chaos.records] == [SAME] * 3, chaos.records
+    tables = (chaos.project.folder / TABLES).parent
+    assert not corners.wrong_modes(tables.iterdir(), mask=0o000)
+    chaos.project.umask = -1
     chaos.damages(d for d in faults.DAMAGES if d.path in ("summary.json", "tables/table1.md") and d.how == "digit")
-    assert len(chaos.records) == 4
+    assert len(chaos.records) == 5
     assert not [r for r in chaos.records if r["outcome"] == LOST], chaos.records
 
 
