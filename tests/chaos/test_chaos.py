@@ -29,9 +29,9 @@ def test_a_run_survives_kills_and_damage(tmp_path):
     chaos = Chaos(tmp_path, TABLES)
     chaos.project.forget("summary.json", "tables")
     chaos.project.umask = 0o000  # what is made from here on is still not for others to write
-    power = "not yet on the disk: the seal of the summary"
+    power = "not yet on the disk: a table"
     kills = ("assembling: summary sealed, not yet named", "assembling tables: Markdown written, LaTeX not")
-    chaos.kills_from_here([power, *kills], {**faults.KILLS, **faults.POWER})
+    chaos.kills_from_here([*kills, power], {**faults.KILLS, **faults.POWER})
     assert [r["outcome"] for r in chaos.records] == [SAME] * 3, chaos.records
     tables = (chaos.project.folder / TABLES).parent
     assert not corners.wrong_modes(tables.iterdir(), mask=0o000)
