@@ -14,6 +14,7 @@ from pathlib import Path
 
 from sgoif.errors import UserError
 from sgoif.utils.interrupt import sigint_as_keyboard_interrupt
+from sgoif.utils.paths import check_environment
 
 SCAN_PACKAGES = {  # module -> package of the extra `scan`
     "PIL": "pillow",
@@ -41,6 +42,7 @@ def main(argv: list[str] | None = None) -> int:
         return bench(argv[1:])
     args = parser().parse_args(argv)
     try:
+        check_environment(sys.argv[0])
         with sigint_as_keyboard_interrupt():
             args.run(args)
             sys.stdout.flush()

@@ -9,11 +9,13 @@ import argparse
 import errno
 import sys
 from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 from sgoif.bench import steps
 from sgoif.errors import UserError
 from sgoif.utils.interrupt import sigint_as_keyboard_interrupt
+from sgoif.utils.paths import check_checkout, check_environment
 
 Step = Callable[[argparse.Namespace], int | None]
 
@@ -29,6 +31,8 @@ def main(argv: list[str] | None = None) -> int:
     """
     args = parser().parse_args(argv)
     try:
+        check_environment(sys.argv[0])
+        check_checkout(Path.cwd())
         with sigint_as_keyboard_interrupt():
             return args.step(args) or 0
     except UserError as e:

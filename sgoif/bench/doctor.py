@@ -20,11 +20,16 @@ MIN_FREE_GIB = 2.0  # a run on the embedded data stays far below this
 
 def report(path: Path) -> str:
     """Returns the report on a configuration file as text: configuration, machine, packages and data."""
+    return diagnose(path)[0]
+
+
+def diagnose(path: Path) -> tuple[str, bool]:
+    """Returns the report on a configuration file, and whether the configuration is right."""
     lines = [f"Configuration {path}"]
     try:
         config = load_config(path)
     except UserError as e:
-        return "\n".join([*lines, f"  wrong: {e}"])
+        return "\n".join([*lines, f"  wrong: {e}"]), False
     plan = Plan(config)
     pairs = [(task, dataset) for task in ("noisy", "ood") for dataset in plan.datasets(task)]
     n_cells = sum(plan.wanted(cell) for pair in pairs for cell in plan.expected_cells(*pair))
@@ -32,7 +37,7 @@ def report(path: Path) -> str:
     whole = Plan(load_config(path, skip_missing=False))
     for section in (_machine(config), _packages(), _data(plan, whole.needed_datasets())):
         lines += ["", *section]
-    return "\n".join(lines)
+    return "\n".join(lines), True
 
 
 def _machine(config: dict[str, Any]) -> list[str]:

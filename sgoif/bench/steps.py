@@ -244,11 +244,13 @@ def clean_step(args: argparse.Namespace) -> None:
     print(clean(args.config))
 
 
-def doctor_step(args: argparse.Namespace) -> None:
-    """Print what this machine can run."""
-    from sgoif.bench.doctor import report
+def doctor_step(args: argparse.Namespace) -> int:
+    """Print what this machine can run; return 2 if the configuration is wrong."""
+    from sgoif.bench.doctor import diagnose
 
-    print(report(Path(args.config)))
+    text, is_right = diagnose(Path(args.config))
+    print(text)
+    return 0 if is_right else 2
 
 
 def plan_step(args: argparse.Namespace) -> None:

@@ -10,6 +10,7 @@ import pytest
 import yaml
 
 from sgoif.bench import doctor
+from sgoif.bench.cli import main
 from sgoif.bench.config import resolve_config
 from sgoif.bench.execution.plan import Plan
 from sgoif.utils.paths import ROOT
@@ -127,6 +128,11 @@ def test_a_wrong_configuration_is_told_and_nothing_else(tmp_path, text, told):
         path.write_text(text)
     first, second = doctor.report(path).splitlines()
     assert first == f"Configuration {path}" and second.startswith("  wrong: ") and told in second
+    assert main(["doctor", "--config", str(path)]) == 2
+
+
+def test_a_right_configuration_ends_well():
+    assert main(["doctor", "--config", str(MINI_CONFIG)]) == 0
 
 
 def test_importing_needs_no_torch():

@@ -5,6 +5,8 @@ The schema has checked the form of each value before. Every function raises a Us
 
 from __future__ import annotations
 
+import os
+from pathlib import Path
 from typing import Any
 
 from sgoif.bench.config.schema import check_known
@@ -15,6 +17,9 @@ from sgoif.bench.methods import registry
 from sgoif.errors import UserError
 
 RESERVED_SETTINGS = ("clean", "val")  # names of files that every dataset has
+# Folders of the system, with all that lies in them, and those that are no one's data folder themselves.
+SYSTEM_FOLDERS = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr")
+SHARED_FOLDERS = ("/", "/home", "/root", "/run", "/var", "/dev/shm", "~")
 RESERVED_RUNS = ("published",)  # folders in results that belong to no run
 
 
@@ -30,6 +35,29 @@ def check_run(name: str) -> None:
     """Check that a run's folder is its own."""
     if name in RESERVED_RUNS:
         raise UserError(f"run: {name!r} is reserved, results/{name} holds what is published; choose another name")
+
+
+def check_data_root(root: str) -> None:
+    """Check that prepared data would not be written among the system's, the user's or a run's own files."""
+    if root.startswith("~"):
+        raise UserError(f"data.root: {root!r} would be a folder called ~ here; write your home folder out")
+    real = os.path.realpath(root)
+    if real in {os.path.realpath(os.path.expanduser(folder)) for folder in SHARED_FOLDERS}:
+        raise UserError(f"data.root: {root!r} holds other things than data; name a folder of its own inside it")
+    inside = Path(real).parents
+    for folder in map(Path, map(os.path.realpath, SYSTEM_FOLDERS)):
+        if (folder == Path(real) or folder in inside) and Path("/dev/shm") not in inside:
+            raise UserError(f"data.root: {root!r} lies in {folder}, a folder of the system; choose another")
+    results = Path(os.path.realpath("results"))
+    if results == Path(real) or results in inside:
+        raise UserError(f"data.root: {root!r} lies in results, which `make clean` removes; choose another folder")
+
+
+def check_val(dataset: str, spec: DatasetSpec, where: str) -> None:
+    """Check that some test images remain when those for validation are set aside."""
+    count = catalogue.DATASETS[dataset].parts.get("test")
+    if count is not None and spec["val"] >= count:
+        raise UserError(f"{where}: {spec['val']} of {count} test images cannot be set aside; some must remain")
 
 
 def check_restrictions(spec: DatasetSpec, where: str) -> None:

@@ -10,6 +10,7 @@ from typing import Any, cast
 from sgoif.bench.config import checks
 from sgoif.bench.config.layering import as_json, layer, merge, read_yaml
 from sgoif.bench.config.schema import check_known, check_schema, fill_defaults
+from sgoif.bench.config.table_checks import check_tables, table_task
 from sgoif.bench.config.types import DatasetSpec, Gap, NoisySpec, ResolvedConfig, TableSpec, Task
 from sgoif.bench.data import catalogue
 from sgoif.bench.data.availability import check_availability
@@ -57,8 +58,10 @@ def resolve_config(
     check_schema(plain)
     checks.check_run(plain["run"])
     resolved = cast(ResolvedConfig, fill_defaults(plain))
+    checks.check_data_root(resolved["data"]["root"])
     for task, name, spec in _datasets(resolved):
         _complete_dataset(task, name, spec, resolved)
+    check_tables(resolved)
     _add_table_rows(resolved)
     for task, name, spec in _datasets(resolved):
         checks.check_restrictions(spec, f"{task}.{name}")
@@ -104,6 +107,7 @@ def _complete_dataset(task: Task, name: str, spec: DatasetSpec, config: Resolved
     spec.setdefault("title", catalogue.DATASETS[name].title)
     methods = spec.get("methods", config["methods"][task]) + spec.pop("extra_methods", [])
     spec["methods"] = list(dict.fromkeys(methods))
+    checks.check_val(name, spec, f"{where}.val")
     tuning_methods: Any = spec.get("tuning_methods", [])
     for method in spec["methods"] + tuning_methods:
         checks.check_method(task, method, config, f"{where}.methods")
@@ -126,15 +130,12 @@ def _add_table_rows(config: ResolvedConfig) -> None:
     A method that the dataset does not run anyway is added and restricted to those settings, unless `restrict` already
     says where it is run. It is not retrained, since such tables show no test accuracy.
     """
-    for table, wanted in config["tables"].items():
+    for wanted in config["tables"].values():
         methods = wanted.get("methods", [])
-        for method in methods:
-            checks.check_method("noisy", method, config, f"tables.{table}.methods")
-        if "methods" not in wanted:
+        if not methods or table_task(wanted) != "noisy":
             continue
         for dataset, setting in _shown_settings(wanted, config):
             spec = config["noisy"][dataset]
-            check_known(setting, spec["settings"], f"tables.{table} (noisy.{dataset}.settings)", "setting")
             spec.setdefault("restrict", {})
             if spec["retrain"] is True:
                 spec["retrain"] = list(spec["methods"])

@@ -1,6 +1,7 @@
 """A wrong configuration is refused before any job starts, with the key's path and the nearest valid names."""
 
 import copy
+from pathlib import Path
 
 import pytest
 import yaml
@@ -60,6 +61,44 @@ def test_shipped_configurations_are_valid(name):
         ("params.mixup", {"alfa": 1}, "params.mixup.alfa: no such hyper-parameter; there are: alpha"),
         ("params.mixupp", {"alpha": 1}, r"no method 'mixupp'; did you mean mixup"),
         ("variants.sce", {"odd": {"beta": -2}}, "params.sce.beta"),
+        (
+            "tables.t",
+            {"kind": "noise_grid", "dataset": "digits", "settings": ["n20"]},
+            r"tables\.t \(.*settings\): no setting",
+        ),
+        (
+            "tables.t",
+            {"kind": "noise_grid", "dataset": "digts"},
+            r"tables\.t\.dataset: no noisy dataset 'digts'; did you",
+        ),
+        ("tables.t", {"kind": "noise_grid", "dataset": "digits", "setings": []}, r"tables\.t\.setings: no such key"),
+        ("tables.t", {"kind": "noise_sets", "sets": [{"dataset": "digits"}]}, r"tables\.t \(noisy.*no setting ''"),
+        (
+            "tables.t",
+            {"kind": "noise_sets", "sets": [{"dataset": "digits", "setting": "x"}]},
+            r"settings\): no setting 'x'",
+        ),
+        (
+            "tables.t",
+            {"kind": "noise_sets", "sets": [{"dataset": "x", "setting": "x"}]},
+            r"sets\.0: no noisy dataset 'x'",
+        ),
+        (
+            "tables.t",
+            {"kind": "noise_sets", "methods": ["lss"]},
+            r"tables\.t\.methods: no method 'lss'; did you mean loss",
+        ),
+        ("tables.t", {"kind": "ood", "datasets": ["digitz"]}, r"tables\.t\.dataset: no ood dataset 'digitz'"),
+        ("tables.t", {"kind": "ood", "methods": ["mspp"]}, r"tables\.t\.methods: no method 'mspp'; did you mean msp"),
+        ("tables.t", {"kind": "cost", "datasets": ["digitz"]}, r"tables\.t\.dataset: no noisy dataset 'digitz'"),
+        ("tables.t", {"kind": "ablation", "methods": ["sgoif"], "ood": "digitz"}, r"tables\.t\.ood: no ood dataset"),
+        ("noisy.digits.settings", {"s": {"kind": "symmetric", "rate": 0.1}}, r"tables\.table1: a noise_grid needs"),
+        ("noisy.digits.seeds", [2**32], r"noisy\.digits\.seeds\.0: 4294967296 is greater than the maximum"),
+        ("noisy.digits.settings.x", {"kind": "symmetric", "rate": 0.1, "seed": 2**32}, r"settings\.x\.seed: expected"),
+        ("noisy.digits.val", 359, r"noisy\.digits\.val: 359 of 359 test images cannot be set aside"),
+        ("ood.digits_id.val", 10**9, r"ood\.digits_id\.val: 1000000000 of"),
+        ("run", "published", "run: 'published' is reserved"),
+        ("run", "mini\n", "run: "),
         ("run", "../escape", "run: "),
         ("run", "a; rm -rf x", "run: "),
     ],
@@ -67,6 +106,34 @@ def test_shipped_configurations_are_valid(name):
 def test_mistakes_are_named(path, value, told):
     with pytest.raises(UserError, match=told):
         resolve_config(changed(path, value))
+
+
+@pytest.mark.parametrize(
+    "root",
+    [
+        *("/", "//", "/etc", "/etc/data", "/usr/share/x", "/usr/../etc", "/proc/self", "/home", "/var", "/dev/shm"),
+        *(
+            "/dev/x",
+            "~",
+            "~/data",
+            "results",
+            "results/mini/data",
+            "./results/../results",
+            str(Path.home()),
+            "link/data",
+        ),
+    ],
+)
+def test_data_does_not_go_where_other_things_are(root, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "link").symlink_to("/etc", target_is_directory=True)
+    with pytest.raises(UserError, match=r"^data\.root: "):
+        resolve_config(changed("data.root", root))
+
+
+@pytest.mark.parametrize("root", ["data", "../data", "/mnt/data", "/var/scratch/me", "/dev/shm/data", "/scratch"])
+def test_data_may_go_anywhere_else(root):
+    assert resolve_config(changed("data.root", root))["data"]["root"] == root
 
 
 def test_layers_merge_and_can_not_chase_their_tail(tmp_path):

@@ -1,0 +1,63 @@
+"""Check that the tables of a configuration name datasets, settings and methods that exist, before anything is run."""
+
+from __future__ import annotations
+
+from collections.abc import Collection, Iterator
+from typing import Any
+
+from sgoif.bench.config.checks import check_method
+from sgoif.bench.config.schema import check_known
+from sgoif.bench.config.types import ResolvedConfig, TableSpec, Task
+from sgoif.bench.data import catalogue
+from sgoif.errors import UserError
+
+
+def table_task(table: TableSpec) -> Task:
+    """Return the task whose datasets a table shows."""
+    return "ood" if table["kind"] == "ood" else table.get("task", "noisy")
+
+
+def check_tables(config: ResolvedConfig) -> None:
+    """Check every table: its datasets, their settings, its methods, and the ID set of its OOD figures.
+
+    A dataset that is known but no part of the run is no mistake: the table shows it as a gap.
+
+    Raises:
+        UserError: For the first name that does not exist; the message names the key and the nearest valid names.
+    """
+    for name, table in config["tables"].items():
+        where, task = f"tables.{name}", table_task(table)
+        absent = {gap["dataset"] for gap in config["not_run"] if gap["task"] == task}
+        for dataset, setting, key in _named(table):
+            check_known(dataset, {*config[task], *absent, *catalogue.DATASETS}, f"{where}.{key}", f"{task} dataset")
+            if task == "noisy" and dataset in config["noisy"] and setting is not None:
+                known = config["noisy"][dataset]["settings"]
+                check_known(setting, known, f"{where} (noisy.{dataset}.settings)", "setting")
+        if table["kind"] == "noise_grid" and "settings" not in table and "sets" not in table:
+            _check_grid(table, config, where)
+        for method in table.get("methods", []):
+            check_method(task, method, config, f"{where}.methods")
+        if "ood" in table:
+            check_known(table["ood"], {*config["ood"], *catalogue.DATASETS}, f"{where}.ood", "ood dataset")
+
+
+def _named(table: TableSpec) -> Iterator[tuple[str, str | None, str]]:
+    """Yield (dataset, setting or None for all, key) of what a table names."""
+    for number, chosen in enumerate(table.get("sets", [])):
+        yield chosen["dataset"], None if "gap" in chosen else chosen.get("setting", ""), f"sets.{number}"
+    if "sets" in table:
+        return
+    datasets = [table["dataset"]] if "dataset" in table else table.get("datasets", [])
+    settings: list[Any] = [*table.get("settings", [])] or [None]
+    for dataset in datasets:
+        for setting in settings:
+            yield dataset, setting, "dataset" if setting is None else "settings"
+
+
+def _check_grid(table: TableSpec, config: ResolvedConfig, where: str) -> None:
+    """Check that the datasets of a grid, all if it names none, have settings that lie on one."""
+    datasets: Collection[str] = [table["dataset"]] if "dataset" in table else table.get("datasets") or config["noisy"]
+    for dataset in datasets:
+        settings = config["noisy"].get(dataset, {}).get("settings", {}).values()
+        if dataset in config["noisy"] and not any(noise["kind"] == "class_conditional" for noise in settings):
+            raise UserError(f"{where}: a noise_grid needs class_conditional settings; noisy.{dataset} has none")
