@@ -35,13 +35,11 @@ def parse_yaml(data: bytes, where: str) -> Any:
     """
     if len(data) > MAX_BYTES:
         raise UserError(f"{where} is larger than {MAX_BYTES // 1024} KiB, which no configuration needs")
-    loader = _Loader(_decode(data, where), where)
+    text = _decode(data, where)
     try:
-        return loader.get_single_data()
+        return _Loader(text, where).get_single_data()
     except (yaml.YAMLError, ValueError, RecursionError) as e:  # ValueError: an impossible date, say
         raise UserError(f"{where} is not valid YAML: {' '.join(str(e).split())[:300]}") from None
-    finally:
-        loader.dispose()
 
 
 def _decode(data: bytes, where: str) -> str:

@@ -46,6 +46,7 @@ def nested_aliases(levels: int) -> str:
         ("x: 2020-13-45", "is not valid YAML"),
         ("x: " + "9" * 5000, "is not valid YAML"),
         ("x: !!python/object/apply:os.getcwd []", "is not valid YAML"),
+        ("x: \x01", "is not valid YAML"),
         ("- 1", "a configuration is a mapping"),
         ("", "a configuration is a mapping"),
     ],
