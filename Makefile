@@ -11,21 +11,32 @@ export PYTHONWARNINGS := ignore:TF32 acceleration
 export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
 
 # What a user names reaches a command as "$$NAME", through the environment: neither make nor the shell looks inside.
-GIVEN := CONFIG PROFILE NAME TASK METHOD SETTING PORT
+GIVEN := CONFIG PROFILE NAME TASK METHOD SETTING SEED DATASET PORT
 $(foreach name,$(GIVEN),$(eval override $(name) := $$(value $(name))))
 export $(GIVEN)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tables test checks types ui report doctor plan lock clean chaos mutants new-baseline docs cluster test-slurm
+.PHONY: help venv tables verify retry test checks types ui report doctor plan lock clean chaos mutants new-baseline docs cluster test-slurm
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 venv: $(VENV)/run.stamp  ## only the environment, with the command .venv/bin/sgoif
 
+define make_tables
+@python -m sgoif.bench run -- --configfile "$$CONFIG" $${PROFILE:+--workflow-profile "$$PROFILE"}
+@python -m sgoif.bench where --config="$$CONFIG"
+endef
+
 tables: $(VENV)/run.stamp  ## every table and ablation of CONFIG (default: the embedded data)
-	@python -m sgoif.bench run -- --configfile "$$CONFIG" $${PROFILE:+--workflow-profile "$$PROFILE"}
-	@python -m sgoif.bench where --config="$$CONFIG"
+	$(make_tables)
+
+verify: $(VENV)/run.stamp  ## check every file of the run against its checksum; REPAIR=1 deletes what is damaged
+	@python -m sgoif.bench verify --config="$$CONFIG" $(if $(REPAIR),--repair)
+
+retry: $(VENV)/run.stamp  ## compute failed cells again: all, or those of METHOD=, SETTING=, SEED=, DATASET=
+	@python -m sgoif.bench retry --config="$$CONFIG" --method="$$METHOD" --setting="$$SETTING" --seed="$$SEED" --dataset="$$DATASET"
+	$(make_tables)
 
 test: $(VENV)/test.stamp checks  ## the whole test suite
 	@python -m pytest -n 2 --dist loadscope --no-loadscope-reorder

@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench import steps
+from sgoif.bench.execution.lifeline import end_with_run
 from sgoif.errors import UserError
 from sgoif.utils.interrupt import sigint_as_keyboard_interrupt
 from sgoif.utils.paths import check_checkout, check_environment
@@ -30,6 +31,7 @@ def main(argv: list[str] | None = None) -> int:
         The exit status: 0, 2 for a mistake of the user, or 130 after an interrupt.
     """
     args = parser().parse_args(argv)
+    end_with_run()
     try:
         check_environment(sys.argv[0])
         check_checkout(Path.cwd())
@@ -74,7 +76,9 @@ def _add(commands: Any, name: str, function: Step, help: str | None, *required: 
 
 
 def _add_computing(commands: Any) -> None:
-    _add(commands, "prepare", steps.prepare_step, "download, verify and prepare a dataset", "config", "dataset")
+    step = _add(commands, "prepare", steps.prepare_step, "download, verify and prepare a dataset", "dataset", "root")
+    step.add_argument("--mirror", help="offline copy of the datasets; by default that of SGOIF_DATA")
+    step.add_argument("--no-download", action="store_true", help="use what is on this machine alone")
     about = "write the noisy labels and the truth of a noise setting"
     _add(commands, "corrupt", steps.corrupt_step, about, "config", "dataset", "setting")
     _add(commands, "hold-out", steps.hold_out_step, "set test images aside with their labels", "config", "dataset")
@@ -118,6 +122,11 @@ def _add_tools(commands: Any) -> None:
     _add(commands, "folder", steps.folder_step, "print the folder of the run of a configuration file", "config")
     about = "remove the results of a run: not its data, not what is published"
     _add(commands, "clean", steps.clean_step, about, "config")
+    step = _add(commands, "verify", steps.verify_step, "check every file of a run against its checksum", "config")
+    step.add_argument("--repair", action="store_true", help="delete what is damaged and can be made again")
+    step = _add(commands, "retry", steps.retry_step, "forget failed cells, so that they are computed again", "config")
+    for option in ("method", "setting", "seed", "dataset"):
+        step.add_argument(f"--{option}", default="", help=f"only those of this {option}")
     step = _add(commands, "doctor", steps.doctor_step, "print what this machine can run")
     step.add_argument("--config", default="configs/embedded.yaml")
     step = _add(commands, "plan", steps.plan_step, "estimate jobs, hours and storage of a configuration")

@@ -39,11 +39,7 @@ def prepare_step(args: argparse.Namespace) -> None:
     """Download, verify and prepare a dataset."""
     from sgoif.bench.data.prepare import prepare
 
-    plan, _ = _open(args)
-    data = plan.config["data"]
-    mirror = Path(data["mirror"]) if data["mirror"] else None
-    path = prepare(args.dataset, Path(data["root"]), mirror=mirror, download=data["download"], log=print)
-    (path / "meta.json").touch()
+    prepare(args.dataset, args.root, mirror=args.mirror, download=not args.no_download, log=print)
 
 
 def corrupt_step(args: argparse.Namespace) -> None:
@@ -242,6 +238,42 @@ def clean_step(args: argparse.Namespace) -> None:
     from sgoif.bench.run_folder import clean
 
     print(clean(args.config))
+
+
+def verify_step(args: argparse.Namespace) -> int:
+    """Check every file of a run and say what to do about those that are damaged; return 1 if some are."""
+    from sgoif.bench.execution.integrity import verify
+    from sgoif.bench.execution.run_snakemake import alone_in_folder
+    from sgoif.bench.figures import planned
+    from sgoif.bench.sharing.mlflow_store import sqlite_file, store_uri
+
+    plan, run_dir = _open(args)
+    with alone_in_folder():
+        figures = [name for figure in planned(plan.config) for name in figure.files]
+        found = verify.verify_run(plan, run_dir, figures, sqlite_file(store_uri(run_dir, plan.config)))
+        for damage in found.damages:
+            print(damage)
+        for path in verify.repair(found) if args.repair else []:
+            print(f"deleted {path}")
+    unsealed = f", {len(found.unsealed)} of them without a checksum" if found.unsealed else ""
+    state = f"{len(found.damages)} damaged or missing" if found.damages else "all intact"
+    print(f"{run_dir}: {found.checked} files checked{unsealed}: {state}")
+    return 1 if found.damages else 0
+
+
+def retry_step(args: argparse.Namespace) -> None:
+    """Forget the failed cells of a run and say which are computed again."""
+    from sgoif.bench.execution.retry import Choice, forget_failures
+    from sgoif.bench.execution.run_snakemake import alone_in_folder
+
+    plan, run_dir = _open(args)
+    with alone_in_folder():
+        forgotten = forget_failures(plan, run_dir, Choice(args.method, args.setting, args.seed, args.dataset))
+    for entry in forgotten.chosen:
+        print(f"{entry.cell} is tried again; it had failed: {entry.reason}")
+    for entry in forgotten.besides:
+        print(f"{entry.cell} too, since the same job computes it; it had failed: {entry.reason}")
+    print("`make tables` computes them" if forgotten.chosen else "no such cell has failed")
 
 
 def doctor_step(args: argparse.Namespace) -> int:

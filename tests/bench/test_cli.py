@@ -37,7 +37,7 @@ def run_config(tmp_path) -> Path:
         ("evaluate --config {c} --task noisy --dataset nope", "no dataset of noisy 'nope'"),
         ("corrupt --config {c} --dataset digits --setting nope", "no setting of digits 'nope'"),
         ("corrupt --config {c} --dataset digits --setting n20_s0", "is not prepared"),
-        ("prepare --config {c} --dataset digitz", "no dataset is called 'digitz'; did you mean"),
+        ("prepare --root data --dataset digitz", "no dataset is called 'digitz'; did you mean"),
         ("summarise --config nowhere.json", "no configuration nowhere.json"),
         ("tables --config {c}", "summary.json"),
         ("publish --config {c}", "make tables"),

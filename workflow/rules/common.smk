@@ -1,6 +1,7 @@
 # What all rules use: the checked configuration, the plan, and the names of files.
 
 import math
+import shlex
 from pathlib import Path
 
 from snakemake.exceptions import WorkflowError
@@ -122,7 +123,10 @@ def batches(task, dataset, method):
 
 def truth_sources(w):
     """Label corruption reads the dataset and, for human noise, the file of human labels."""
-    return [meta(name) for name in required_datasets(w.dataset, PLAN.noise(w.dataset, w.setting))]
+    return [
+        meta(name)
+        for name in required_datasets(w.dataset, PLAN.noise(w.dataset, w.setting))
+    ]
 
 
 def needs_val(w):

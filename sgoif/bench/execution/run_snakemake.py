@@ -2,21 +2,28 @@
 
 from __future__ import annotations
 
+import contextlib
 import json
+import os
 import re
 import shutil
 import subprocess
 import sys
+from collections.abc import Iterator
 from pathlib import Path
 
 from sgoif.bench.config import load_config
 from sgoif.bench.execution.clock import settle_future_times
-from sgoif.bench.run_folder import RESULTS, check_writable, refuse_unknown_run, write_config
+from sgoif.bench.execution.integrity.damage import delete
+from sgoif.bench.execution.integrity.quick_check import quick_check
+from sgoif.bench.execution.integrity.run_files import missing_sources
+from sgoif.bench.execution.lifeline import killed_with_parent, run_process
+from sgoif.bench.execution.plan import Plan
+from sgoif.bench.run_folder import RESULTS, RUN_LOCK, check_writable, refuse_unknown_run, write_config
 from sgoif.errors import UserError
-from sgoif.utils.files import is_intact, try_lock
+from sgoif.utils.files import try_lock
 
 DEFAULT_CONFIG = "configs/embedded.yaml"  # as in the Snakefile
-SEALED_OUTPUTS = (".", "batches/*/*/*", "metrics/*", "tables", "figures")  # folders of sealed files, below a run's
 # Options of Snakemake with which it only plans or reports, `-n` apart.
 PLANNING = (
     "--dry",
@@ -49,23 +56,20 @@ def run(arguments: list[str]) -> int:
     run_dir, computes = RESULTS / resolved["run"], not _only_plans(arguments)
     if computes and not (run_dir / "report.html").exists():  # a finished run may be read-only
         check_writable(run_dir)
-    Path(".snakemake").mkdir(exist_ok=True)
-    handle = open(".snakemake/sgoif.lock", "w")
-    state = try_lock(handle)
-    if state == "taken":
-        raise UserError("another run is going on in this folder; wait for it, or stop it, and try again")
-    if state == "unsupported":
-        refuse_unknown_run()
-        print("note: this file system has no locks; do not start two runs in this folder at once", file=sys.stderr)
     snakemake = [sys.executable, "-m", "snakemake"]
-    # this run holds the folder, so a lock that Snakemake still finds was left by a run that was killed
-    if any(Path(".snakemake/locks").glob("*")):
-        unlock = [*snakemake, "--unlock", *config]
-        subprocess.run(unlock, capture_output=True, pass_fds=[handle.fileno()])
-    if computes:
-        _delete_damaged(run_dir)
-        settle_future_times(run_dir, Path(resolved["data"]["root"]))
-    done = subprocess.run([*snakemake, *arguments], pass_fds=[handle.fileno()])
+    with alone_in_folder() as lock:
+        # this run holds the folder, so a lock that Snakemake still finds was left by a run that was killed
+        if any(Path(".snakemake/locks").glob("*")):
+            subprocess.run([*snakemake, "--unlock", *config], capture_output=True, pass_fds=[lock])
+        again = _make_again(Plan(resolved), run_dir) if computes else []
+        if computes:
+            settle_future_times(run_dir, Path(resolved["data"]["root"]))
+        done = subprocess.run(
+            [*snakemake, *arguments, *again],
+            pass_fds=[lock],
+            env={**os.environ, **run_process()},
+            preexec_fn=killed_with_parent(),
+        )
     if done.returncode:
         _check_free_disk()
     elif computes and not {"--config", "-C"} & set(arguments):
@@ -73,19 +77,55 @@ def run(arguments: list[str]) -> int:
     return done.returncode
 
 
-def _delete_damaged(run_dir: Path) -> None:
-    """Deletes outputs whose checksum differs, so that Snakemake, which compares times alone, makes them again."""
-    for folder in SEALED_OUTPUTS:
-        for seal in run_dir.glob(f"{folder}/.*.sha256"):
-            path = seal.with_name(seal.name.removeprefix(".").removesuffix(".sha256"))
-            if path.is_file() and not is_intact(path):
-                print(f"{path} is damaged and is made again", file=sys.stderr)
-                path.unlink()
+@contextlib.contextmanager
+def alone_in_folder() -> Iterator[int]:
+    """Keeps other runs out of this folder inside a `with` block.
+
+    Yields:
+        The file descriptor of the lock, for a process that shall hold it too.
+
+    Raises:
+        UserError: If another run is active in this folder.
+    """
+    RUN_LOCK.parent.mkdir(exist_ok=True)
+    with open(RUN_LOCK, "w") as handle:
+        state = try_lock(handle)
+        if state == "taken":
+            raise UserError("another run is going on in this folder; wait for it, or stop it, and try again")
+        if state == "unsupported":
+            refuse_unknown_run()
+            print("note: this file system has no locks; do not start two runs in this folder at once", file=sys.stderr)
+        yield handle.fileno()
+
+
+def _make_again(plan: Plan, run_dir: Path) -> list[str]:
+    """Deletes damaged files and records, and returns the arguments by which Snakemake makes them again.
+
+    Snakemake compares times alone, and does not look for a file if all that is made from it exists.
+    """
+    _forget_records()
+    for damage in quick_check(plan, run_dir):
+        print(f"{damage.path} {damage.what} and is made again", file=sys.stderr)
+        for path in damage.delete:
+            delete(path)
+    missing = missing_sources(plan, run_dir)
+    return ["--forcerun", *map(str, missing)] if missing else []
+
+
+def _forget_records() -> None:
+    """Deletes Snakemake's records of outputs that are damaged, or that name the run for which data were prepared.
+
+    A damaged record would end in a traceback. Prepared data are compared with their hashes, and the rule that prepares
+    them has no params to compare; records of earlier versions have some.
+    """
     for path in (p for p in Path(".snakemake/metadata").rglob("*") if p.is_file()):
         try:
-            json.loads(path.read_bytes())
-        except ValueError:  # Snakemake's record of an output: it would end in a traceback, and is not needed
+            record = json.loads(path.read_bytes())
+        except ValueError:
             print(f"{path} is damaged and is forgotten", file=sys.stderr)
+            path.unlink()
+            continue
+        if isinstance(record, dict) and record.get("rule") == "prepare" and record.get("params"):
             path.unlink()
 
 

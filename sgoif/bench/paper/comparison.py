@@ -58,8 +58,8 @@ def write_ledger(run_dir: Path | str, config: Mapping[str, Any]) -> list[Path]:
     run_dir = Path(run_dir)
     ledger = build_ledger(read_summary(run_dir), config, load())
     paths = [run_dir / "ledger.json", run_dir / "ledger.md"]
-    atomic_write_json(paths[0], ledger)
-    atomic_write_text(paths[1], page(ledger))
+    atomic_write_json(paths[0], ledger, seal=True)
+    atomic_write_text(paths[1], page(ledger), seal=True)
     for path in paths:
         path.touch()  # Snakemake compares times, so an unchanged file must look new too
     return paths

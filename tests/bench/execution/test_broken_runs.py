@@ -1,0 +1,107 @@
+"""`make tables` around Snakemake, for which a small program stands in: what is made again, what ends with the run."""
+
+import contextlib
+import json
+import os
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+
+from sgoif.bench.execution import run_snakemake
+from sgoif.utils.paths import ROOT
+
+ARRAYS = "results/mini/cells/noisy/digits/n20_s0/seed0/random/arrays.npz"
+BATCH = "results/mini/batches/noisy/digits/random/0.json"
+# starts a job as Snakemake does: in a shell that waits for it
+SNAKEMAKE = """
+import subprocess, sys
+subprocess.run(["bash", "-c", f"{sys.executable} job.py > job.log 2>&1 || {{ echo failed; exit 1; }}"])
+"""
+JOB = """
+import os, pathlib, time
+from sgoif.bench import cli, steps
+def wait(args):
+    pathlib.Path("job.pid").write_text(f"{os.getpid()} {os.getppid()} .")
+    time.sleep(60)
+steps.where_step = wait
+cli.main(["where", "--config", "x"])
+"""
+
+
+@pytest.fixture
+def snakemake_arguments(finished_plan, monkeypatch):
+    """Runs with Snakemake left out; a function that returns the arguments it would have had."""
+    calls = []
+
+    def record(command, **_):
+        calls.append(command[3:])
+        return subprocess.CompletedProcess(command, 0)
+
+    monkeypatch.setattr(run_snakemake.subprocess, "run", record)
+    return lambda: run_snakemake.run(["--configfile", "mini.yaml"]) or calls.pop()
+
+
+def test_a_cut_score_file_of_a_finished_run_is_computed_again(snakemake_arguments, capsys):
+    assert snakemake_arguments() == ["--configfile", "mini.yaml"], "nothing is wrong"
+    Path(ARRAYS).write_bytes(Path(ARRAYS).read_bytes()[:-100])
+    assert snakemake_arguments()[-2:] == ["--forcerun", BATCH]
+    assert f"{Path(ARRAYS).parent} is damaged" in capsys.readouterr().err and not Path(BATCH).exists()
+    assert snakemake_arguments()[-2:] == ["--forcerun", BATCH], "also if that run was killed"
+
+
+def test_records_of_an_earlier_way_to_prepare_data_are_forgotten(snakemake_arguments):
+    records = Path(".snakemake/metadata")
+    records.mkdir(parents=True, exist_ok=True)
+    old = {"rule": "prepare", "params": ["'python -m sgoif.bench prepare --config results/other/config.json'"]}
+    (records / "old").write_text(json.dumps(old))
+    (records / "new").write_text(json.dumps({**old, "params": []}))
+    (records / "other").write_text(json.dumps({**old, "rule": "corrupt"}))
+    snakemake_arguments()
+    assert sorted(path.name for path in records.iterdir()) == ["new", "other"]
+
+
+@pytest.mark.parametrize(
+    "kill",
+    [
+        lambda run: os.killpg(run.pid, signal.SIGKILL),
+        lambda run: run.send_signal(signal.SIGKILL),
+        lambda run: run.send_signal(signal.SIGTERM),
+        lambda run: run.send_signal(signal.SIGINT),
+    ],
+    ids=["group", "leader-kill", "leader-terminate", "leader-interrupt"],
+)
+@pytest.mark.usefixtures("finished_plan")
+def test_no_job_outlives_its_run(tmp_path, kill):
+    (tmp_path / "snakemake.py").write_text(SNAKEMAKE)
+    (tmp_path / "job.py").write_text(JOB)
+    command = [sys.executable, "-m", "sgoif.bench", "run", "--", "--configfile", "mini.yaml"]
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
+    run = subprocess.Popen(command, cwd=tmp_path, env=environment, start_new_session=True, stderr=subprocess.DEVNULL)
+    try:
+        wait_until(lambda: (tmp_path / "job.pid").is_file() and (tmp_path / "job.pid").read_text().count(" ") == 2, 60)
+        job, shell = map(int, (tmp_path / "job.pid").read_text().split()[:2])
+        assert alive(job) and alive(shell)
+        kill(run)
+        run.wait(timeout=10)
+        wait_until(lambda: not alive(job) and not alive(shell), 10)
+    finally:
+        with contextlib.suppress(ProcessLookupError):
+            os.killpg(run.pid, signal.SIGKILL)
+
+
+def wait_until(condition, seconds: float) -> None:
+    deadline = time.monotonic() + seconds
+    while not condition():
+        assert time.monotonic() < deadline, f"not within {seconds} s"
+        time.sleep(0.1)
+
+
+def alive(pid: int) -> bool:
+    try:
+        return Path(f"/proc/{pid}/stat").read_text().rpartition(")")[2].split()[0] not in "ZX"
+    except OSError:
+        return False
