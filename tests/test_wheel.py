@@ -125,6 +125,13 @@ def test_a_command_without_its_packages_says_in_one_line_what_to_install(site, c
     assert done.stderr.endswith('pip install "sgoif[scan]"\n')
 
 
+def test_the_benchmark_without_a_checkout_says_in_one_line_what_to_do(site):
+    done = python(site, "from sgoif.cli import main\nsys.exit(main(sys.argv[1:]))", "bench", "doctor")
+    assert done.returncode == 2, done.stderr[-2000:]
+    assert done.stderr.startswith("error: the benchmark needs a checkout of its repository, and the sgoif in ")
+    assert len(done.stderr.splitlines()) == 1 and "`make tables`" in done.stderr
+
+
 def test_the_wheel_holds_the_package_with_its_data_and_nothing_else(wheel):
     with zipfile.ZipFile(wheel) as z:
         names = set(z.namelist())

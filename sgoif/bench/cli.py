@@ -16,9 +16,25 @@ from sgoif.bench import steps
 from sgoif.bench.execution.lifeline import end_with_run
 from sgoif.errors import UserError
 from sgoif.utils.interrupt import sigint_as_keyboard_interrupt
-from sgoif.utils.paths import check_checkout, check_environment
+from sgoif.utils.paths import ROOT, check_checkout, check_environment
 
 Step = Callable[[argparse.Namespace], int | None]
+PACKAGES = {  # module -> package of the extra `bench` that is not always there
+    "PIL": "pillow",
+    "alembic": "alembic",
+    "jinja2": "jinja2",
+    "jsonschema": "jsonschema",
+    "matplotlib": "matplotlib",
+    "mlflow": "mlflow",
+    "safetensors": "safetensors",
+    "scipy": "scipy",
+    "sklearn": "scikit-learn",
+    "snakemake": "snakemake",
+    "sqlalchemy": "sqlalchemy",
+    "timm": "timm",
+    "torchvision": "torchvision",
+    "yaml": "pyyaml",
+}
 
 
 def main(argv: list[str] | None = None) -> int:
@@ -33,12 +49,20 @@ def main(argv: list[str] | None = None) -> int:
     args = parser().parse_args(argv)
     end_with_run()
     try:
+        _require_checkout()
         check_environment(sys.argv[0])
         check_checkout(Path.cwd())
         with sigint_as_keyboard_interrupt():
             return args.step(args) or 0
     except UserError as e:
         print(f"error: {e}", file=sys.stderr)
+        return 2
+    except ModuleNotFoundError as e:
+        package = PACKAGES.get((e.name or "").partition(".")[0])
+        if package is None:
+            raise
+        how = "run `make venv`, or in an environment of your own: pip install -r requirements.lock"
+        print(f"error: {package} is not installed; {how}", file=sys.stderr)
         return 2
     except FileNotFoundError as e:
         print(f"error: {e.filename} is missing; run the step that writes it (`make tables` runs all)", file=sys.stderr)
@@ -52,6 +76,15 @@ def main(argv: list[str] | None = None) -> int:
     except KeyboardInterrupt:
         print("interrupted; run again to go on from here", file=sys.stderr)
         return 130
+
+
+def _require_checkout() -> None:
+    """Raises UserError if this package was installed without the rest of the repository."""
+    if not (ROOT / "Snakefile").is_file() or not (ROOT / "baselines").is_dir():
+        raise UserError(
+            f"the benchmark needs a checkout of its repository, and the sgoif in {ROOT} was installed without one; "
+            "get the source and run `make tables` there"
+        )
 
 
 def parser() -> argparse.ArgumentParser:

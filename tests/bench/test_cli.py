@@ -1,15 +1,22 @@
 """A user's mistake on the command line is one line and exit status 2, never a traceback."""
 
 import json
+import sys
+import tomllib
+from importlib import import_module
+from importlib.util import find_spec
 from pathlib import Path
 
 import pytest
 import yaml
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from packaging.requirements import Requirement
 
-from sgoif.bench.cli import main
+from sgoif.bench.cli import PACKAGES, main
 from sgoif.bench.config import resolve_config
+from sgoif.cli import main as sgoif
+from sgoif.utils.paths import ROOT
 from tests.helpers.project_copy import MINI_CONFIG
 
 
@@ -49,6 +56,33 @@ def test_mistakes(words, told, run_config, capsys, monkeypatch):
     assert main([w.replace("{c}", str(run_config)) for w in words.split()]) == 2
     error = capsys.readouterr().err
     assert error.startswith("error: ") and told in error and len(error.strip().splitlines()) == 1
+
+
+def test_a_package_that_is_not_installed_is_named(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "yaml", None)
+    monkeypatch.setattr("sgoif.bench.steps.plan_step", lambda _: import_module("yaml"))
+    assert sgoif(["bench", "plan"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: pyyaml is not installed; run `make venv`") and told.count("\n") == 1
+
+
+def test_a_module_of_the_project_that_is_missing_is_no_mistake_of_the_user(capsys, monkeypatch):
+    monkeypatch.setitem(sys.modules, "sgoif.bench.doctor", None)
+    with pytest.raises(ModuleNotFoundError):
+        main(["doctor"])
+
+
+def test_every_package_of_the_extra_is_known_by_its_module():
+    extras = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]["optional-dependencies"]
+    names = {Requirement(line).name for line in extras["bench"] + extras["scan"]} - {"sgoif"}
+    assert set(PACKAGES.values()) == names and all(find_spec(module) for module in PACKAGES)
+
+
+def test_without_a_checkout_it_says_what_to_do(tmp_path, capsys, monkeypatch):
+    monkeypatch.setattr("sgoif.bench.cli.ROOT", tmp_path)
+    assert sgoif(["bench", "doctor"]) == 2
+    told = capsys.readouterr().err
+    assert told.startswith("error: the benchmark needs a checkout of its repository") and told.count("\n") == 1
 
 
 def test_a_damaged_configuration_is_named(tmp_path, capsys):
