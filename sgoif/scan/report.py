@@ -5,6 +5,7 @@ from __future__ import annotations
 import csv
 import io
 import platform
+import shlex
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -88,7 +89,13 @@ def _print_summary(out: Path, listing: Listing, ranking: Ranking, parquet: bool)
     print(f"For {count_other_suggestions(ranking)} of them the network prefers another label")
     print(f"Review   {out / 'gallery.html'}  (open it in a browser)")
     print(f"Ranking  {out / 'ranking.csv'}" + (" and .parquet" if parquet else "  (no Parquet: pyarrow is missing)"))
-    print(f"Apply    sgoif apply {out} --decisions decisions.csv   or   --top-estimated")
+    print(f"Apply    sgoif apply {_quote_path(out)} --decisions decisions.csv   or   --top-estimated")
+
+
+def _quote_path(path: Path) -> str:
+    """Returns a path as a word of a command that can be copied into a shell."""
+    text = str(path)
+    return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
 def write_csv(path: Path, table: dict[str, list[Any]]) -> None:
