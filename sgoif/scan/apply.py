@@ -11,7 +11,8 @@ from typing import Any
 from sgoif.errors import UserError
 from sgoif.scan.output_folder import read_finished
 from sgoif.scan.report import write_csv
-from sgoif.scan.sources.csv_file import read_rows
+from sgoif.scan.sources.csv_rows import read_rows
+from sgoif.scan.sources.regular_files import require_no_special
 from sgoif.utils.files import read_json
 
 ACTIONS = ("keep", "relabel", "remove")
@@ -132,6 +133,7 @@ def read_decisions(path: Path, labels: dict[str, str], classes: list[str]) -> di
 
 def _read_entries(path: Path) -> list[tuple[str, str, str, str]]:
     """Returns (place in the file, path, action, label) of each entry of an export."""
+    require_no_special(path, "export the decisions from gallery.html to a file")
     if not path.is_file():
         raise UserError(f"no file {path}: export the decisions from gallery.html first")
     if path.suffix.lower() != ".json":

@@ -10,6 +10,8 @@ the prediction; positive: it harms it.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING
@@ -18,9 +20,10 @@ import numpy as np
 
 from sgoif.errors import UserError
 from sgoif.scan.decode import Unreadable, decode_square
-from sgoif.scan.output_folder import image_opener, read_finished
+from sgoif.scan.output_folder import REMAKE, image_opener, other_version, read_finished
 from sgoif.scan.settings import Settings
 from sgoif.scan.sources.image_listing import Listing
+from sgoif.scan.sources.regular_files import open_image_file, require_no_special
 from sgoif.utils.files import atomic_write_bytes, load_npz, save_npz
 
 if TYPE_CHECKING:
@@ -31,6 +34,7 @@ if TYPE_CHECKING:
     from sgoif.training.images import ImageSet
 
 MAX_NAMED_CLASSES = 12  # in an error message
+ARRAYS = {"features", "logits", "labels", "names", "classes", "normalisation", "temperature"}  # of explain.npz
 
 
 def save_state(out: Path, listing: Listing, trained: TrainedScan, images: ImageSet) -> None:
@@ -103,12 +107,13 @@ def explain(image: str, out: Path, label: str | None = None) -> Explanation:
     """
     import torch
 
-    settings = Settings(**read_finished(out)["settings"])
-    state = load_npz(out / "explain.npz")
+    settings, state = _read_state(out)
     classes: list[str] = state["classes"].tolist()
     names: list[str] = state["names"].tolist()
     if label is not None and label not in classes:
         raise UserError(f"--label {label}: no such class; there are: {', '.join(classes[:MAX_NAMED_CLASSES])}")
+    if image not in names:
+        require_no_special(Path(image), "name an image file, or an example of the scan")
     if image not in names and not Path(image).is_file():
         raise UserError(f"{image} is neither a file nor an example of the scan in {out}")
     try:
@@ -121,18 +126,37 @@ def explain(image: str, out: Path, label: str | None = None) -> Explanation:
     return Explanation(
         label=chosen,
         probabilities=logits[0].softmax(0).numpy(),
-        influence=_influence_on(target, features, state).numpy(),
+        influence=_influence_on(target, features, state, out).numpy(),
         names=names,
         labels=state["labels"],
         classes=classes,
     )
 
 
+def _read_state(out: Path) -> tuple[Settings, dict[str, np.ndarray]]:
+    """Returns the settings and the arrays of explain.npz of a finished scan."""
+    about = read_finished(out)
+    path = out / "explain.npz"
+    require_no_special(path, REMAKE)
+    state = load_npz(path)
+    if not ARRAYS <= set(state):
+        raise UserError(other_version(out))
+    with _refuse_other_versions(out):
+        return Settings(**about["settings"]), state
+
+
+@contextmanager
+def _refuse_other_versions(out: Path) -> Iterator[None]:
+    """Reports missing and unknown names or shapes in the files of a scan in one line."""
+    try:
+        yield
+    except (TypeError, RuntimeError):
+        raise UserError(other_version(out)) from None
+
+
 def open_image(image: str, out: Path) -> Image:
     """Opens a file, or else an example of the scan in `out` by its name."""
-    from PIL import Image
-
-    return Image.open(image) if Path(image).is_file() else image_opener(out)(image)
+    return open_image_file(image) if Path(image).is_file() else image_opener(out)(image)
 
 
 def _predict(
@@ -140,14 +164,17 @@ def _predict(
 ) -> tuple[Tensor, Tensor]:
     """Returns logits [1, C] and features [1, d] of the scan's network for one image."""
     import torch
-    from safetensors.torch import load_file
 
     from sgoif.scan.network import build_network
     from sgoif.training.images import ImageSet
     from sgoif.training.predict import predict
 
-    network = build_network(replace(settings, pretrained=False), n_classes)
-    network.load_state_dict(load_file(out / "network.safetensors"))
+    try:
+        network = build_network(replace(settings, pretrained=False), n_classes)
+    except UserError:
+        raise UserError(f"this timm cannot build {settings.model} as the scan in {out} had it; {REMAKE}") from None
+    with _refuse_other_versions(out):
+        network.load_state_dict(_read_weights(out / "network.safetensors"))
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     mean, std = normalisation.tolist()
     logits, features = predict(network, ImageSet(pixels[None], mean, std), features=True)
@@ -155,13 +182,25 @@ def _predict(
     return logits, features
 
 
-def _influence_on(target: Tensor, features: Tensor, state: dict[str, np.ndarray]) -> Tensor:
+def _read_weights(path: Path) -> dict[str, Tensor]:
+    from safetensors import SafetensorError
+    from safetensors.torch import load_file
+
+    require_no_special(path, REMAKE)
+    try:
+        return load_file(path)
+    except SafetensorError as e:
+        raise UserError(f"{path} is damaged ({e}); {REMAKE}") from None
+
+
+def _influence_on(target: Tensor, features: Tensor, state: dict[str, np.ndarray], out: Path) -> Tensor:
     """Returns -<H^-1 g_t, g_i> for every training example, shape [N].
 
     Args:
         target: Gradient of the explained prediction with respect to the logits, shape [1, C].
         features: Features of its image, shape [1, d].
         state: Arrays of explain.npz.
+        out: Folder of the scan.
     """
     import torch
 
@@ -173,9 +212,9 @@ def _influence_on(target: Tensor, features: Tensor, state: dict[str, np.ndarray]
     space = ParameterSpace([(n_classes, features.shape[1] + 1)])
     config = InfluenceConfig(temperature=float(state["temperature"]))
     curvature = Curvature.registry[config.curvature](space, config, True, torch.float32)
-    curvature.load_state_dict(
-        {k.removeprefix("curvature:"): torch.from_numpy(v) for k, v in state.items() if k.startswith("curvature:")}
-    )
+    saved = {name.removeprefix("curvature:"): v for name, v in state.items() if name.startswith("curvature:")}
+    with _refuse_other_versions(out):
+        curvature.load_state_dict({name: torch.from_numpy(value) for name, value in saved.items()})
     row = (target.T @ _append_ones(features)).reshape(1, -1)  # [1, C (d + 1)]
     phi = curvature.solve(row).reshape(n_classes, -1)  # [C, d + 1]
     labels = torch.from_numpy(state["labels"])

@@ -19,6 +19,7 @@ from typing import TYPE_CHECKING, Any
 
 from sgoif.errors import UserError
 from sgoif.scan.sources.image_listing import Listing
+from sgoif.scan.sources.regular_files import open_image_file
 from sgoif.scan.sources.torchvision_sets import list_dataset
 from sgoif.utils.files import atomic_write_json, read_json, try_lock
 
@@ -26,6 +27,8 @@ if TYPE_CHECKING:
     from PIL.Image import Image
 
 MAX_NAMED_CHANGES = 4  # in an error message
+REMAKE = "make the scan again with `sgoif scan`, in a new folder"
+NEEDED = {"source", "kind", "base", "reading", "settings", "classes"}  # of scan.json and report.json together
 
 
 @contextmanager
@@ -79,7 +82,7 @@ def claim_folder(out: Path, listing: Listing, identity: dict[str, Any], reading:
     """
     path = out / "scan.json"
     if path.is_file():
-        _check_identity(out, read_json(path)["identity"], identity)
+        _check_identity(out, read_json(path).get("identity", {}), identity)
         if (out / "report.json").is_file():
             print("This scan is finished; nothing to do")
             return True
@@ -103,24 +106,31 @@ def read_finished(out: Path) -> dict[str, Any]:
     """Returns scan.json and report.json of a finished scan as one dictionary.
 
     Raises:
-        UserError: If there is no finished scan in `out`.
+        UserError: If there is no finished scan in `out`, or another version wrote it.
     """
     if not (out / "scan.json").is_file():
         raise UserError(f"{out} is not the folder of a scan: run `sgoif scan` first")
     if not (out / "report.json").is_file():
         raise UserError(f"the scan in {out} is not finished: run the same `sgoif scan` again")
-    return {**read_json(out / "scan.json"), **read_json(out / "report.json")}
+    found = {**read_json(out / "scan.json"), **read_json(out / "report.json")}
+    if not NEEDED <= set(found):
+        raise UserError(other_version(out))
+    return found
+
+
+def other_version(out: Path) -> str:
+    """Returns the message about a scan whose files this version cannot read."""
+    return f"the scan in {out} was written by another version of sgoif; {REMAKE}"
 
 
 def image_opener(out: Path) -> Callable[[str], Image]:
     """Returns a function that opens an example of a finished scan by its name."""
-    from PIL import Image
-
     about = read_finished(out)
     if about["base"] is None:
         reading = about["reading"]
-        listing = list_dataset(about["source"], reading["root"], reading["split"], download=False)
+        hint = "; run this in the folder where the scan was run"
+        listing = list_dataset(about["source"], reading["root"], reading["split"], download=False, hint=hint)
         position = {name: i for i, name in enumerate(listing.names)}
         return lambda name: listing.open(position[name])
     base = Path(about["base"])
-    return lambda name: Image.open(base / name)
+    return lambda name: open_image_file(base / name)

@@ -1,11 +1,14 @@
 """`sgoif explain`: the influences are those of the formula, and a wrong label harms what its image really is."""
 
+import json
+import shutil
+
 import numpy as np
 import pytest
 import torch
 
 from sgoif.scan.explain import explain
-from sgoif.utils.files import load_npz
+from sgoif.utils.files import load_npz, save_npz
 from tests.helpers.scan_folders import digit_folder, run
 
 
@@ -73,3 +76,60 @@ def test_mistakes(scanned, tmp_path, capsys):
     assert "bad.png is not a readable image (not an image)" in refused(tmp_path / "bad.png", "--scan", out)
     assert "--label zebra: no such class" in refused(tmp_path / "bad.png", "--scan", out, "--label", "zebra")
     assert "not the folder of a scan" in refused(tmp_path / "bad.png", "--scan", tmp_path)
+
+
+def rename_curvature(out):
+    arrays = load_npz(out / "explain.npz")
+    save_npz(out / "explain.npz", **{name.replace("inputs.0", "in_factor"): value for name, value in arrays.items()})
+
+
+def drop_curvature(out):
+    arrays = load_npz(out / "explain.npz")
+    save_npz(out / "explain.npz", **{n: v for n, v in arrays.items() if not n.startswith("curvature:")})
+
+
+def drop_temperature(out):
+    arrays = load_npz(out / "explain.npz")
+    save_npz(out / "explain.npz", **{name: value for name, value in arrays.items() if name != "temperature"})
+
+
+def rename_setting(out):
+    report = json.loads((out / "report.json").read_text())
+    report["settings"]["learning_rate"] = report["settings"].pop("lr")
+    (out / "report.json").write_text(json.dumps(report))
+
+
+def drop_settings(out):
+    (out / "report.json").write_text("{}")
+
+
+def swap_weights(out):
+    from safetensors.torch import save_file
+
+    save_file({"other.weight": torch.zeros(2)}, out / "network.safetensors")
+
+
+@pytest.mark.parametrize(
+    "change", [rename_curvature, drop_curvature, drop_temperature, rename_setting, drop_settings, swap_weights]
+)
+def test_a_scan_of_another_version_must_be_made_again(scanned, tmp_path, capsys, change):
+    _, out, truth = scanned
+    copy = shutil.copytree(out, tmp_path / "out")
+    change(copy)
+    assert run("explain", sorted(truth)[0], "--scan", copy) == 2
+    told = capsys.readouterr().err
+    wanted = "was written by another version of sgoif; make the scan again with `sgoif scan`, in a new folder"
+    assert told == f"error: the scan in {copy} {wanted}\n"
+
+
+def test_damaged_weights_and_a_network_that_timm_no_longer_has(scanned, tmp_path, capsys):
+    _, out, truth = scanned
+    copy = shutil.copytree(out, tmp_path / "out")
+    (copy / "network.safetensors").write_bytes(b"x" * 40)
+    assert run("explain", sorted(truth)[0], "--scan", copy) == 2
+    assert "network.safetensors is damaged" in capsys.readouterr().err
+    report = json.loads((copy / "report.json").read_text())
+    report["settings"]["model"] = "resnet_of_the_past"
+    (copy / "report.json").write_text(json.dumps(report))
+    assert run("explain", sorted(truth)[0], "--scan", copy) == 2
+    assert "this timm cannot build resnet_of_the_past" in capsys.readouterr().err

@@ -3,50 +3,91 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
 from pathlib import Path
 from typing import NoReturn
 
 from sgoif.errors import UserError
 from sgoif.scan.sources.image_listing import Listing
+from sgoif.scan.sources.regular_files import NOT_REGULAR, is_special, open_image_file
 
 
 def list_folder(folder: Path) -> Listing:
     """Lists the images of a folder; the label is the name of the first folder below it.
 
-    Hidden files and folders, and files without the suffix of an image, are ignored. Files whose names are not UTF-8 are
-    left out.
+    Hidden files and folders, and files without the suffix of an image, are ignored. Left out are files whose names are
+    not UTF-8, pipes, sockets and devices, linked folders inside a class, and classes that are links to a folder that is
+    read anyway.
 
     Raises:
         UserError: If the folder may not be read, or has no images in class folders.
     """
-    from PIL import Image
-
-    suffixes = _image_suffixes()
-    names: list[str] = []
-    labels: list[str] = []
-    left_out: list[tuple[str, str]] = []
-    for label in _class_names(folder):
-        for name in _walk_images(folder, label, suffixes):
-            if _is_utf8(name):
-                names.append(name)
-                labels.append(label)
-            else:
-                left_out.append((os.fsencode(name).decode("utf-8", "replace"), "its name is not UTF-8"))
-    if not names:
-        raise UserError(_no_images(folder, suffixes))
-    classes = sorted(set(labels))
+    found = _FoundImages(folder, _image_suffixes())
+    labels = _class_names(folder)
+    for label in sorted(labels, key=lambda label: (folder / label).is_symlink()):  # a link gives way to a real folder
+        found.add_class(label)
+    pairs = [(name, label) for label in labels for name in found.names.get(label, [])]
+    if not pairs:
+        raise UserError(_no_images(folder, found))
+    classes = sorted({label for _, label in pairs})
     number = {name: i for i, name in enumerate(classes)}
+    names = [name for name, _ in pairs]
     return Listing(
         kind="folder",
         source=str(folder),
         names=names,
-        labels=[number[label] for label in labels],
+        labels=[number[label] for _, label in pairs],
         classes=classes,
-        open=lambda i: Image.open(folder / names[i]),
+        open=lambda i: open_image_file(folder / names[i]),
         base=folder.resolve(),
-        left_out=left_out,
+        left_out=sorted(found.left_out),
     )
+
+
+class _FoundImages:
+    """The images of the classes of a folder, by class; no folder is read twice, whatever links lead to it.
+
+    Args:
+        folder: The folder of class folders.
+        suffixes: Suffixes of images.
+    """
+
+    def __init__(self, folder: Path, suffixes: set[str]):
+        self.folder = folder
+        self.suffixes = suffixes
+        self.names: dict[str, list[str]] = {}
+        self.left_out: list[tuple[str, str]] = []
+        real = folder.resolve()
+        self._read = {str(above): f"{above}, which holds it" for above in (real, *real.parents)}
+
+    def add_class(self, label: str) -> None:
+        """Reads FOLDER/<label> in a fixed order; names are relative to FOLDER."""
+        self.names[label] = []
+        for inner, folders, files in os.walk(self.folder / label, onerror=_raise_unreadable):
+            shown = Path(inner).relative_to(self.folder).as_posix()
+            real = os.path.realpath(inner)
+            if real in self._read:
+                self._leave_out(shown, f"the same folder as {self._read[real]}")
+                folders.clear()
+                continue
+            self._read[real] = f"{shown}, which is read already"
+            visible = sorted(f for f in folders if not f.startswith("."))
+            folders[:] = [f for f in visible if not os.path.islink(os.path.join(inner, f))]
+            for linked in sorted(set(visible) - set(folders)):
+                self._leave_out(f"{shown}/{linked}", "a linked folder inside a class")
+            for file in sorted(files):
+                if not file.startswith(".") and Path(file).suffix.lower() in self.suffixes:
+                    self._add_file(label, f"{shown}/{file}")
+
+    def _add_file(self, label: str, name: str) -> None:
+        if not _is_utf8(name):
+            self._leave_out(name, "its name is not UTF-8")
+        elif is_special(self.folder / name):
+            self._leave_out(name, NOT_REGULAR)
+        else:
+            self.names[label].append(name)
+
+    def _leave_out(self, name: str, reason: str) -> None:
+        self.left_out.append((_as_utf8(name), _as_utf8(reason)))
 
 
 def _image_suffixes() -> set[str]:
@@ -63,23 +104,21 @@ def _class_names(folder: Path) -> list[str]:
         raise UserError(f"{folder} may not be read: check its permissions") from None
 
 
-def _walk_images(folder: Path, label: str, suffixes: set[str]) -> Iterator[str]:
-    """Yields the images below FOLDER/<label>, relative to FOLDER, in a fixed order."""
-    for inner, folders, files in os.walk(folder / label, onerror=_raise_unreadable):
-        folders[:] = sorted(f for f in folders if not f.startswith("."))
-        for file in sorted(files):
-            if not file.startswith(".") and Path(file).suffix.lower() in suffixes:
-                yield (Path(inner) / file).relative_to(folder).as_posix()
-
-
 def _raise_unreadable(error: OSError) -> NoReturn:
     raise UserError(f"{error.filename} may not be read ({error.strerror}): check its permissions")
 
 
-def _no_images(folder: Path, suffixes: set[str]) -> str:
-    loose = any(p.suffix.lower() in suffixes for p in folder.iterdir())
+def _no_images(folder: Path, found: _FoundImages) -> str:
+    loose = any(p.suffix.lower() in found.suffixes for p in folder.iterdir())
     hint = "its images lie outside class folders" if loose else "there is no image in it"
+    if found.left_out:
+        name, reason = found.left_out[0]
+        hint += f" but what is left out, e.g. {name} ({reason})"
     return f"{folder}: {hint}; expected {folder.name}/<class>/<image>, or a CSV of path and label"
+
+
+def _as_utf8(name: str) -> str:
+    return os.fsencode(name).decode("utf-8", "replace")
 
 
 def _is_utf8(name: str) -> bool:

@@ -10,6 +10,7 @@ from sgoif.errors import UserError
 from sgoif.scan.sources.csv_file import list_csv
 from sgoif.scan.sources.folder import list_folder
 from sgoif.scan.sources.image_listing import Listing
+from sgoif.scan.sources.regular_files import require_no_special
 from sgoif.scan.sources.torchvision_sets import list_dataset
 
 
@@ -48,6 +49,7 @@ def read_source(source: str, options: ReadOptions | None = None) -> Listing:
         return list_folder(path)
     if path.is_file():
         return list_csv(path, options.columns, options.encoding)
+    require_no_special(path, "expected a folder of class folders, or a CSV of path and label")
     if os.sep in source or path.suffix:
         raise UserError(f"no folder or file {source}")
-    return list_dataset(source, options.root, options.split, options.download)
+    return list_dataset(source, options.root, options.split, options.download, hint="; --download fetches it")

@@ -17,7 +17,7 @@ NOT_BY_NAME = ("FakeData", "ImageFolder", "DatasetFolder")  # torchvision classe
 LABEL_ATTRIBUTES = ("targets", "labels", "_labels")
 
 
-def list_dataset(name: str, root: str, split: str, download: bool) -> Listing:
+def list_dataset(name: str, root: str, split: str, download: bool, hint: str = "") -> Listing:
     """Lists `digits`, or one part of a torchvision classification data set.
 
     Args:
@@ -25,6 +25,7 @@ def list_dataset(name: str, root: str, split: str, download: bool) -> Listing:
         root: Folder of torchvision's data sets.
         split: Part of the data set, e.g. "train".
         download: Whether torchvision may download it.
+        hint: End of the message if it is not there and could have been downloaded.
 
     Raises:
         UserError: If there is no such data set, it is not on this machine, or it has not one label per image.
@@ -32,7 +33,7 @@ def list_dataset(name: str, root: str, split: str, download: bool) -> Listing:
     if name.lower() == "digits":
         return _list_digits()
     title = _torchvision_name(name)
-    data = _load(title, root, split, download)
+    data = _load(title, root, split, download, hint)
     targets = next((getattr(data, a) for a in LABEL_ATTRIBUTES if hasattr(data, a)), None)
     if targets is None or len(targets) != len(data):
         raise UserError(f"{title} is not a classification data set with one label per image")
@@ -53,7 +54,7 @@ def _torchvision_name(name: str) -> str:
     return str(known[name.lower()])
 
 
-def _load(title: str, root: str, split: str, download: bool) -> Any:
+def _load(title: str, root: str, split: str, download: bool, hint: str) -> Any:
     """Returns the torchvision data set; its classes choose a part by `train` or by `split`."""
     from torchvision import datasets
 
@@ -70,8 +71,8 @@ def _load(title: str, root: str, split: str, download: bool) -> Any:
         return kind(root, **arguments)
     except (RuntimeError, OSError, ValueError, TypeError, ImportError) as e:
         reason = " ".join(str(e).split())[:200]
-        hint = "; --download fetches it" if "download" in accepted and not download else ""
-        raise UserError(f"{title} under {root}: {reason}{hint}") from None
+        fetchable = "download" in accepted and not download
+        raise UserError(f"{title} under {root}: {reason}{hint if fetchable else ''}") from None
 
 
 def _list_digits() -> Listing:

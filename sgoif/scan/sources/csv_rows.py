@@ -1,0 +1,93 @@
+"""The rows of a CSV, whatever its separator; every mistake in it is reported with its line."""
+
+from __future__ import annotations
+
+import csv
+import io
+from dataclasses import dataclass
+from pathlib import Path
+
+from sgoif.errors import UserError
+from sgoif.scan.sources.regular_files import require_no_special
+
+SEPARATORS = (",", ";", "\t")
+MAX_NAMED_COLUMNS = 8  # in an error message
+
+
+@dataclass(frozen=True)
+class CsvRow:
+    """One row of a CSV: the line that it ends on, and the cells of the columns that were asked for."""
+
+    line: int
+    cells: tuple[str, ...]
+
+
+@dataclass(frozen=True)
+class CsvHints:
+    """Options of the command that may help, as ends of messages; empty where the command has none.
+
+    Attributes:
+        encoding: For a file in another encoding.
+        columns: For a file with other columns.
+    """
+
+    encoding: str = ""
+    columns: str = ""
+
+
+NO_HINTS = CsvHints()
+
+
+def read_rows(
+    path: Path, columns: tuple[str, ...], encoding: str = "utf-8", strip: bool = True, hints: CsvHints = NO_HINTS
+) -> list[CsvRow]:
+    """Reads the named columns of a CSV separated by comma, semicolon or tab.
+
+    Args:
+        path: The CSV file; its first line is the header.
+        columns: Names of the columns to read.
+        encoding: Encoding of the file.
+        strip: Remove blanks around cells. Off for files that a scan wrote, where a blank may belong to a name.
+        hints: What the command offers for a file that cannot be read.
+
+    Raises:
+        UserError: If the file is not a regular file, not text in this encoding, lacks a column, or has no rows.
+    """
+    text = _decode(path, encoding, hints)
+    if "\0" in text:
+        raise UserError(f"{path} is not a text file; expected a CSV with the columns {', '.join(columns)}")
+    header = text.split("\n", 1)[0]
+    separator = max(SEPARATORS, key=header.count)
+    reader = csv.DictReader(io.StringIO(text, newline=""), delimiter=separator, skipinitialspace=strip)
+    found = [name.strip() for name in reader.fieldnames or []]
+    reader.fieldnames = found
+    _check_columns(path, columns, found, hints)
+    rows = []
+    try:
+        for row in reader:
+            cells = tuple(row[column] or "" for column in columns)
+            rows.append(CsvRow(reader.line_num, tuple(cell.strip() for cell in cells) if strip else cells))
+    except csv.Error as e:
+        raise UserError(f"{path}, line {reader.line_num}: {e}") from None
+    if not rows:
+        raise UserError(f"{path} has a header and no rows")
+    return rows
+
+
+def _decode(path: Path, encoding: str, hints: CsvHints) -> str:
+    """Returns the text of a file without its byte order mark."""
+    require_no_special(path, "save its content to a file and name that")
+    data = path.read_bytes()
+    try:
+        return data.decode("utf-8-sig" if encoding == "utf-8" else encoding)
+    except UnicodeError as e:
+        line = data[: getattr(e, "start", 0)].count(b"\n") + 1
+        raise UserError(f"{path}, line {line}: not {encoding}; save it as UTF-8{hints.encoding}") from None
+
+
+def _check_columns(path: Path, columns: tuple[str, ...], found: list[str], hints: CsvHints) -> None:
+    missing = [name for name in columns if name not in found]
+    if missing:
+        there = ", ".join(repr(name) for name in found[:MAX_NAMED_COLUMNS]) or "none"
+        named = " and no column ".join(map(repr, missing))
+        raise UserError(f"{path} has no column {named}; its columns are: {there}{hints.columns}")
