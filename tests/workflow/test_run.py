@@ -1,5 +1,6 @@
 """The mini run from end to end, in a copy of the project: kill it, run it again, edit a method, start two at once."""
 
+import contextlib
 import hashlib
 import json
 import os
@@ -99,6 +100,20 @@ def test_an_edited_method_reruns_itself_and_what_depends_on_it_alone(finished):
     figures = {rule for rule in ran if rule.startswith("figure_")}
     after = {"evaluate", "curves", "summarise", "tables", "ledger", "page", "track", "all"}
     assert ran - figures == {"noisy_aum", *after} and {"figure_detection", "figure_pareto"} <= figures
+
+
+def killed_group(process: subprocess.Popen) -> None:
+    os.killpg(process.pid, signal.SIGKILL)
+
+
+def processes_in(folder: Path) -> list[int]:
+    """Processes that work in a folder: the run, Snakemake, shells and jobs."""
+    found = []
+    for entry in Path("/proc").glob("[0-9]*"):
+        with contextlib.suppress(OSError):
+            if Path(os.readlink(entry / "cwd")) == folder.resolve():
+                found.append(int(entry.name))
+    return found
 
 
 def test_killed_anywhere_and_started_again_gives_the_same_numbers(finished, tmp_path):
