@@ -31,15 +31,7 @@ REFUSED = {
 def power_loss(chaos: Chaos, names: Iterable[str] = tuple(faults.POWER)) -> None:
     """From an empty folder, the power goes again and again, a little further on; nobody has to be told anything."""
     chaos.project.wipe()
-    power_loss_from_here(chaos, names)
-
-
-def power_loss_from_here(chaos: Chaos, names: Iterable[str]) -> None:
-    before = len(chaos.records)
     chaos.kills_from_here(names, faults.POWER)
-    for record in chaos.records[before:]:
-        if record["outcome"] == TOLD:  # a file outlived one that it vouches for
-            record["outcome"] = LOST
 
 
 def clock(chaos: Chaos) -> None:

@@ -81,7 +81,8 @@ class Chaos:
         outcome, said = self.recover()
         for name in names:
             moment, _ = table[name]
-            lost = name in missed
+            outlived = moment.act == "power" and outcome == TOLD  # a file was there without one that it vouches for
+            lost = name in missed or outlived
             self.record(
                 VICTIMS[moment.act], f"{name} ({where[name]})", LOST if lost else outcome, missed.get(name, said)
             )

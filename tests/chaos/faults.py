@@ -20,6 +20,7 @@ def _writes(path: str, act: str = "kill", skip: int = 0) -> Moment:
 # In the order of the pipeline: each run is killed a little further on, in the same folder. (moment, target of the run)
 VAL, TABLE, SVG = "labels/digits/val.npz", "tables/table1.md", "figures/table1_detection.svg"
 MADE, IMPORTED = "mlflow/created", "mlflow/imported.json"
+METRICS, SUMMARY = "metrics/noisy/digits.json", "summary.json"
 KILLS = {
     "preparing data: an array half there": (Moment("open", r"data/digits/\.train_labels"), TABLE),
     "preparing data: nothing vouches for the arrays": (_writes(r"data/digits/meta\.json", "kill all"), TABLE),
@@ -69,15 +70,14 @@ POWER = {
     "not yet on the disk: the second saved state": (_unsynced(rf"{PLAIN}/work/train\.pt", 1), TABLE),
     "not yet on the disk: scores": (_unsynced(rf"{PLAIN}/arrays\.npz"), TABLE),
     "not yet on the disk: a result": (_unsynced(rf"{PLAIN}/result\.json"), TABLE),
-    "before the batch file, the scores if not on the disk": (_later(BATCH["loss"], rf"{LOSS}/arrays\.npz$"), TABLE),
-    "not yet on the disk: a batch file": (_unsynced(BATCH["loss"]), TABLE),
-    "before the metrics, all that is not on the disk": (_later(r"metrics/noisy/digits\.json"), TABLE),
+    "not yet on the disk: a batch file": (_unsynced(BATCH["plain"]), TABLE),
+    "before the metrics, scores if not on the disk": (_later(METRICS, rf"{LOSS}/arrays\.npz$"), TABLE),
+    "before the metrics, all that is not on the disk": (_later(METRICS), TABLE),
     "not yet on the disk: the seal of the summary": (_unsynced(r"chaos/\.summary\.json\.sha256"), TABLE),
     "not yet on the disk: a table": (_unsynced(r"tables/table1\.tex"), TABLE),
 }
 
 # What to delete so that a job runs again: Snakemake makes what is missing only where something below it is missing too.
-METRICS, SUMMARY = "metrics/noisy/digits.json", "summary.json"
 AFTER = {"summary": (TABLE,), "metrics": (SUMMARY, TABLE), "cells": (METRICS, SUMMARY, TABLE)}
 AGAIN = {m: (BATCH[m], f"cells/noisy/digits/n20_s0/seed0/{m}", *AFTER["cells"]) for m in ("loss", "tracin")}
 

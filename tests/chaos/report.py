@@ -20,14 +20,17 @@ WORDS = {
 def merge(folder: Path, family: str, records: list[dict[str, str]], order: list[str]) -> list[dict[str, str]]:
     """Puts the records of a family in the place of its old ones and writes both files; returns all records."""
     path = folder / "chaos.json"
-    old = read_json(path)["records"] if path.is_file() else []
+    before = read_json(path) if path.is_file() else {"records": []}
+    old = [{"machine": before["machine"], **r} for r in before["records"]]
+    machine = f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores"
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
-    new = [{**r, "family": family, "date": today} for r in records]
+    new = [{**r, "family": family, "date": today, "machine": machine} for r in records]
     kept = [r for r in old if r["family"] != family and r["family"] in order]
     everything = sorted(kept + new, key=lambda r: order.index(r["family"]))
     facts = {
         "date": max(r["date"] for r in everything),
-        "machine": f"{platform.system()} {platform.machine()}, {os.cpu_count()} cores",
+        "machine": machine,
+        "note": before.get("note", ""),  # written by hand
         "faults": len(everything),
         "outcomes": dict(Counter(r["outcome"] for r in everything)),
         "absent": [name for name in order if name not in {r["family"] for r in everything}],
@@ -45,10 +48,11 @@ def markdown(facts: dict, records: list[dict[str, str]]) -> str:
     lines = [
         "# Injected faults",
         "",
-        f"`make chaos`, {facts['date']}, {facts['machine']}. A small run is disturbed "
+        f"`make chaos`, {_occasions(records)}. A small run is disturbed "
         f"{facts['faults']} times, each time differently. Compared, byte by byte, with a run nobody disturbed: tables, "
         "scores, noisy labels, truth, prepared data. A fault that did not strike would count as lost.",
         "",
+        *([facts["note"], ""] if facts["note"] else []),
         *counts,
         "",
         "By kind: " + ", ".join(f"{kind} {n}" for kind, n in kinds.items()) + ".",
@@ -63,6 +67,16 @@ def markdown(facts: dict, records: list[dict[str, str]]) -> str:
         *told,
     ]
     return "\n".join(lines) + "\n"
+
+
+def _occasions(records: list[dict[str, str]]) -> str:
+    """When and where the faults were injected; with the families, if that was not all at once."""
+    families: dict[str, dict[str, None]] = {}
+    for r in records:
+        families.setdefault(f"{r['date']}, {r['machine']}", {})[r["family"]] = None
+    if len(families) == 1:
+        return next(iter(families))
+    return "; ".join(f"{occasion} ({', '.join(names)})" for occasion, names in families.items())
 
 
 def _cell(text: str) -> str:
