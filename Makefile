@@ -11,9 +11,9 @@ export PYTHONWARNINGS := ignore:TF32 acceleration
 export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
 
 # What a user names reaches a command as "$$NAME", through the environment: neither make nor the shell looks inside.
-GIVEN := CONFIG PROFILE NAME TASK METHOD SETTING SEED DATASET PORT
-$(foreach name,$(GIVEN),$(eval override $(name) := $$(value $(name))))
-export $(GIVEN)
+USER_VALUES := CONFIG PROFILE NAME TASK METHOD SETTING SEED DATASET PORT
+$(foreach name,$(USER_VALUES),$(eval override $(name) := $$(value $(name))))
+export $(USER_VALUES)
 
 .DEFAULT_GOAL := help
 .PHONY: help venv tables verify retry test checks types ui report doctor plan lock clean chaos mutants new-baseline docs cluster test-slurm
