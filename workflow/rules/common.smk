@@ -56,6 +56,18 @@ def meta(dataset):
     return f"{DATA}/{dataset}/meta.json"
 
 
+def prepare_options(w, output):
+    """Options of `prepare`: where to look for a dataset and where to put it.
+
+    Prepared arrays are compared with known hashes, so they are the same wherever they came from. Snakemake leaves
+    params that are computed from the output out of its comparison: a run with another mirror, or another run's folder,
+    does not make the data stale.
+    """
+    data = CONFIG["data"]
+    mirror = f" --mirror {shlex.quote(data['mirror'])}" if data["mirror"] else ""
+    return f"--root {shlex.quote(DATA)}{mirror}{'' if data['download'] else ' --no-download'}"
+
+
 def images(w):
     """Images a method's job may read: of its dataset and, for OOD, of the sets it scores."""
     spec = PLAN.spec(w.task, w.dataset)

@@ -1,18 +1,6 @@
 # Datasets, the labels methods may see, and the truth they may not.
 
 
-def source(w, output):
-    """Options of `prepare`: where to look for a dataset and where to put it.
-
-    Prepared arrays are compared with known hashes, so they are the same wherever they came from. Snakemake leaves
-    params that are computed from the output out of its comparison: a run with another mirror, or another run's folder,
-    does not make the data stale.
-    """
-    data = CONFIG["data"]
-    mirror = f" --mirror {shlex.quote(data['mirror'])}" if data["mirror"] else ""
-    return f"--root {shlex.quote(DATA)}{mirror}{'' if data['download'] else ' --no-download'}"
-
-
 rule prepare:
     output:
         f"{DATA}/{{dataset}}/meta.json",
@@ -21,7 +9,7 @@ rule prepare:
     conda:
         ENVIRONMENT
     params:
-        source=source,
+        source=prepare_options,
     shell:
         "python -m sgoif.bench prepare {params.source} --dataset {wildcards.dataset:q} > {log:q} 2>&1"
         " || {{ cat {log:q} >&2; exit 1; }}"
