@@ -185,7 +185,8 @@ def test_a_small_id_set_gets_an_unpacked_ood_set_into_memory(tmp_path, monkeypat
     prepare("digits_id", tmp_path / "data")
     raw = {
         "run": "tiny", "data": {"root": str(tmp_path / "data")}, "methods": {"noisy": [], "ood": ["msp"]}, "noisy": {},
-        "ood": {"digits_id": {"recipe": {"model": "small_cnn"}, "seeds": [0], "near": ["notmnist"], "far": []}},
+        "ood": {"digits_id": {"recipe": {"model": "small_cnn"}, "seeds": [0], "val": 60, "near": ["notmnist"],
+                              "far": []}},
     }  # fmt: skip
     plan = Plan(resolve_config(raw))
     inputs = Inputs(plan, tmp_path / "results", "ood", "digits_id", torch.device("cpu"))

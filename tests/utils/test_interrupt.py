@@ -15,7 +15,7 @@ from tests.helpers import lost_interrupts as lost
 @pytest.mark.parametrize("lose", [lost.dropped, lost.unraisable, lost.another_error])
 def test_a_lost_one_ends_the_command(lose, monkeypatch, capsys):
     report = sys.unraisablehook
-    monkeypatch.setattr("sgoif.bench.doctor.report", lambda config: lose())
+    monkeypatch.setattr("sgoif.bench.doctor.diagnose", lambda config: (lose(), ("", True))[1])
     assert cli.main(["doctor"]) == 130
     assert capsys.readouterr().err == "interrupted; run again to go on from here\n"
     assert signal.getsignal(signal.SIGINT) is signal.default_int_handler and sys.unraisablehook is report

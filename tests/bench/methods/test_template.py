@@ -20,7 +20,7 @@ def test_a_new_method_passes_the_contract_at_once(project):
         done = sh(project, make(f"make new-baseline NAME=brand_new_{task} TASK={task}"))
         assert done.returncode == 0, done.stderr
         assert f"wrote baselines/{task}/brand_new_{task}.py" in done.stdout
-    hint = done.stdout.split("check it with: ")[1].strip()
+    hint = done.stdout.split("check it with: ")[1].splitlines()[0]
     assert hint == f"{sys.executable} -m pytest tests/contract -k brand_new_ood", "the environment of the project"
     done = sh(project, f"{hint.removesuffix('_ood')} -p no:cacheprovider")
     assert done.returncode == 0 and done.stdout.startswith("....."), done.stdout[-3000:]
