@@ -33,6 +33,7 @@ PACKAGES = {  # module -> package of the extra `bench` that is not always there
     "sqlalchemy": "sqlalchemy",
     "timm": "timm",
     "torchvision": "torchvision",
+    "uvicorn": "uvicorn",
     "yaml": "pyyaml",
 }
 
