@@ -1,4 +1,4 @@
-"""Twelve faults in the normal suite; all of them with `pytest -m slow tests/chaos` or `make chaos`."""
+"""Eleven faults in the normal suite; all of them with `pytest -m slow tests/chaos` or `make chaos`."""
 
 import pytest
 
