@@ -2,8 +2,8 @@
 
 results/<run>/ledger.json is {run, rules, tables, cells, findings}:
 
-* `tables`: [{name, label, shows, reproduced, differs, not_defined, not_run, proved, on_stand_in}]; the last six are
-  counts of numbers.
+* `tables`: [{name, label, shows, reproduced, differs, inconclusive, not_defined, not_run, proved, on_stand_in}]; the
+  last seven are counts of numbers.
 * `cells`: one flat record per printed number, {table, row, column, printed, printed_text, unit,
   sources: [{name, value, status}], measured, measured_what, measured_on, interval: [low, high] or null, seeds,
   stand_in, verdict, reason, also: [{what, value, interval, seeds, verdict}]}. `also` holds the other reading of a
@@ -28,20 +28,23 @@ from sgoif.utils.files import atomic_write_json, atomic_write_text
 
 REPRODUCED = "reproduced"
 DIFFERS = "differs"
+INCONCLUSIVE = "inconclusive"
 NOT_DEFINED = "not defined"
 NOT_RUN = "not run"
-VERDICTS = (REPRODUCED, DIFFERS, NOT_DEFINED, NOT_RUN)
-MIN_SEEDS_FOR_INTERVAL = 3  # below, the interval over seeds is too wide to excuse a difference
+VERDICTS = (REPRODUCED, DIFFERS, INCONCLUSIVE, NOT_DEFINED, NOT_RUN)
 TRAINING_FREE = ("gram", "ebo", "gradnorm", "react", "mls", "klm", "dice", "vim", "knn")
 RULES = {
-    REPRODUCED: "the measured mean is as near to the printed number as the tolerance, or, from three seeds on, as the "
-    "half-width of its 95% interval (Student's t over seeds) if that is larger; half of the last printed digit is "
-    "added",
-    DIFFERS: "measured on the paper's dataset, and further away than that",
+    REPRODUCED: "measured on the paper's dataset; the mean is within the tolerance of the printed number, and the "
+    "half-width of its 95% interval (Student's t over seeds) is no larger than the tolerance",
+    DIFFERS: "measured on the paper's dataset; the printed number is further from the mean than the tolerance and that "
+    "half-width together (of one seed: than the tolerance, since its interval is not known)",
+    INCONCLUSIVE: "measured on the paper's dataset, but the seeds do not decide between the two: the interval is wider "
+    "than the tolerance or reaches over its edge, or there is one seed within the tolerance",
     NOT_DEFINED: "the paper does not say what would have to be measured; the nearest measurement stands beside it",
-    NOT_RUN: "this run does not measure it on the paper's dataset; what stands in for the dataset is labelled so",
+    NOT_RUN: "this run does not measure it on the paper's dataset; what stands in for the dataset, or for its OOD sets,"
+    " is labelled so and never counts as a reproduction",
     "tolerance": "2 points for numbers in %, 1 point for OOD scores that need no training of their own, 0.05 for "
-    "overheads and τ, 5% for HVPs per step",
+    "overheads and τ, 5% for HVPs per step; half of the last printed digit is added",
 }
 
 
@@ -97,16 +100,20 @@ def judge(number: PrintedNumber, m: Measurement) -> tuple[str, str]:
     if m.value is None:
         return NOT_RUN, m.reason
     if m.stand_in:
-        return NOT_RUN, f"{number.column.dataset} was not run; the number is of a stand-in"
-    allowed, why = tolerance(number), "the tolerance"
-    if m.interval and m.seeds >= MIN_SEEDS_FOR_INTERVAL:
-        half_width = (m.interval[1] - m.interval[0]) / 2
-        if half_width > allowed:
-            allowed, why = half_width, "the half-width of the 95% interval"
+        return NOT_RUN, f"not measured on the paper's data; the number is of a stand-in ({m.stand_in})"
+    allowed = tolerance(number)
+    limit = allowed + number.half_digit
     apart = abs(m.value - number.value)
-    if apart <= allowed + number.half_digit:
-        return REPRODUCED, f"{apart:.3g} from the printed number; {why} is {allowed:.3g}"
-    return DIFFERS, f"{apart:.3g} away from the printed number; {why} is {allowed:.3g}"
+    half_width = max(m.value - m.interval[0], m.interval[1] - m.value) if m.interval else 0.0
+    where = f"{apart:.3g} from the printed number; "
+    if apart > limit + half_width:
+        return DIFFERS, where + f"the tolerance is {allowed:.3g}"
+    if m.interval is None:
+        return INCONCLUSIVE, where + f"one seed, and the tolerance is {allowed:.3g}"
+    if half_width > limit:
+        return INCONCLUSIVE, where + "the half-width of the 95% interval is larger than the tolerance"
+    verdict = REPRODUCED if apart <= limit else INCONCLUSIVE
+    return verdict, where + f"the tolerance is {allowed:.3g}"
 
 
 def tolerance(number: PrintedNumber) -> float:
@@ -157,7 +164,7 @@ def _compare(
         "measured_on": first.on,
         "interval": list(first.interval) if first.interval else None,
         "seeds": first.seeds,
-        "stand_in": first.stand_in,
+        "stand_in": bool(first.stand_in),
         "verdict": verdict,
         "reason": reason,
         "also": [_other_reading(number, m) for m in others],

@@ -25,8 +25,13 @@ def page(ledger: Mapping[str, Any]) -> str:
 
 
 def _counts(tables: Sequence[Mapping[str, Any]]) -> str:
-    names = {"reproduced": "reproduced", "differs": "differs", "not_defined": "not defined", "not_run": "not run",
-             "on_stand_in": "measured on a stand-in", "proved": "found in public"}  # fmt: skip
+    names = {
+        **{verdict: verdict for verdict in ("reproduced", "differs", "inconclusive")},
+        "not_defined": "not defined",
+        "not_run": "not run",
+        "on_stand_in": "measured on a stand-in",
+        "proved": "found in public",
+    }
     rows = [[t["name"], *(str(t[key]) for key in names)] for t in tables]
     rows.append(["all", *(str(sum(t[key] for t in tables)) for key in names)])
     return _grid(["table", *names.values()], rows)

@@ -8,6 +8,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
+from sgoif.bench.data.catalogue.ood_sets import STAND_IN_SETS
 from sgoif.bench.paper.printed import DATASETS, PrintedColumn, PrintedNumber, PrintedRow
 
 METRIC_TITLES = {
@@ -18,8 +19,10 @@ METRIC_TITLES = {
     "auroc:overall": "AUROC, mean over OOD sets", "auroc:near": "near-OOD AUROC", "auroc:far": "far-OOD AUROC",
     "aupr_out_ap:overall": "AUPR with OOD positive, mean over OOD sets", "id_accuracy": "classification accuracy",
 }  # fmt: skip
+OOD_METRICS = ("auroc:", "aupr_out_ap:")  # of these the OOD sets are part of what is measured
 METHOD_TABLES = ("noise_grid", "noise_sets", "ood")  # kinds of tables whose rows are methods, not variants of one
 UNIT_RANGES = {"%": (0.0, 100.0), "×": (0.0, math.inf), "": (-math.inf, math.inf)}
+STAND_IN_OOD = frozenset(dataset.name for dataset in STAND_IN_SETS)
 SAME_NOISE = {"asymmetric": ("asymmetric", "superclass")}  # CIFAR-100's asymmetric noise stays inside superclasses
 
 
@@ -33,7 +36,7 @@ class Measurement:
         value: The mean, or None.
         interval: 95% interval (Student's t over seeds), or None for one seed.
         seeds: Number of seeds.
-        stand_in: Whether it was measured on other data than the paper's.
+        stand_in: What was measured in the place of the paper's data, in words, or "".
         reason: Why there is no value.
     """
 
@@ -42,7 +45,7 @@ class Measurement:
     value: float | None = None
     interval: tuple[float, float] | None = None
     seeds: int = 0
-    stand_in: bool = False
+    stand_in: str = ""
     reason: str = ""
 
 
@@ -86,9 +89,11 @@ class MeasuredValues:
         interval = None
         if found["std"] is not None and found["n_seeds"] > 1:
             interval = _interval(mean, scale * found["std"], found["n_seeds"], UNIT_RANGES[unit])
-        note = f" (STAND-IN: {panel['title']} in the place of {number.column.dataset})" if stand_in else ""
-        what = f"{METRIC_TITLES[metric]}{note}"
-        return Measurement(what, _dataset_and_setting(panel), mean, interval, found["n_seeds"], stand_in)
+        words = (
+            f"{panel['title']} in the place of {number.column.dataset}" if stand_in else _stand_in_ood(panel, metric)
+        )
+        what = f"{METRIC_TITLES[metric]} (STAND-IN: {words})" if words else METRIC_TITLES[metric]
+        return Measurement(what, _dataset_and_setting(panel), mean, interval, found["n_seeds"], words)
 
     def panel(self, number: PrintedNumber) -> tuple[Mapping[str, Any] | None, bool]:
         """Find the panel of the run's tables that measures what a printed number names.
@@ -134,6 +139,16 @@ def _same_noise(panel: Mapping[str, Any], column: PrintedColumn) -> bool:
     kinds = SAME_NOISE.get(column.kind, (column.kind,))
     same_sparsity = column.sparsity is None or panel["sparsity"] == column.sparsity
     return panel["kind"] in kinds and panel["noise"] == column.noise and same_sparsity
+
+
+def _stand_in_ood(panel: Mapping[str, Any], metric: str) -> str:
+    """The OOD sets of a metric that replace official ones, in words; "" if there are none."""
+    if not metric.startswith(OOD_METRICS):
+        return ""
+    group = metric.partition(":")[2]
+    sets = [*(panel["near"] if group != "far" else ()), *(panel["far"] if group != "near" else ())]
+    found = [name for name in sets if name in STAND_IN_OOD]
+    return f"the OOD sets {', '.join(found)}" if found else ""
 
 
 def _dataset_and_setting(panel: Mapping[str, Any]) -> str:
