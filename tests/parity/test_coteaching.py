@@ -7,6 +7,7 @@ import torch.nn.functional as F
 
 from baselines.noisy.coteaching import CoTeaching
 from sgoif.bench.methods.peer_networks import Peers, among, exchange, mean_loss
+from sgoif.bench.methods.robust_training import History
 from sgoif.errors import UserError
 from tests.helpers.digit_tasks import noisy_task
 from tests.parity.trainers import check_behaviour
@@ -61,6 +62,34 @@ def test_contradiction_counts_only_where_the_networks_agree():
     first, second = eye[[0, 1, 2, 0]], eye[[0, 1, 2, 1]]
     assert CoTeaching.contradicted(first, second, torch.tensor([0, 1, 0, 2])) == pytest.approx(1 / 3)
     assert CoTeaching.contradicted(eye[[0]], eye[[1]], torch.tensor([0])) == 0.0
+
+
+def history(contradicted: list[float]) -> History:
+    kept = History()
+    for share in contradicted:
+        kept.add(contradicted=share)
+    return kept
+
+
+def test_an_estimated_rate_is_that_of_the_last_epoch_of_the_warmup_and_leaves_something_to_learn_from():
+    """R(t) begins at its first value that is not 0: epoch 1 of a ramp of four."""
+    forget = CoTeaching()._forget
+    seen = history([0.9, 0.3, 0.6])
+    assert [forget(epoch, 2, 4, seen) for epoch in range(6)] == pytest.approx([0, 0, 0.1, 0.2, 0.3, 0.3])
+    assert forget(9, 2, 4, history([0.0, 1.0])) == 0.9
+    assert CoTeaching(noise_rate=0.6)._forget(1, 2, 4, seen) == pytest.approx(0.2)  # a given one needs no warm-up
+
+
+@pytest.mark.parametrize("noise_rate", [0.4, None])
+def test_a_run_forgets_by_the_schedule_and_averages_what_comes_after_it(noise_rate):
+    """Half of 8 epochs are the ramp, a quarter the warm-up of an estimated rate."""
+    task, _ = noisy_task(plain=False, n_train=64)
+    found = CoTeaching(noise_rate=noise_rate, ramp=0.5).detect(task)
+    warm = 0 if noise_rate else 2
+    rate = noise_rate or found.curves["contradicted"][1]
+    expected = [0.0] * warm + [CoTeaching.forget_rate(t + (warm > 0), rate, 4) for t in range(8 - warm)]
+    assert found.curves["forget_rate"] == pytest.approx(expected) and found.extras["noise_rate"] == expected[-1]
+    assert np.allclose(found.scores, found.epoch_scores[warm + 4 :].mean(0))
 
 
 def test_peers_start_apart():

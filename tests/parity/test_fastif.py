@@ -137,6 +137,11 @@ def test_ties_are_broken_among_the_unjudged_alone():
     out = fastif.break_ties(scores, judged, np.random.default_rng(0))
     np.testing.assert_array_equal(out[judged], scores[judged])
     assert len(np.unique(out)) == 6 and np.abs(out[~judged]).max() < 2e-9
+    judged[0] = True  # a judged score of exactly 0 leaves no gap of 0
+    out = fastif.break_ties(scores, judged, np.random.default_rng(0))
+    assert out[0] == 0 and len(np.unique(out)) == 6 and 0 < np.abs(out[~judged]).max() < 2e-9
+    nobody = fastif.break_ties(np.zeros(50), np.zeros(50, dtype=bool), np.random.default_rng(0))
+    assert len(np.unique(nobody)) == 50 and -0.5 <= nobody.min() < -0.4 and 0.4 < nobody.max() < 0.5
 
 
 @pytest.fixture(scope="module")

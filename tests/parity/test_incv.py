@@ -1,12 +1,16 @@
 """INCV: the noise-rate equation against brute force, the selection against cleanlab, the discard rule by hand."""
 
+from dataclasses import replace
+from itertools import islice
+
 import numpy as np
 import pytest
+import torch
 
-from baselines.noisy.incv import INCV
+from baselines.noisy.incv import INCV, _Best, _epochs, _forever
 from sgoif.errors import UserError
 from sgoif.training.seeds import numpy_generator
-from tests.helpers.digit_tasks import noisy_task
+from tests.helpers.digit_tasks import RECIPE, noisy_task
 from tests.parity.trainers import check_behaviour
 
 
@@ -92,6 +96,78 @@ def test_later_iterations_train_on_what_was_selected(monkeypatch):
     assert selected_first <= calls[2][0] and selected_first <= calls[3][0]
     assert not detection.remove[sorted(selected_first)].any()
     assert detection.extras["discarded"] == 0.0
+
+
+class Watched:
+    """Stands for the two networks of stage 2 and writes down what each step is given."""
+
+    def __init__(self, task, batches, epochs=None, **changes):
+        self.epochs, self.steps = epochs, []
+
+    def stepper(self, forward):
+        return lambda batch: self.steps.append((len(batch.labels), len(batch.extra[0])))
+
+    def state_dict(self):
+        return {}
+
+
+@pytest.mark.parametrize(
+    ("n_selected", "n_rest", "rate", "pattern", "joining"),
+    [
+        (100, 10, 0.5, "symmetric", 6),  # ⌊10 / 100 of a batch of 64⌋
+        (100, 80, 0.5, "symmetric", 32),  # at most half a batch
+        (100, 80, 0.5, "asymmetric", 32),
+        (128, 80, 0.7, "symmetric", 32),
+        (100, 0, 0.5, "symmetric", 0),
+    ],
+)
+def test_second_stage_by_the_formula(monkeypatch, n_selected, n_rest, rate, pattern, joining):
+    """n = round(B (1 - ε_S min(1, e / T_k))) of every minibatch; the rest joins late."""
+    monkeypatch.setattr("baselines.noisy.incv.Peers", Watched)
+    task, _ = noisy_task(plain=False, n_train=200, recipe=replace(RECIPE, epochs=10, batch_size=64))
+    place = np.arange(200)
+    method = INCV(pattern=pattern, ramp=0.5)
+    rest = (place >= n_selected) & (place < n_selected + n_rest)
+    peers = method._second_stage(task, place < n_selected, rest, rate)
+    steps = task.batches(np.arange(n_selected)).steps
+    epochs = round(10 * task.batches().steps / steps)  # as many steps as the recipe's, whatever is selected
+    assert peers.epochs == epochs and len(peers.steps) == epochs * steps
+    noise = method.noise_of_selected(rate, 1 if pattern == "asymmetric" else 9)
+    warm = (0.4 if pattern == "asymmetric" or rate > 0.6 else 0.2) * epochs
+    for epoch in range(epochs):
+        expected = 64 + joining * (epoch > warm), round(64 * (1 - noise * min(1, epoch / (0.5 * epochs))))
+        assert set(peers.steps[epoch * steps : (epoch + 1) * steps]) == {expected}, epoch
+
+
+def test_a_fit_has_its_share_of_the_steps_or_the_least_of_them():
+    task, _ = noisy_task(plain=False, n_train=1024)  # 8 epochs of 8 steps
+    whole, half = task.batches(), task.batches(np.arange(512))
+    assert _epochs(task, whole) == 8 and _epochs(task, half) == 16
+    assert _epochs(task, half, 0.5) == 8 and _epochs(task, half, 0.25, 40) == 10
+    assert _epochs(task, half, 0.25, 1000) == 16  # never longer than the recipe
+    assert _epochs(task, whole, 1e-9) == 1
+
+
+def test_the_best_epoch_is_the_first_of_equals():
+    best = _Best()
+    for number, accuracy in enumerate((0.0, 0.4, 0.4, 0.3)):
+        best.offer(accuracy, torch.tensor([number]))
+    assert (best.accuracy, best.logits.item()) == (0.4, 1)
+    copy = _Best()
+    copy.load_state_dict(best.state_dict())
+    assert (copy.accuracy, copy.logits.item()) == (0.4, 1)
+
+
+def test_batches_without_end_repeat_none_and_follow_the_epoch():
+    task, _ = noisy_task(plain=False, n_train=128)
+    batches = task.batches(np.arange(128), batch_size=64)
+
+    def first(epoch, count=6):
+        return torch.stack([batch.index for batch in islice(_forever(batches, epoch), count)])
+
+    assert torch.equal(first(3), first(3)) and not torch.equal(first(3), first(4))
+    assert (first(3).view(3, 128).sort(1).values == torch.arange(128)).all()  # every lap shows every image once
+    assert not torch.equal(first(3)[:2], first(3)[2:4])
 
 
 def test_bad_pattern_is_named():

@@ -1,12 +1,14 @@
 """MentorNet: the predefined curriculum and the moving percentile by hand; the learned mentor on a planted table."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
 
 from baselines.noisy.mentornet import Mentor, MentorModel, MentorNet
 from sgoif.errors import UserError
-from tests.helpers.digit_tasks import noisy_task
+from tests.helpers.digit_tasks import RECIPE, noisy_task
 from tests.parity.trainers import check_behaviour
 
 
@@ -93,6 +95,64 @@ def test_mentor_resumes():
     assert (mentor.learned_at, mentor.clock.item(), len(mentor.table)) == (21, 10, 0)
     copy.load_state_dict(mentor.state_dict())
     assert torch.equal(copy.weigh(losses, 50), mentor.weigh(losses, 50))
+
+
+def test_a_mentor_is_learned_again_late_and_its_clock_stands_still_between():
+    params = MentorNet.Params(mentor="data_driven", mentor_steps=5)
+    mentor, losses = Mentor(params, seed=0, device="cpu"), torch.arange(6.0)
+    right = torch.tensor([True, False])
+
+    def see(percent):
+        mentor.watch(torch.arange(-4, 2), losses, percent, right)
+
+    see(15)
+    mentor.learn_if_due(30)
+    assert (mentor.learned_at, mentor.clock.item()) == (21, 15)
+    with torch.no_grad():
+        expected = mentor.net(losses, losses - mentor.average, torch.full((6,), 15)).sigmoid()
+        early = mentor.net(losses, losses - mentor.average, torch.full((6,), 7)).sigmoid()
+    assert torch.equal(mentor.weigh(losses, 60), expected) and torch.equal(mentor.weigh(losses, 7), early)
+    assert not torch.equal(early, expected)
+    see(40)
+    mentor.learn_if_due(74)
+    assert (mentor.learned_at, len(mentor.table)) == (21, 2)
+    mentor.learn_if_due(75)
+    assert (mentor.learned_at, mentor.clock.item(), len(mentor.table)) == (75, 40, 0)
+    see(80)
+    mentor.learn_if_due(99)
+    assert mentor.learned_at == 75 and len(mentor.table) == 2  # there is no third time
+
+
+def test_flipped_trusted_labels_reach_every_other_class():
+    task, _ = noisy_task(plain=False, n_train=100)
+    images, clean = task.trusted
+    task.trusted = images.subset(torch.arange(100).repeat(20)), clean.repeat(20)
+    batches, is_right = MentorNet(flips=0.25)._with_trusted(task)
+    given = batches.labels[100:]
+    assert torch.equal(batches.labels[:100], task.labels) and len(batches.images) == 2100
+    assert torch.equal(is_right, given == task.trusted[1]) and abs((~is_right).float().mean() - 0.25) < 0.04
+    assert set(((given - task.trusted[1]) % 10)[~is_right].tolist()) == set(range(1, 10))
+
+
+def test_scores_are_the_mean_weight_after_burn_in_and_the_loss_breaks_ties(monkeypatch):
+    """Weights and losses of every scoring pass are written down; percents of 4 epochs: 25, 50, 75, 99."""
+    task, _ = noisy_task(plain=False, n_train=64, recipe=replace(RECIPE, epochs=4))
+    passes, weigh = [], Mentor.weigh
+
+    def watched(self, losses, percent, learning=False):
+        weights = weigh(self, losses, percent, learning)
+        if not learning:
+            passes.append((int(percent), losses.numpy(), weights.numpy()))
+        return weights
+
+    monkeypatch.setattr(Mentor, "weigh", watched)
+    found = MentorNet().detect(task)
+    percents, losses, weights = zip(*passes, strict=True)
+    assert percents == (25, 50, 75, 99)
+    late = np.mean(losses, 0)
+    assert np.allclose(found.scores, 1 - np.mean(weights, 0) + 0.001 * late / (1 + late), atol=1e-6)
+    assert np.allclose(found.epoch_scores[2], 1 - weights[2] + 0.001 * losses[2] / (1 + losses[2]), atol=1e-6)
+    assert np.array_equal(found.variants["loss"], losses[-1])
 
 
 def test_predefined_reads_no_trusted_label():
