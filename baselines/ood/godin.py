@@ -18,6 +18,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.bench.methods.features import moved, pixel_step
 from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.images import ImageSet
 from sgoif.training.learner import Learner
@@ -74,18 +75,14 @@ class GODIN(OODDetector):
     @staticmethod
     def perturbed(net: Network, x: Tensor, step: Tensor) -> Tensor:
         """x moved by `step` (eps / std, [1, C, 1, 1]) in the direction that raises max_k h."""
-        x = x.detach().requires_grad_()
-        with torch.enable_grad():
-            (gradient,) = torch.autograd.grad(net.head.cosine(net.features(x)).amax(1).sum(), x)
-        return x.detach() + step * gradient.sign()
+        return moved(x, lambda moving: net.head.cosine(net.features(moving)).amax(1), step)
 
     @torch.no_grad()
     def score(self, images: ImageSet) -> Tensor:
         self.net.eval()
-        std = torch.tensor(images.std, device=images.device).view(1, -1, 1, 1)
-        scores = []
+        step, scores = pixel_step(self.params.epsilon, images), []
         for index in torch.arange(len(images), device=images.device).split(512):
-            x = self.perturbed(self.net, images.batch(index), self.params.epsilon / std)
+            x = self.perturbed(self.net, images.batch(index), step)
             h = self.net.head.cosine(self.net.features(x))
             scores.append(-(h.softmax(1) if self.params.softmax else h).amax(1))
             COMPUTE.forward_passes += 4 * len(x)  # two forward passes and a backward pass

@@ -147,6 +147,14 @@ PARAMS = {  # method: parameter: its default, and the interval or the names it m
             "start": (0.4, "[0, 1]"),
             "weighted": (True, ANY),
         },
+        "gen": {"gamma": (0.1, POSITIVE), "largest": (100, FROM_1)},
+        "odin": {"temperature": (1000.0, POSITIVE), "epsilon": (0.0014, NOT_NEGATIVE)},
+        "mds_ensemble": {"epsilon": (0.0014, NOT_NEGATIVE)},
+        "ash": {"form": ("B", ("P", "B", "S")), "percentile": (90.0, "[0, 100)")},
+        "scale": {"percentile": (85.0, "[0, 100)")},
+        "nnguide": {"k": (100, FROM_1), "share": (0.01, SHARE), "minimum": (500, FROM_1)},
+        "neco": {"variance": (0.9, SHARE), "max_logit": (False, ANY)},
+        "relation": {"power": (1.0, POSITIVE), "threshold": (0.03, "[0, 1)")},
     },
 }
 METHODS = [(task, name) for task in PARAMS for name in PARAMS[task]]

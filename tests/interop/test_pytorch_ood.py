@@ -22,18 +22,18 @@ class RMD(PytorchOOD):
         return RMD(net.features)
 
 
-class GEN(PytorchOOD):
-    """Generalised entropy: reads logits, nothing to fit."""
+class Entropy(PytorchOOD):
+    """Entropy of the predictions: reads logits, nothing to fit."""
 
-    name, title = "gen", "GEN"
+    name, title = "entropy", "Entropy"
 
     def build(self, net):
-        from pytorch_ood.detector import GEN
+        from pytorch_ood.detector import Entropy
 
-        return GEN(net)
+        return Entropy(net)
 
 
-@pytest.mark.parametrize("kind", [RMD, GEN])
+@pytest.mark.parametrize("kind", [RMD, Entropy])
 def test_wrapped_detector_keeps_the_contract(kind):
     assert kind.name not in registry.available("ood"), "use one that is not in the zoo"
     task, id_test, ood = ood_task(recipe=replace(RECIPE, epochs=4))
@@ -49,10 +49,10 @@ def test_wrapped_detector_keeps_the_contract(kind):
 
 
 def test_scores_are_those_of_the_library():
-    from pytorch_ood.detector import GEN as Library
+    from pytorch_ood.detector import Entropy as Library
 
     task, id_test, _ = ood_task(recipe=replace(RECIPE, epochs=4))
-    method = GEN()
+    method = Entropy()
     method.fit(task)
     direct = Library(None).predict_logits(method.logits(id_test))
     torch.testing.assert_close(method.score(id_test), direct, rtol=1e-4, atol=1e-5)

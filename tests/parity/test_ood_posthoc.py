@@ -148,9 +148,11 @@ def test_finite_names_what_is_not():
         finite(torch.tensor([1.0, torch.nan, torch.inf]), "vim: training features")
 
 
-@pytest.mark.parametrize(
-    "name", ["ebo", "gradnorm", "react", "mls", "klm", "dice", "vim", "knn", "gram", "patchcore", "sgoif"]
-)
+POST_HOC = """ebo gradnorm react mls klm dice vim knn gram patchcore sgoif
+gen odin mds mds_ensemble rmds she ash scale nnguide fdbd neco relation""".split()
+
+
+@pytest.mark.parametrize("name", POST_HOC)
 def test_a_network_with_nan_features_is_an_error(name):
     from sgoif.bench.methods.registry import load
 

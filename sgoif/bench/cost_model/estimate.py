@@ -151,7 +151,8 @@ def stored_bytes(plan: Plan, found: DatasetEstimate, cell: Cell) -> float:
     n, classes, epochs = found.images, found.shape.classes, found.recipe.epochs
     n_test = catalogue.get(found.dataset).parts["test"]
     if cell.method == PLAIN:
-        recorded = 2 * n * (classes + found.shape.width) if found.recipe.record != "nothing" else 0
+        size = 4 if cell.task == "ood" else 2  # float32 for OOD detection, else float16
+        recorded = size * n * (classes + found.shape.width) if found.recipe.record != "nothing" else 0
         weights = 4 * found.shape.parameters * len(found.recipe.checkpoint_epochs())
         return recorded + 2 * epochs * n + 4 * n_test * classes + 8 * (n + epochs) + weights
     if cell.method == FOLDS:

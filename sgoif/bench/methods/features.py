@@ -6,7 +6,7 @@ without meaning.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 
 import numpy as np
@@ -64,6 +64,37 @@ def features_and_logits(net: Network, images: ImageSet, method: str) -> tuple[Te
 def percentile(values: Tensor, percent: float) -> float:
     """Return a percentile over all entries, linearly interpolated; `torch.quantile` is limited to 16 million."""
     return float(np.percentile(values.detach().cpu().numpy(), percent))
+
+
+def largest(features: Tensor, percent: float) -> Tensor:
+    """Return which features of an image are not among its smallest `percent` %, bool, shape [n, d].
+
+    Args:
+        features: Shape [n, d].
+        percent: Share of the d values that is left out, rounded to whole values; one at least is kept.
+    """
+    width = features.shape[1]
+    index = features.topk(max(width - round(width * percent / 100), 1), dim=1).indices
+    return torch.zeros_like(features, dtype=torch.bool).scatter_(1, index, True)
+
+
+def moved(x: Tensor, objective: Callable[[Tensor], Tensor], step: Tensor | float) -> Tensor:
+    """Return images that are moved by one signed gradient step that raises an objective.
+
+    Args:
+        x: Images, shape [n, C, H, W].
+        objective: Images -> one value each, shape [n].
+        step: Length of the step, broadcast to the shape of `x`; negative to lower the objective.
+    """
+    x = x.detach().requires_grad_()
+    with torch.enable_grad():
+        (gradient,) = torch.autograd.grad(objective(x).sum(), x)
+    return x.detach() + step * gradient.sign()
+
+
+def pixel_step(epsilon: float, images: ImageSet) -> Tensor:
+    """Return a step of `epsilon` on the scale 0 … 1 of pixels for normalised images, shape [1, C, 1, 1]."""
+    return epsilon / torch.tensor(images.std, device=images.device).view(1, -1, 1, 1)
 
 
 # --- outputs of stages ----------------------------------------------------------------------------------------------

@@ -11,7 +11,7 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.backend.collectives import size, sum_
-from sgoif.bench.methods.base import Task
+from sgoif.bench.methods.base import OODTask, Task
 from sgoif.bench.methods.plain_run import margins
 from sgoif.training import distributed
 from sgoif.training.batches import Batch
@@ -49,8 +49,8 @@ def plain_run(task: Task, test: ImageSource, directory: Path) -> tuple[dict[str,
 
     Returns:
         The arrays that `PlainRun` reads: `epoch_lr` [E], `margins` [E, N] with NaN where an example was not seen in an
-        epoch, `test_logits` [M, K] and, unless `recipe.record` is nothing, `logits` [N, K] and `features` [N, d]; and
-        the curves of loss and learning rate.
+        epoch, `test_logits` [M, K] and, unless `recipe.record` is nothing, `logits` [N, K] and `features` [N, d]
+        (float32 for OOD detection, else float16); and the curves of loss and learning rate.
     """
     recipe, session = task.recipe, task.session
     batches = task.batches()
@@ -84,8 +84,9 @@ def plain_run(task: Task, test: ImageSource, directory: Path) -> tuple[dict[str,
         if recipe.record != "nothing":
             logits, features = predict(learner.net, task.train, features=True)
             assert features is not None
-            arrays["logits"] = logits.half().cpu().numpy()
-            arrays["features"] = features.half().cpu().numpy()
+            precision = torch.float32 if isinstance(task, OODTask) else torch.float16  # OOD scores feel rounding
+            arrays["logits"] = logits.to(precision).cpu().numpy()
+            arrays["features"] = features.to(precision).cpu().numpy()
     return arrays, {"loss": record.losses, "lr": record.rates}
 
 

@@ -20,6 +20,8 @@ GROUPS = {
         "Features",
         "Generative (so called)",
         "Augmentation (so called)",
+        "Post hoc, not in the paper",
+        "Trained, not in the paper",
         "Ours",
         "Free baseline",
     ),

@@ -138,6 +138,10 @@ def test_storage_is_that_of_the_arrays():
     assert stored_bytes(p, noisy, cell["plain"]) == 2 * n * (k + d) + 2 * e * n + 4 * m * k + 8 * (n + e) + checkpoints
     assert stored_bytes(p, noisy, cell["loss"]) == 17 * n + 4 * e * n + 4 * m * k
     assert noisy.bytes == 4 * (stored_bytes(p, noisy, cell["plain"]) + 2 * stored_bytes(p, noisy, cell["loss"]))
+    n, m, k, e = ood.images, 216, 6, ood.recipe.epochs
+    plain = 4 * n * (k + d) + 2 * e * n + 4 * m * k + 8 * (n + e)  # float32, where noisy labels have float16
+    plain += 4 * ood.shape.parameters * len(ood.recipe.checkpoint_epochs())
+    assert stored_bytes(p, ood, p.batch("ood", "digits_id", "plain", 0)[0]) == plain
     assert stored_bytes(p, ood, p.batch("ood", "digits_id", "msp", 0)[0]) == 8 * (216 + 354 + 1000) + 4 * 216 * 6
 
 

@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import torch
 
-from tests.helpers.digit_tasks import noisy_task
+from sgoif.utils.files import load_npz
+from tests.helpers.digit_tasks import noisy_task, ood_task
 
 
 def test_margins_are_nan_exactly_where_an_example_sat_out_an_epoch():
@@ -19,3 +20,12 @@ def test_margins_are_nan_exactly_where_an_example_sat_out_an_epoch():
         assert int(row.isnan().sum()) == left_out
     assert margins.isfinite().any(0).all(), "an example is seen in some epoch"
     assert not torch.equal(margins[0].isnan(), margins[1].isnan())
+
+
+def test_ood_methods_read_features_and_logits_that_are_not_rounded():
+    """The sentinel passes the training images again in float32; what others read must not be coarser."""
+    task, _, _ = ood_task()
+    logits, features = task.predict(task.plain.network(), features=True)
+    torch.testing.assert_close(task.plain.features, features, rtol=1e-5, atol=1e-6)
+    torch.testing.assert_close(task.plain.logits, logits, rtol=1e-5, atol=1e-5)
+    assert load_npz(task.plain.directory / "arrays.npz")["features"].dtype == "float32"

@@ -1,0 +1,48 @@
+"""fDBD, fast decision-boundary distance (Liu & Qin, ICML 2024).
+
+How far the features are from the boundaries between the predicted class y and the others, for their distance from the
+mean training feature m:
+
+    s(x) = -1/(K - 1) sum_{k != y} |f_y - f_k| / ||w_y - w_k||  /  ||z(x) - m||
+
+Paper: Fast Decision Boundary based Out-of-Distribution Detector, ICML 2024.
+Code: https://github.com/litianliu/fDBD-OOD; OpenOOD's `fdbd`.
+Settings: none.
+Deviations: OpenOOD chooses between ||z - m|| and ||z|| on OOD validation images; here it is ||z - m||, the paper's.
+Parity: tests/parity/test_ood_posthoc_later.py::test_fdbd
+Score: the negative mean distance.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.bench.methods.features import features_and_logits, finite
+from sgoif.training.images import ImageSet
+
+
+class FDBD(OODDetector):
+    name = "fdbd"
+    title = "fDBD"
+    group = "Post hoc, not in the paper"
+    order = 10
+
+    @staticmethod
+    def from_features(features: Tensor, logits: Tensor, weight: Tensor, mean: Tensor) -> Tensor:
+        largest, predicted = logits.max(1)
+        between = (weight[:, None] - weight).norm(dim=2)
+        between.fill_diagonal_(1.0)  # the predicted class itself adds 0
+        distance = ((largest[:, None] - logits) / between[predicted].clamp_min(1e-12)).sum(1) / (len(weight) - 1)
+        return -distance / (features - mean).norm(dim=1).clamp_min(1e-8)
+
+    def fit(self, task: OODTask) -> None:
+        super().fit(task)
+        self.mean = finite(task.plain.features, "fdbd: training features").mean(0)
+
+    def score(self, images: ImageSet) -> Tensor:
+        features, logits = features_and_logits(self.net, images, self.name)
+        weight, _ = self.net.linear()
+        parts = zip(features.split(4096), logits.split(4096), strict=True)
+        return torch.cat([self.from_features(z, f, weight, self.mean) for z, f in parts])
