@@ -14,6 +14,7 @@ from typing import Any
 from sgoif.errors import UserError
 
 MAX_LAYERS = 16  # files laid over each other
+REPLACE = "replace"  # `replace: true` in a mapping: it takes the place of the one below instead of merging into it
 
 
 def read_yaml(path: Path) -> dict[str, Any]:
@@ -49,7 +50,7 @@ def layer(config: dict[str, Any], folder: Path) -> dict[str, Any]:
         The merged configuration, see `merge`, without `extends`.
 
     Raises:
-        UserError: If `extends` is not a file name, or a file extends itself.
+        UserError: If `extends` is not a file name, a file extends itself, or a mapping would replace what is not there.
     """
     layers = [copy.deepcopy(config)]
     seen = set()
@@ -62,20 +63,50 @@ def layer(config: dict[str, Any], folder: Path) -> dict[str, Any]:
             raise UserError(f"extends: {parent} is the {MAX_LAYERS + 1}th file in a row; lay fewer over each other")
         seen.add(parent)
         layers.append(read_yaml(folder / parent))
-    return functools.reduce(merge, reversed(layers))  # from the lowest: what is taken away is gone from all below
+    layers.append({})  # below the lowest there is nothing to replace
+    try:
+        return functools.reduce(merge, reversed(layers))  # from the lowest: what is taken away is gone from all below
+    except RecursionError:
+        raise UserError("configuration: a mapping contains itself, or is nested too deeply") from None
 
 
-def merge(below: dict[str, Any], above: dict[str, Any]) -> dict[str, Any]:
-    """Merge two mappings: mappings merge, null removes a key of the lower one, everything else replaces it."""
+def merge(below: dict[str, Any], above: dict[str, Any], path: str = "") -> dict[str, Any]:
+    """Merge two mappings: mappings merge, null removes a key of the lower one, everything else replaces it.
+
+    A mapping with `replace: true` takes the place of the lower one: nothing of that is left.
+
+    Args:
+        below: The lower mapping, not changed.
+        above: The upper one, not changed.
+        path: Where they stand in the configuration, for messages.
+
+    Raises:
+        UserError: If a mapping with `replace: true` has nothing below it, or `replace` is something else.
+    """
     merged = dict(below)
     for key, value in above.items():
+        where = f"{path}.{key}".removeprefix(".")
+        if key == REPLACE and not isinstance(value, dict):
+            raise UserError(f"{where}: a file as a whole replaces nothing; leave out `extends` instead")
         if value is None and key in below:
             del merged[key]
-        elif isinstance(value, dict) and isinstance(merged.get(key), dict):
-            merged[key] = merge(merged[key], value)
-        else:
+        elif not isinstance(value, dict):
             merged[key] = value
+        elif REPLACE in value and not isinstance(value[REPLACE], dict):
+            merged[key] = _replacement(value, key in below, where)
+        else:
+            lower = merged.get(key)
+            merged[key] = merge(lower if isinstance(lower, dict) else {}, value, where)
     return merged
+
+
+def _replacement(value: dict[str, Any], is_there: bool, where: str) -> dict[str, Any]:
+    """Return a mapping that replaces another, without the key that says so."""
+    if value[REPLACE] is not True:
+        raise UserError(f"{where}.{REPLACE}: only `true` has a meaning here, got {value[REPLACE]!r}; leave it out")
+    if not is_there:
+        raise UserError(f"{where}.{REPLACE}: there is no {where} below this file to replace; leave it out")
+    return merge({}, {key: inner for key, inner in value.items() if key != REPLACE}, where)
 
 
 def as_json(config: dict[str, Any]) -> dict[str, Any]:
