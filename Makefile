@@ -11,7 +11,7 @@ export PYTHONWARNINGS := ignore:TF32 acceleration
 export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
 
 # What a user names reaches a command as "$$NAME", through the environment: neither make nor the shell looks inside.
-USER_VALUES := CONFIG PROFILE NAME TASK METHOD SETTING SEED DATASET PORT
+USER_VALUES := CONFIG PROFILE NAME TASK METHOD SETTING SEED DATASET PORT METHODS SETTINGS SEEDS DATASETS
 $(foreach name,$(USER_VALUES),$(eval override $(name) := $$(value $(name))))
 export $(USER_VALUES)
 
@@ -23,19 +23,25 @@ help:  ## this list
 
 venv: $(VENV)/run.stamp  ## only the environment, with the command .venv/bin/sgoif
 
+# A part of a run: METHODS=sgoif,aum SETTINGS=n20_s0 SEEDS=0 DATASETS=digits.
+SELECTION := $${METHODS:+--methods="$$METHODS"} $${SETTINGS:+--settings="$$SETTINGS"} $${SEEDS:+--seeds="$$SEEDS"} $${DATASETS:+--datasets="$$DATASETS"}
+# One letter less must not start the whole run.
+plural = @[ -z "$$METHOD$$SETTING$$SEED$$DATASET" ] || { echo "error: a part of a run is named by METHODS=, SETTINGS=, SEEDS=, DATASETS= (make retry also takes METHOD=, …)" >&2; exit 2; }
+
 define make_tables
-@python -m sgoif.bench run -- --configfile "$$CONFIG" $${PROFILE:+--workflow-profile "$$PROFILE"}
-@python -m sgoif.bench where --config="$$CONFIG"
+@python -m sgoif.bench run $(SELECTION) -- --configfile "$$CONFIG" $${PROFILE:+--workflow-profile "$$PROFILE"}
+@python -m sgoif.bench where --config="$$CONFIG" $(SELECTION)
 endef
 
-tables: $(VENV)/run.stamp  ## every table and ablation of CONFIG (default: the embedded data)
+tables: $(VENV)/run.stamp  ## every table and ablation of CONFIG (default: the embedded data); a part: METHODS= SETTINGS= SEEDS= DATASETS=
+	$(plural)
 	$(make_tables)
 
 verify: $(VENV)/run.stamp  ## check every file of the run against its checksum; REPAIR=1 deletes what is damaged
-	@python -m sgoif.bench verify --config="$$CONFIG" $(if $(REPAIR),--repair)
+	@python -m sgoif.bench verify --config="$$CONFIG" $(SELECTION) $(if $(REPAIR),--repair)
 
 retry: $(VENV)/run.stamp  ## compute failed cells again: all, or those of METHOD=, SETTING=, SEED=, DATASET=
-	@python -m sgoif.bench retry --config="$$CONFIG" --method="$$METHOD" --setting="$$SETTING" --seed="$$SEED" --dataset="$$DATASET"
+	@python -m sgoif.bench retry --config="$$CONFIG" --method="$$METHOD" --setting="$$SETTING" --seed="$$SEED" --dataset="$$DATASET" $(SELECTION)
 	$(make_tables)
 
 test: $(VENV)/test.stamp checks  ## the whole test suite
@@ -73,7 +79,7 @@ doctor: $(VENV)/run.stamp  ## what this machine can run, and what is missing
 	@python -m sgoif.bench doctor --config="$$CONFIG"
 
 plan: $(VENV)/run.stamp  ## jobs, hours and storage of CONFIG on 1, 8 and 64 GPUs
-	@python -m sgoif.bench plan --config="$$CONFIG"
+	@python -m sgoif.bench plan --config="$$CONFIG" $(SELECTION)
 
 new-baseline: $(VENV)/test.stamp  ## the file and the rule of a new method: NAME=foo TASK=noisy|ood
 	@python -m sgoif.bench new-baseline --name="$$NAME" --task="$$TASK"
@@ -113,4 +119,4 @@ lock: | $(VENV)/bin/uv  ## resolve pyproject.toml into the locks again; UPGRADE=
 	@$(COMPILE) $(UPGRADE) --extra cluster -c requirements-test.lock pyproject.toml -o requirements-cluster.lock
 
 clean: $(VENV)/run.stamp  ## remove the results of CONFIG (not the data, not results/published)
-	@python -m sgoif.bench clean --config="$$CONFIG"
+	@python -m sgoif.bench clean --config="$$CONFIG" $(SELECTION)

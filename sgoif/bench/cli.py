@@ -13,6 +13,7 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench import steps
+from sgoif.bench.config.selection import KEYS
 from sgoif.bench.execution.lifeline import end_with_run
 from sgoif.errors import UserError
 from sgoif.utils.interrupt import sigint_as_keyboard_interrupt
@@ -109,6 +110,13 @@ def _add(commands: Any, name: str, function: Step, help: str | None, *required: 
     return step
 
 
+def _add_selection(step: argparse.ArgumentParser) -> None:
+    """Add the options that reduce a run to a part of it, which has a folder of its own."""
+    for names in KEYS:
+        what = f"only these {names}, separated by commas; results in results/<run>/selections"
+        step.add_argument(f"--{names}", default="", metavar="A,B", help=what)
+
+
 def _add_computing(commands: Any) -> None:
     step = _add(commands, "prepare", steps.prepare_step, "download, verify and prepare a dataset", "dataset", "root")
     step.add_argument("--mirror", help="offline copy of the datasets; by default that of SGOIF_DATA")
@@ -152,21 +160,27 @@ def _add_sharing(commands: Any) -> None:
 
 
 def _add_tools(commands: Any) -> None:
-    _add(commands, "where", steps.where_step, "print where the results of a run are", "config")
-    _add(commands, "folder", steps.folder_step, "print the folder of the run of a configuration file", "config")
+    step = _add(commands, "where", steps.where_step, "print where the results of a run are", "config")
+    _add_selection(step)
+    about = "print the folder of the run of a configuration file"
+    _add_selection(_add(commands, "folder", steps.folder_step, about, "config"))
     about = "remove the results of a run: not its data, not what is published"
-    _add(commands, "clean", steps.clean_step, about, "config")
+    _add_selection(_add(commands, "clean", steps.clean_step, about, "config"))
     step = _add(commands, "verify", steps.verify_step, "check every file of a run against its checksum", "config")
     step.add_argument("--repair", action="store_true", help="delete what is damaged and can be made again")
+    _add_selection(step)
     step = _add(commands, "retry", steps.retry_step, "forget failed cells, so that they are computed again", "config")
     for option in ("method", "setting", "seed", "dataset"):
         step.add_argument(f"--{option}", default="", help=f"only those of this {option}")
+    _add_selection(step)
     step = _add(commands, "doctor", steps.doctor_step, "print what this machine can run")
     step.add_argument("--config", default="configs/embedded.yaml")
     step = _add(commands, "plan", steps.plan_step, "estimate jobs, hours and storage of a configuration")
     step.add_argument("--config", default="configs/paper.yaml")
+    _add_selection(step)
     _add(
         commands, "new-baseline", steps.new_baseline_step, "write the file and the rule of a new method", "task", "name"
     )
     step = _add(commands, "run", steps.run_step, "run Snakemake in this folder, one run at a time")
-    step.add_argument("arguments", nargs=argparse.REMAINDER)
+    _add_selection(step)
+    step.add_argument("arguments", nargs=argparse.REMAINDER, help="-- and the arguments of Snakemake")

@@ -8,29 +8,37 @@ import os
 import shutil
 import stat
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
-from sgoif.bench.config import load_config
+from sgoif.bench.config import load_config, selection_name
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, try_lock
 
 RESULTS = Path("results")
+SELECTIONS = "selections"  # folder of a run that holds the runs of a part of it
 RUN_LOCK = Path(".snakemake") / "sgoif.lock"  # held by `sgoif.bench run` as long as it runs
 SNAKEMAKE_LOCKS = Path(".snakemake") / "locks"  # files in here: Snakemake runs, or was killed
 
 
-def run_folder(config: Path | str) -> Path:
-    """Return the folder of the run that a configuration file describes, results/<run>.
+def folder_of(config: Mapping[str, Any]) -> Path:
+    """Return the folder of a resolved configuration: results/<run>; of a selection: results/<run>/selections/<name>."""
+    whole = RESULTS / config["run"]
+    return whole / SELECTIONS / selection_name(config["select"]) if config.get("select") else whole
+
+
+def run_folder(config: Path | str, select: Mapping[str, Any] | None = None) -> Path:
+    """Return the folder of the run that a configuration file describes, see `folder_of`.
 
     Args:
         config: A YAML file; it is checked as `make tables` checks it.
+        select: What the run is reduced to.
 
     Raises:
         UserError: If the file or a value in it is not valid.
     """
-    return RESULTS / load_config(config)["run"]
+    return folder_of(load_config(config, select=select))
 
 
 def write_config(folder: Path | str, config: dict[str, Any]) -> None:
@@ -65,11 +73,14 @@ def _told_as_user_error(folder: Path) -> Iterator[None]:
         raise UserError(f"{folder} cannot be written ({e.strerror}); make it writable and run again") from None
 
 
-def clean(config: Path | str) -> str:
+def clean(config: Path | str, select: Mapping[str, Any] | None = None) -> str:
     """Remove the results of one run, nothing else: neither data, nor what is published, nor what links point to.
+
+    Its selections lie in its folder and go with it. Of a selection, only its own folder is removed.
 
     Args:
         config: The configuration file of the run.
+        select: Remove only the results of this selection.
 
     Returns:
         One line that says what was removed.
@@ -77,7 +88,7 @@ def clean(config: Path | str) -> str:
     Raises:
         UserError: If the configuration is wrong, the folder is a link or no folder, or a run is going on.
     """
-    folder = run_folder(config)
+    folder = run_folder(config, select)
     if folder.is_symlink():
         raise UserError(
             f"{folder} is a link to {os.readlink(folder)}; what it points to is not removed: do that yourself"

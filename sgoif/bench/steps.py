@@ -18,6 +18,13 @@ if TYPE_CHECKING:
     from sgoif.bench.execution.plan import Plan
 
 
+def _selection(args: argparse.Namespace) -> dict[str, list[str]]:
+    """What the options --methods, --settings, --seeds and --datasets reduce a run to; empty: all of it."""
+    from sgoif.bench.config.selection import KEYS, parse_selection
+
+    return parse_selection(**{key: getattr(args, key, None) for key in KEYS})
+
+
 def _open(args: argparse.Namespace) -> tuple[Plan, Path]:
     """Plan and folder of a run, from its resolved configuration or the YAML file that it was resolved from."""
     from sgoif.bench.config import check_resolved
@@ -27,7 +34,7 @@ def _open(args: argparse.Namespace) -> tuple[Plan, Path]:
 
     path = Path(args.config)
     if path.suffix in (".yaml", ".yml"):
-        path = run_folder(path) / "config.json"
+        path = run_folder(path, _selection(args)) / "config.json"
     if not path.is_file():
         raise UserError(f"no configuration {path}; a run writes it when it starts (`make tables`)")
     config = read_json(path)
@@ -218,6 +225,12 @@ def merge_records_step(args: argparse.Namespace) -> None:
 def where_step(args: argparse.Namespace) -> None:
     """Print where the results of a run are."""
     plan, run_dir = _open(args)
+    if plan.config.get("select"):
+        for table in plan.config["tables"]:
+            print((run_dir / "tables" / f"{table}.md").read_text())
+        print(f"Tables   {run_dir / 'tables'}: {', '.join(plan.config['tables'])} (.md .tex .csv .json)")
+        print(f"Numbers  {run_dir / 'summary.json'}")
+        return
     print(f"Tables   {run_dir / 'tables'}: {', '.join(plan.config['tables'])} (.md .tex .csv .json)")
     print(f"Figures  {run_dir / 'figures'}")
     print(f"Numbers  {run_dir / 'summary.json'}")
@@ -230,27 +243,30 @@ def folder_step(args: argparse.Namespace) -> None:
     """Print the folder of the run that a configuration file describes."""
     from sgoif.bench.run_folder import run_folder
 
-    print(run_folder(args.config))
+    print(run_folder(args.config, _selection(args)))
 
 
 def clean_step(args: argparse.Namespace) -> None:
     """Remove the results of one run and say what was removed."""
     from sgoif.bench.run_folder import clean
 
-    print(clean(args.config))
+    print(clean(args.config, _selection(args)))
 
 
 def verify_step(args: argparse.Namespace) -> int:
     """Check every file of a run and say what to do about those that are damaged; return 1 if some are."""
     from sgoif.bench.execution.integrity import verify
+    from sgoif.bench.execution.integrity.run_files import is_selection
     from sgoif.bench.execution.run_snakemake import alone_in_folder
     from sgoif.bench.figures import planned
     from sgoif.bench.sharing.mlflow_store import sqlite_file, store_uri
 
     plan, run_dir = _open(args)
     with alone_in_folder():
-        figures = [name for figure in planned(plan.config) for name in figure.files]
-        found = verify.verify_run(plan, run_dir, figures, sqlite_file(store_uri(run_dir, plan.config)))
+        whole = not is_selection(plan)
+        figures = [name for figure in planned(plan.config) for name in figure.files] if whole else []
+        store = sqlite_file(store_uri(run_dir, plan.config)) if whole else None
+        found = verify.verify_run(plan, run_dir, figures, store)
         for damage in found.damages:
             print(damage)
         for path in verify.repair(found) if args.repair else []:
@@ -289,7 +305,7 @@ def plan_step(args: argparse.Namespace) -> None:
     """Print the estimated jobs, hours and storage of a configuration."""
     from sgoif.bench.cost_model.estimate import plan_report
 
-    print(plan_report(Path(args.config)))
+    print(plan_report(Path(args.config), select=_selection(args)))
 
 
 def new_baseline_step(args: argparse.Namespace) -> None:
@@ -311,4 +327,4 @@ def run_step(args: argparse.Namespace) -> int:
     """Run Snakemake in this folder and return its exit status."""
     from sgoif.bench.execution.run_snakemake import run
 
-    return run([a for a in args.arguments if a != "--"])
+    return run([a for a in args.arguments if a != "--"], _selection(args))

@@ -25,6 +25,7 @@ HOSTILE = [
 TARGETS = {
     "CONFIG": ("clean", "tables", "doctor", "plan", "report", "ui"),
     "PROFILE": ("tables",),
+    **dict.fromkeys(("METHODS", "SETTINGS", "SEEDS", "DATASETS"), ("tables", "plan", "verify", "retry", "clean")),
     "PORT": ("ui",),
     "NAME": ("new-baseline",),
     "TASK": ("new-baseline",),
@@ -72,6 +73,24 @@ def test_a_value_is_one_word_and_is_not_executed(folder, value, way):
         assert [w for w in seen if w in (value, f"--{variable.lower()}={value}")], f"{variable}: {seen}"
         pieces = [w for w in seen if value in w and w not in (value, f"--{variable.lower()}={value}")]
         assert not pieces, f"{variable}: {pieces}"
+
+
+def test_a_part_of_a_run_reaches_every_command_that_knows_parts(folder):
+    calls = make(
+        folder, "tables", "plan", "verify", "retry", "clean", "METHODS=sgoif,aum", "SETTINGS=n20_s0", "SEEDS=0"
+    )
+    steps = {call["words"][2]: call["words"] for call in calls}
+    assert set(steps) == {"run", "where", "plan", "verify", "retry", "clean"}
+    for words in steps.values():
+        assert {"--methods=sgoif,aum", "--settings=n20_s0", "--seeds=0"} <= set(words)
+        assert not [word for word in words if word.startswith("--datasets")]
+
+
+@pytest.mark.parametrize("name", ["METHOD", "SETTING", "SEED", "DATASET"])
+def test_one_letter_less_does_not_start_the_whole_run(folder, name):
+    command = ["make", "-o", ".venv/run.stamp", "tables", f"{name}=x"]
+    done = subprocess.run(command, cwd=folder, capture_output=True, text=True, timeout=60)
+    assert done.returncode and "METHODS=, SETTINGS=" in done.stderr and not (folder / "calls").exists()
 
 
 def test_a_profile_is_left_out_where_none_is_named(folder):

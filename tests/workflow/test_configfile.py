@@ -43,6 +43,25 @@ def test_without_a_file_it_is_the_embedded_run_and_a_file_has_to_name_its_own(pr
     assert done.returncode and "the key 'run' is missing" in done.stdout + done.stderr
 
 
+def test_a_selection_plans_its_own_folder_and_nothing_of_the_whole_run(project):
+    before = files(project)
+    command = [sys.executable, "-m", "sgoif.bench", "run", "--methods=loss", "--settings=n20_s0", "--seeds=1"]
+    done = subprocess.run(
+        [*command, "--", "-n", "--configfile", "mini.yaml"],
+        cwd=project,
+        env=environment(),
+        capture_output=True,
+        text=True,
+        timeout=180,
+    )
+    assert done.returncode == 0, done.stderr[-2000:]
+    shown = done.stdout + done.stderr
+    rules = {line.split()[1].rstrip(":") for line in shown.splitlines() if line.startswith(("rule ", "localrule "))}
+    assert rules == {"prepare", "corrupt", "hold_out", "plain", "noisy_loss", "evaluate", "summarise", "tables", "all"}
+    assert "results/mini/selections/methods-loss.settings-n20_s0.seeds-1/tables/table1.md" in shown
+    assert "results/mini/tables" not in shown and files(project) == before
+
+
 def test_jobs_that_start_find_the_configuration(project):
     done = snakemake(project, "results/mini/mlflow/created", "--cores", "1", "--configfile", "mini.yaml")
     assert done.returncode == 0, done.stderr[-2000:]

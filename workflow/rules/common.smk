@@ -13,7 +13,7 @@ from sgoif.bench.execution.fingerprint import source_hash
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.registry import FOLDS, PLAIN
-from sgoif.bench.run_folder import check_writable, write_config
+from sgoif.bench.run_folder import check_writable, folder_of, write_config
 
 GIVEN = [Path(path) for path in workflow.overwrite_configfiles]
 
@@ -25,7 +25,7 @@ except UserError as e:
     raise WorkflowError(f"configuration: {e}") from None
 
 PLAN = Plan(CONFIG)
-RUN = f"results/{CONFIG['run']}"
+RUN = str(folder_of(CONFIG))
 DATA = CONFIG["data"]["root"]
 CONFIG_FILE = f"{RUN}/config.json"
 ENVIRONMENT = str(Path(workflow.basedir, "environment.yml"))

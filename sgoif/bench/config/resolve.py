@@ -3,29 +3,37 @@
 from __future__ import annotations
 
 import os
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Any, cast
 
 from sgoif.bench.config import checks
 from sgoif.bench.config.layering import as_json, layer, merge, read_yaml
 from sgoif.bench.config.schema import check_known, check_schema, fill_defaults
+from sgoif.bench.config.selection import apply_selection
 from sgoif.bench.config.table_checks import check_tables, table_task
-from sgoif.bench.config.types import DatasetSpec, Gap, NoisySpec, ResolvedConfig, TableSpec, Task
+from sgoif.bench.config.types import (
+    TABLE_ROW_REASON,
+    DatasetSpec,
+    Gap,
+    NoisySpec,
+    ResolvedConfig,
+    TableSpec,
+    Task,
+)
 from sgoif.bench.data import catalogue
 from sgoif.bench.data.availability import check_availability
 from sgoif.errors import UserError
 from sgoif.utils.paths import ROOT
 
-TABLE_ROW_REASON = "run only in the settings of the tables that show it"
 
-
-def load_config(path: Path | str, skip_missing: bool = True) -> dict[str, Any]:
+def load_config(path: Path | str, skip_missing: bool = True, select: Mapping[str, Any] | None = None) -> dict[str, Any]:
     """Read and resolve a configuration file.
 
     Args:
         path: A YAML file; what it extends lies in the same folder.
         skip_missing: See `resolve_config`.
+        select: What the run is reduced to, see `selection`; it takes the place of the file's own key `select`.
 
     Returns:
         The resolved configuration, see `types.ResolvedConfig`.
@@ -33,7 +41,8 @@ def load_config(path: Path | str, skip_missing: bool = True) -> dict[str, Any]:
     Raises:
         UserError: If the file or a value in it is not valid.
     """
-    return resolve_config(read_yaml(Path(path)), Path(path).parent, skip_missing)
+    raw = read_yaml(Path(path))
+    return resolve_config({**raw, "select": dict(select)} if select else raw, Path(path).parent, skip_missing)
 
 
 def resolve_config(
@@ -74,6 +83,7 @@ def resolve_config(
         resolved["data"]["mirror"] = os.environ["SGOIF_DATA"]
     if skip_missing:
         _skip_missing_datasets(resolved)
+    apply_selection(resolved)
     return cast(dict[str, Any], resolved)
 
 

@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict
 
 Task = Literal["noisy", "ood"]
+TABLE_ROW_REASON = "run only in the settings of the tables that show it"  # of rows that tables add
 
 
 class ShareSpec(TypedDict, total=False):
@@ -91,6 +92,16 @@ class DataSpec(TypedDict):
     download: bool
 
 
+class SelectSpec(TypedDict, total=False):
+    """What a run is reduced to; a key that is left out means all."""
+
+    methods: list[str]
+    settings: list[str]
+    seeds: list[int]
+    datasets: list[str]
+    val: dict[str, int]
+
+
 class ResolvedConfig(TypedDict, total=False):
     """A configuration after `resolve_config`: merged, checked, with defaults."""
 
@@ -106,3 +117,4 @@ class ResolvedConfig(TypedDict, total=False):
     ood: dict[str, OodSpec]
     tables: dict[str, TableSpec]
     not_run: list[Gap]
+    select: SelectSpec

@@ -7,9 +7,10 @@ after the shared runs they read. Storage is computed from the shapes of what is 
 from __future__ import annotations
 
 import heapq
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
+from typing import Any
 
 from sgoif.bench.config import load_config
 from sgoif.bench.cost_model.measured_costs import (
@@ -198,14 +199,15 @@ def dataset_megabytes(plan: Plan) -> float:
     return float(sum(folders.values()))
 
 
-def plan_report(path: Path, costs: MeasuredCosts | None = None) -> str:
+def plan_report(path: Path, costs: MeasuredCosts | None = None, select: Mapping[str, Any] | None = None) -> str:
     """Describe the cost of a configuration file as text.
 
     Args:
         path: The configuration; optional datasets count whether or not they are here.
         costs: Measured costs; those of the published runs by default.
+        select: What the run is reduced to; cells that the whole run has already are counted too.
     """
-    plan = Plan(load_config(path, skip_missing=False))
+    plan = Plan(load_config(path, skip_missing=False, select=select))
     costs = costs or load_costs()
     estimates = estimate(plan, costs)
     jobs = [job for e in estimates for job in e.jobs]

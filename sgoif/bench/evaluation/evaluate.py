@@ -15,13 +15,14 @@ from typing import Any
 
 import numpy as np
 
+from sgoif.bench.config.shares import allowed, restriction
 from sgoif.bench.data import load
 from sgoif.bench.data.holdout import held_out_file
 from sgoif.bench.evaluation import metrics
 from sgoif.bench.evaluation.cell_result import CellResult, read_cells
 from sgoif.bench.evaluation.metric_record import MetricRecord, Name, Subject, metrics_file
 from sgoif.bench.evaluation.overhead import costs
-from sgoif.bench.execution.plan import Plan, allowed, restriction
+from sgoif.bench.execution.plan import Plan
 from sgoif.bench.methods.registry import SHARED
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, load_npz

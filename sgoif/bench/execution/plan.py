@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from sgoif.bench.config.shares import allowed, restriction
 from sgoif.bench.config.values import digest
 from sgoif.bench.data import noisy_labels
 from sgoif.bench.execution.fingerprint import source_hash
@@ -32,24 +33,6 @@ def _require_known(name: str, known: Collection[str], what: str) -> None:
 def shared_module(name: str) -> str:
     """Returns the dotted name of the module that computes a shared run."""
     return {PLAIN: "sgoif.bench.methods.plain_training", FOLDS: "sgoif.bench.methods.cross_validation"}[name]
-
-
-def restriction(spec: dict[str, Any], method: str) -> dict[str, Any]:
-    """Returns the limits that a dataset's `restrict` sets for a method: settings, seeds, besides and reason.
-
-    Args:
-        spec: The configuration of the dataset.
-        method: Name of the method.
-    """
-    limits: dict[str, Any] = spec.get("restrict", {}).get(method, {})
-    return limits
-
-
-def allowed(limits: dict[str, Any], setting: str, seed: int | None) -> bool:
-    """Returns whether limits, {settings, seeds, besides}, include a setting and seed; empty limits include all."""
-    if setting in limits.get("settings", [setting]) and seed in limits.get("seeds", [seed]):
-        return True
-    return any(allowed(more, setting, seed) for more in limits.get("besides", []))
 
 
 @dataclass(frozen=True)
@@ -142,7 +125,9 @@ class Plan:
 
     def held_out(self, dataset: str) -> int:
         """Returns how many test images are set aside with their labels."""
-        return max(self.config[task][dataset]["val"] for task in ("noisy", "ood") if dataset in self.config[task])
+        tasks = [task for task in ("noisy", "ood") if dataset in self.config[task]]
+        of_whole_run = self.config.get("select", {}).get("val", {}).get(dataset, 0)
+        return max(of_whole_run, *(self.config[task][dataset]["val"] for task in tasks))
 
     def seeds(self, task: str, dataset: str) -> list[int]:
         """Returns the seeds of a dataset."""

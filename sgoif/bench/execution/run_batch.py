@@ -24,6 +24,7 @@ from sgoif.bench.execution import results
 from sgoif.bench.execution.inputs import Inputs
 from sgoif.bench.execution.plan import Cell, Plan, shared_module
 from sgoif.bench.execution.records import BatchEntry, ResultRecord
+from sgoif.bench.execution.shared_cells import take_finished
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.base import NoisyTask, OODTask, train_plainly
 from sgoif.bench.methods.plain_training import plain_run
@@ -82,7 +83,11 @@ def run_batch(plan: Plan, run_dir: Path, task: str, dataset: str, method: str, n
     with file_lock(path.with_suffix(".lock")) if distributed.is_main_process() else contextlib.nullcontext():
         for cell in plan.batch(task, dataset, method, number):
             key = inputs.key(cell, code)
-            result = results.finished(run_dir, cell, key) or compute(plan, run_dir, cell, key, inputs)
+            result = results.finished(run_dir, cell, key)
+            if result is None and not active():  # several processes would have to agree on what they find
+                result = take_finished(run_dir, cell, key)
+            if result is None:
+                result = compute(plan, run_dir, cell, key, inputs)
             if result is not None:
                 entries.append(BatchEntry.of(result).to_json())
     if not distributed.is_main_process():

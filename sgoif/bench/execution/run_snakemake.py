@@ -9,8 +9,9 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from pathlib import Path
+from typing import Any
 
 from sgoif.bench.config import load_config
 from sgoif.bench.execution.clock import settle_future_times
@@ -19,7 +20,7 @@ from sgoif.bench.execution.integrity.quick_check import quick_check
 from sgoif.bench.execution.integrity.run_files import missing_sources
 from sgoif.bench.execution.lifeline import killed_with_parent, run_process
 from sgoif.bench.execution.plan import Plan
-from sgoif.bench.run_folder import RESULTS, RUN_LOCK, check_writable, refuse_unknown_run, write_config
+from sgoif.bench.run_folder import RUN_LOCK, check_writable, folder_of, refuse_unknown_run, write_config
 from sgoif.errors import UserError
 from sgoif.utils.files import try_lock
 
@@ -39,11 +40,12 @@ PLANNING = (
 MIN_FREE_BYTES = 1 << 20  # with less than this left no job can write its result
 
 
-def run(arguments: list[str]) -> int:
+def run(arguments: list[str], select: Mapping[str, Any] | None = None) -> int:
     """Runs Snakemake, after clearing what a killed run left behind.
 
     Args:
         arguments: The arguments of Snakemake.
+        select: What the run is reduced to; None: all of it.
 
     Returns:
         Its exit status.
@@ -52,20 +54,24 @@ def run(arguments: list[str]) -> int:
         UserError: If the configuration is wrong, another run is active in this folder, or the disk is full.
     """
     config = _config_only(arguments)
-    resolved = load_config(config[-1] if config else DEFAULT_CONFIG)  # a mistake is reported before Snakemake starts
-    run_dir, computes = RESULTS / resolved["run"], not _only_plans(arguments)
+    if select and {"--config", "-C"} & set(arguments):
+        raise UserError("--config of Snakemake cannot be given with a selection; put its values into a configuration")
+    selected = ["--config", f"select={json.dumps(select)}"] if select else []
+    # a mistake is reported before Snakemake starts
+    resolved = load_config(config[-1] if config else DEFAULT_CONFIG, select=select)
+    run_dir, computes = folder_of(resolved), not _only_plans(arguments)
     if computes and not (run_dir / "report.html").exists():  # a finished run may be read-only
         check_writable(run_dir)
     snakemake = [sys.executable, "-m", "snakemake"]
     with alone_in_folder() as lock:
         # this run holds the folder, so a lock that Snakemake still finds was left by a run that was killed
         if any(Path(".snakemake/locks").glob("*")):
-            subprocess.run([*snakemake, "--unlock", *config], capture_output=True, pass_fds=[lock])
+            subprocess.run([*snakemake, "--unlock", *config, *selected], capture_output=True, pass_fds=[lock])
         again = _make_again(Plan(resolved), run_dir) if computes else []
         if computes:
             settle_future_times(run_dir, Path(resolved["data"]["root"]))
         done = subprocess.run(
-            [*snakemake, *arguments, *again],
+            [*snakemake, *arguments, *again, *selected],
             pass_fds=[lock],
             env={**os.environ, **run_process()},
             preexec_fn=killed_with_parent(),

@@ -30,6 +30,11 @@ def is_finished(run_dir: Path) -> bool:
     return (run_dir / "summary.json").is_file()
 
 
+def is_selection(plan: Plan) -> bool:
+    """Returns whether this is a part of a run: it has tables, but neither curves, figures, ledger, page nor store."""
+    return bool(plan.config.get("select"))
+
+
 def data_files(plan: Plan) -> list[Path]:
     """Returns meta.json of every dataset that the run reads."""
     return [Path(plan.config["data"]["root"]) / name / "meta.json" for name in sorted(plan.needed_datasets())]
@@ -80,6 +85,8 @@ def result_files(plan: Plan, run_dir: Path, figures: Sequence[str] = ()) -> list
     curves = [f"curves/noisy/{dataset}{end}" for dataset in plan.datasets("noisy") for end in (".json", "_gallery.npz")]
     tables = [f"tables/{table}.{kind}" for table in plan.config["tables"] for kind in TABLE_KINDS]
     shown = ["summary.json", *tables, *(f"figures/{name}" for name in figures)]
+    if is_selection(plan):
+        return [run_dir / name for name in (*metrics, *shown)]
     ends = ["ledger.json", "ledger.md", "report.html"]
     merged = is_merged(run_dir)
     return [run_dir / name for name in (*metrics, *([] if merged else curves), *shown, *ends)]
