@@ -8,7 +8,7 @@ Removed before retraining: where another class is ahead.
 from __future__ import annotations
 
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
-from sgoif.bench.methods.plain_run import margins
+from sgoif.bench.methods.robust.visits import margins
 from sgoif.bench.methods.score_threshold import at_most
 
 

@@ -18,7 +18,7 @@ class OOFSelfConfidence(NoisyLabelDetector):
     name = "oof_self_confidence"
     title = "out-of-fold self-confidence"
     group = "Free detectors"
-    order = 5
+    order = 6
     reads_folds = True
 
     def detect(self, task: NoisyTask) -> Detection:

@@ -13,6 +13,8 @@ def check_declaration(task: str, name: str) -> None:
     kind, declared = registry.load(task, name), registry.declaration(task, name)
     for field in fields(declared):
         value = getattr(kind, field.name, None if field.name == "name" else field.default)
+        if field.name == "candidates":
+            value = dict(value)
         if field.name == "shown_variants":
             value = {variant: RowDeclaration(**row) for variant, row in kind.shown_variants.items()}
         assert getattr(declared, field.name) == value, field.name

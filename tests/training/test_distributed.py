@@ -59,7 +59,7 @@ def alone(tmp_path_factory) -> dict[str, tuple]:
 def check_plain(found: tuple, alone: tuple) -> None:
     (both, double), (one, single) = found, alone
     np.testing.assert_allclose(double["test_logits"], single["test_logits"], rtol=1e-3, atol=2e-3)
-    for name in ("margins", "logits"):  # stored as halves
+    for name in ("margins", "losses", "errors", "logits"):  # stored as halves
         np.testing.assert_allclose(double[name], single[name], rtol=1e-2, atol=2e-2, equal_nan=True)
     np.testing.assert_array_equal(double["ids"], single["ids"])
     np.testing.assert_allclose(both["curves"]["loss"], one["curves"]["loss"], rtol=1e-4)

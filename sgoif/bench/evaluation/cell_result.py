@@ -14,7 +14,7 @@ from sgoif.bench.execution.validate import array_problem, damaged_cell
 from sgoif.errors import UserError
 from sgoif.utils.files import load_npz, read_json
 
-NOT_EVALUATED = ("margins", "features")  # arrays of a plain run: large, and read by methods alone
+NOT_EVALUATED = ("margins", "losses", "errors", "features")  # arrays of a plain run: large, and read by methods alone
 CellName = tuple[str, int, str]  # setting, seed, method
 
 

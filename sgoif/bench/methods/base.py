@@ -196,6 +196,10 @@ class Method:
         ranked: False for a method that is shown but neither marked as best nor ranked.
         shown_variants: Variants with a row of their own: {variant: {"title": ..., "group": ..., "order": ...,
             "ranked": ...}}, all but the title optional.
+        candidates: Scores that the method was declared with before any of them was evaluated, {name: what it is}; empty
+            for a method with one score. One of them ranks, the others are variants of the result.
+        ranked_by: The candidate that ranks, chosen on tuning noise. A configuration may choose another one with
+            `params.<method>.score`.
         reads_plain: Reads the shared plain run, `task.plain`, instead of training.
         distributes: Gives the same answer when several processes each see a share of every batch.
     """
@@ -206,6 +210,8 @@ class Method:
     order: ClassVar[int] = 1000
     ranked: ClassVar[bool] = True
     shown_variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
+    candidates: ClassVar[Mapping[str, str]] = {}
+    ranked_by: ClassVar[str] = ""
     reads_plain: ClassVar[bool] = False
     distributes: ClassVar[bool] = False
 
@@ -219,11 +225,15 @@ class Method:
         """Set the hyper-parameters.
 
         Args:
-            **params: Fields of `Params` that differ from their defaults.
+            **params: Fields of `Params` that differ from their defaults, and `score`, the candidate that ranks.
 
         Raises:
             UserError: If there is no such hyper-parameter, or its value is out of range.
         """
+        self.score_name: str = params.pop("score", self.ranked_by) if self.candidates else ""
+        if self.score_name not in (self.candidates or {"": ""}):
+            there = ", ".join(self.candidates)
+            raise UserError(f"params.{self.name}.score: one of {there}, not {self.score_name!r}")
         known = {f.name for f in fields(self.Params)}
         for key in params:
             if key not in known:
@@ -260,6 +270,25 @@ class NoisyLabelDetector(Method):
     def detect(self, task: NoisyTask) -> Detection:
         """Score every training label; higher = more suspicious."""
         raise NotImplementedError
+
+    def detection(self, scores: Mapping[str, np.ndarray], **rest: Any) -> Detection:
+        """Make the result of a method with several candidates: one ranks, the others are variants.
+
+        Args:
+            scores: The candidates by name, shape [N] each. A candidate that needs what the task lacks may be missing.
+            **rest: Further fields of `Detection`. A callable `remove` gets the scores that rank.
+
+        Raises:
+            ValueError: If a score was not declared, or the one that ranks is missing.
+        """
+        undeclared = set(scores) - set(self.candidates)
+        if undeclared or self.score_name not in scores:
+            raise ValueError(f"{self.name}: scores {sorted(scores)} for candidates {sorted(self.candidates)}")
+        ranking = scores[self.score_name]
+        if callable(rest.get("remove")):
+            rest["remove"] = rest["remove"](ranking)
+        variants = {**{k: v for k, v in scores.items() if k != self.score_name}, **rest.pop("variants", {})}
+        return Detection(ranking, variants=variants, **rest)
 
 
 class OODDetector(Method):

@@ -47,6 +47,8 @@ class MethodDeclaration(RowDeclaration):
 
     name: str = ""
     shown_variants: Mapping[str, RowDeclaration] = field(default_factory=dict)
+    candidates: Mapping[str, str] = field(default_factory=dict)
+    ranked_by: str = ""
     reads_plain: bool = False
     reads_folds: bool = False
     uses_trusted: bool = False
@@ -92,6 +94,8 @@ def read_declaration(path: Path, name: str) -> MethodDeclaration:
             raise UserError(f"{where}: `{key}` of class {node.name} must be written as a literal")
     if not found.get("title"):
         raise UserError(f"{where}: class {node.name} has no title")
+    if found.get("ranked_by", "") not in (found.get("candidates") or {"": ""}):
+        raise UserError(f"{where}: `ranked_by` of class {node.name} is none of its `candidates`")
     variants = {
         key: _variant(row, f"{where}: shown_variants[{key!r}]") for key, row in found.pop("shown_variants", {}).items()
     }

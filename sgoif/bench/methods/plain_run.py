@@ -13,6 +13,7 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sgoif.bench.methods.robust.visits import FIELDS, Visits
 from sgoif.errors import UserError
 from sgoif.training.models import Network, build_network
 from sgoif.training.recipe import Recipe
@@ -57,14 +58,14 @@ class PlainRun:
         return self._array(name)
 
     @property
-    def margins(self) -> Tensor:
-        """Margins f_y - max_{k != y} f_k during training, shape [E, N]: augmented images, training mode.
+    def visits(self) -> Visits:
+        """Margins, losses and errors of every visit during training: augmented images, training mode.
 
         **NaN where an example sat out an epoch**: the last short batch of an epoch is dropped, so that in every epoch
-        a few examples, drawn at random, are not seen. A comparison with NaN is False; use `margins.isfinite()` to
-        tell "not seen" from "below zero".
+        a few examples, drawn at random, are not seen. A comparison with NaN is False; use `isfinite()` to tell "not
+        seen" from "below zero".
         """
-        return self._array("margins")
+        return Visits(*(self._array(name) for name in FIELDS))
 
     @property
     def logits(self) -> Tensor:
@@ -109,10 +110,3 @@ class PlainRun:
             raise UserError(f"{path} is not a checkpoint of this network ({type(e).__name__})") from None
         net = net.to(device=self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         return net.eval()
-
-
-def margins(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return f_y - max_{k != y} f_k, shape [..., N], for logits of shape [..., N, K] and labels of shape [N]."""
-    index = labels.expand(logits.shape[:-1]).unsqueeze(-1)
-    others = logits.scatter(-1, index, -torch.inf)
-    return (logits.gather(-1, index) - others.max(dim=-1, keepdim=True).values).squeeze(-1)

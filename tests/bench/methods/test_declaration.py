@@ -71,6 +71,8 @@ def test_variants_with_a_row_of_their_own(written):
         ("name = 'yours'\n    title = 'Mine'", "has no class with name = 'mine'"),
         ("name = 'mine'", "class Mine has no title"),
         ("name = 'mine'\n    title = 'Mi' + str(1)", "`title` of class Mine must be written as a literal"),
+        ("name = 'mine'\n    title = 'Mine'\n    ranked_by = 'a'", "`ranked_by` of class Mine is none of its"),
+        ("name = 'mine'\n    title = 'Mine'\n    candidates = {'a': 'b'}", "`ranked_by` of class Mine is none of its"),
         ("name = 'mine'\n    title = 'Mine'\n    shown_variants = {'big': {'name': 'Big'}}", "must have a title"),
     ],
 )

@@ -8,10 +8,21 @@ from sgoif.utils.files import load_npz
 from tests.helpers.digit_tasks import noisy_task, ood_task
 
 
+def test_margins_losses_and_errors_of_a_visit_belong_together():
+    """With ten classes: a positive margin leaves p_y above 1/10, and 1 - p_y <= ||p - onehot|| <= sqrt(2) (1 - p_y)."""
+    task, _ = noisy_task(n_train=600, plain=True)
+    visits = task.plain.visits
+    seen = visits.margins.isfinite()
+    assert torch.equal(seen, visits.losses.isfinite()) and torch.equal(seen, visits.errors.isfinite())
+    margin, p, error = visits.margins[seen], visits.probabilities[seen], visits.errors[seen]
+    assert (p[margin > 0] > 0.1).all() and (p[margin < 0] < 0.5 + 1e-3).all()
+    assert (error >= 1 - p - 2e-3).all() and (error <= 2**0.5 * (1 - p) + 2e-3).all()
+
+
 def test_margins_are_nan_exactly_where_an_example_sat_out_an_epoch():
     """The last short batch is dropped, so that every epoch leaves out other examples."""
     task, _ = noisy_task(n_train=600, plain=True)
-    margins, batches = task.plain.margins, task.batches()
+    margins, batches = task.plain.visits.margins, task.batches()
     left_out = len(task.train) - batches.steps * batches.batch_size
     assert margins.shape == (task.recipe.epochs, len(task.train)) and 0 < left_out < batches.batch_size
     for epoch, row in enumerate(margins):

@@ -1,0 +1,34 @@
+"""Mean training loss: the loss of plain training, averaged over visits instead of read once at the end.
+
+s_i = mean over the visits t of a window of CE(f_t(x_i), y_i), with the logits of the training steps themselves
+
+The last-epoch loss (`loss.py`) is one pass of one network on one view. The training steps give one loss per epoch on
+another view and another network each, at no cost. O2U-Net (Huang, Qu, Jia & Zhao, ICCV 2019) ranks by such a mean, with
+a cyclic learning rate. Candidates: the last half of training (`window`, that of SG-OIF), and all of it.
+Removed before retraining: the upper component of a two-component mixture on the scores.
+"""
+
+from __future__ import annotations
+
+from typing import ClassVar
+
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.robust.visits import WINDOW
+from sgoif.bench.methods.score_threshold import by_mixture
+
+
+class MeanLoss(NoisyLabelDetector):
+    name = "mean_loss"
+    title = "mean loss"
+    group = "Free detectors"
+    order = 4
+    reads_plain = True
+    candidates: ClassVar = {
+        "window": "mean loss over the last half of training",
+        "all": "mean loss over all of training",
+    }
+    ranked_by = "window"
+
+    def detect(self, task: NoisyTask) -> Detection:
+        visits = task.plain.visits
+        return self.detection({"window": visits.mean_loss(WINDOW), "all": visits.mean_loss()}, remove=by_mixture)
