@@ -1,0 +1,107 @@
+"""Evaluates every candidate score of the noisy-label methods on tuning noise: where `ranked_by` comes from.
+
+Runs the methods on the tuning settings of a configuration (other noise than any table reports) through the same jobs as
+the workflow, and writes AUC-PR by method, candidate and setting. The candidate with the best mean is the one that a
+method should rank by; `tests/test_candidates.py` compares. Results are added to those in `--out`.
+"""
+
+from __future__ import annotations
+
+import argparse
+import datetime
+import json
+import tempfile
+from collections import defaultdict
+from pathlib import Path
+from typing import Any
+
+from benchmarks.common import ROOT, rounded
+from sgoif.bench.config import resolve_config
+from sgoif.bench.data.holdout import hold_out
+from sgoif.bench.data.noisy_labels import write_setting
+from sgoif.bench.data.prepare import prepare
+from sgoif.bench.evaluation.evaluate import evaluate
+from sgoif.bench.execution.environment import environment
+from sgoif.bench.execution.plan import Plan
+from sgoif.bench.execution.run_batch import run_batch
+from sgoif.bench.methods import registry
+
+Scores = dict[str, dict[str, dict[str, float]]]  # method -> candidate -> setting -> mean AUC-PR over seeds
+
+
+def measure(config: dict[str, Any], dataset: str, methods: list[str], folder: Path) -> tuple[Scores, dict[str, str]]:
+    """Run methods on the tuning settings of a dataset.
+
+    Returns:
+        The scores, and the reasons of the methods that failed.
+    """
+    plan, data = Plan(config), Path(config["data"]["root"])
+    prepare(dataset, data, log=lambda *_: None)
+    for setting, noise in plan.settings("tuning", dataset).items():
+        write_setting(data, folder, dataset, setting, noise)
+    hold_out(data, folder, dataset, plan.held_out(dataset))
+    declared = [registry.declaration("noisy", registry.split_variant(m)[0]) for m in methods]
+    shared = dict.fromkeys(run for method in declared for run in method.shared_runs)
+    for method in ("plain", *(name for name in shared if name != "plain"), *methods):
+        for number in range(plan.n_batches("tuning", dataset)):
+            run_batch(plan, folder, "tuning", dataset, method, number, config["execution"]["device"])
+        print(method, flush=True)
+    values: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    failed = {}
+    for record in evaluate(folder, data, "tuning", dataset, config):
+        if record["metric"] == "auc_pr" and record["epoch"] is None:
+            values[record["method"], record["variant"], record["setting"]].append(record["value"])
+        elif record["metric"] == "status" and record["method"] in methods:
+            failed[record["method"]] = record["reason"]
+    scores: Scores = {}
+    for (method, variant, setting), found in values.items():
+        candidate = variant or registry.declaration("noisy", registry.split_variant(method)[0]).ranked_by
+        scores.setdefault(method, {}).setdefault(candidate, {})[setting] = sum(found) / len(found)
+    return scores, failed
+
+
+def means(scores: dict[str, dict[str, float]]) -> dict[str, float]:
+    """Return the mean over settings of every candidate."""
+    return {name: sum(by_setting.values()) / len(by_setting) for name, by_setting in scores.items()}
+
+
+def main(argv: list[str] | None = None) -> None:
+    """Read the arguments and measure."""
+    arguments = argparse.ArgumentParser(description=__doc__.splitlines()[0])
+    arguments.add_argument("--config", default="embedded.yaml", help="file in configs/")
+    arguments.add_argument("--dataset", default="digits")
+    arguments.add_argument("--methods", nargs="+", help="default: all with candidates")
+    arguments.add_argument("--seeds", nargs="+", type=int, help="default: the configuration's")
+    arguments.add_argument("--out", type=Path)
+    options = arguments.parse_args(argv)
+    known = registry.available("noisy")
+    methods = options.methods or [m for m in known if registry.declaration("noisy", m).candidates]
+    dataset: dict[str, Any] = {"tuning_methods": methods, **({"tuning_seeds": options.seeds} if options.seeds else {})}
+    with tempfile.TemporaryDirectory() as folder:
+        layer = {"run": "candidates", "extends": options.config, "data": {"root": f"{folder}/data"}}
+        config = resolve_config({**layer, "noisy": {options.dataset: dataset}}, ROOT / "configs")
+        scores, failed = measure(config, options.dataset, methods, Path(folder) / "run")
+    for method, found in scores.items():
+        best = max(means(found), key=means(found).__getitem__)
+        print(f"{method}: best {best}; {json.dumps(rounded(means(found)))}")
+    for method, reason in failed.items():
+        print(f"{method} failed: {reason}")
+    if options.out:
+        _add_to(options.out, scores, {"config": options.config, "dataset": options.dataset, "metric": "auc_pr"})
+
+
+def _add_to(path: Path, scores: Scores, parameters: dict[str, Any]) -> None:
+    """Write the scores into a report, beside those of other methods that it holds already."""
+    before = json.loads(path.read_text())["figures"] if path.is_file() else {}
+    content = {
+        "name": "candidates",
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **environment(),
+        "parameters": parameters,
+        "figures": rounded(dict(sorted({**before, **scores}.items()))),
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n")
+
+
+if __name__ == "__main__":
+    main()
