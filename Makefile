@@ -16,7 +16,7 @@ $(foreach name,$(USER_VALUES),$(eval override $(name) := $$(value $(name))))
 export $(USER_VALUES)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tables verify retry test checks types ui report doctor plan lock clean chaos mutants new-baseline docs cluster test-slurm
+.PHONY: help venv tables measured published verify retry test checks types ui report doctor plan lock clean chaos mutants new-baseline docs cluster test-slurm
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -36,6 +36,12 @@ endef
 tables: $(VENV)/run.stamp  ## every table and ablation of CONFIG (default: the embedded data); a part: METHODS= SETTINGS= SEEDS= DATASETS=
 	$(plural)
 	$(make_tables)
+
+measured: override CONFIG := configs/measured.yaml
+measured: tables  ## run the configuration behind the published tables (one GPU, many hours); a part: METHODS= …
+
+published: $(VENV)/run.stamp  ## rebuild the published tables, figures and page from their committed records
+	@python -m sgoif.bench republish --config=configs/measured.yaml
 
 verify: $(VENV)/run.stamp  ## check every file of the run against its checksum; REPAIR=1 deletes what is damaged
 	@python -m sgoif.bench verify --config="$$CONFIG" $(SELECTION) $(if $(REPAIR),--repair)

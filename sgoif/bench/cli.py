@@ -148,6 +148,8 @@ def _add_sharing(commands: Any) -> None:
     step = _add(commands, "ui", steps.ui_step, "serve MLflow's pages of a run to this machine until Ctrl-C", "config")
     step.add_argument("--port", type=int, default=5000)
     _add(commands, "publish", steps.publish_step, "copy tables, figures and provenance to results/published", "config")
+    about = "rebuild results/published/<run> from the records in results/published/pieces/<run>"
+    _add(commands, "republish", steps.republish_step, about, "config")
     about = "write the records of all finished cells into one small file"
     for name, help in (("export-records", about), ("carry", None)):  # the second is the old name
         step = _add(commands, name, steps.export_records_step, help, "config", "out")

@@ -202,6 +202,16 @@ def publish_step(args: argparse.Namespace) -> None:
     print(publish(run_dir, run_dir.parent / "published" / plan.config["run"], plan.config))
 
 
+def republish_step(args: argparse.Namespace) -> None:
+    """Rebuild what is published of a run from its committed records, and say what changed."""
+    from sgoif.bench.run_folder import RESULTS
+    from sgoif.bench.sharing.republish import republish
+
+    folder, changed = republish(Path(args.config), RESULTS)
+    told = f"{len(changed)} files changed: {', '.join(changed)}" if changed else "unchanged"
+    print(f"{folder}: {told}")
+
+
 def export_records_step(args: argparse.Namespace) -> None:
     """Write the records of all finished cells into one small file."""
     from sgoif.bench.sharing.export import export_records

@@ -18,13 +18,10 @@ from sgoif.bench.data.holdout import hold_out
 from sgoif.bench.data.noisy_labels import write_setting
 from sgoif.bench.data.prepare import prepare
 from sgoif.bench.evaluation.evaluate import NOT_RUN
-from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.execution import run_batch
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.figures._data import FigureData
-from sgoif.bench.sharing.merge import merge_records
 from sgoif.utils.files import atomic_write_json, read_json
-from sgoif.utils.paths import ROOT
 from tests.helpers.project_copy import MINI_CONFIG
 
 CELLS = {"noisy/digits": ["plain", "random", "loss", "aum"], "ood/digits_id": ["plain", "msp"]}
@@ -299,21 +296,3 @@ def test_another_recipe_another_file_and_a_run_of_its_own_are_refused(work, else
         assert step("merge-records", file, "--config", "mini.yaml") == 2
         error = capsys.readouterr().err
         assert told in error and len(error.splitlines()) == 1
-
-
-def test_the_published_partial_runs_still_make_the_published_run(tmp_path, monkeypatch):
-    """Every ranking and accuracy of the published summary, from the partial runs beside it; nothing is drawn."""
-    published = ROOT / "results" / "published"
-    monkeypatch.setattr("sgoif.bench.sharing.merge.render", lambda *_: None)
-    files = sorted((published / "pieces" / "measured").glob("*.json.gz"))
-    run_dir = merge_records(files, ROOT / "configs" / "measured.yaml", tmp_path)
-
-    def means(summary: list[dict]) -> dict[tuple, float]:
-        shown = [r for r in summary if r["metric"].split(":")[0] in ("auc_pr", "p_at_1", "auroc", "test_accuracy")]
-        keys = ("table", "dataset", "setting", "method", "variant", "metric")
-        return {tuple(r.get(k, "") for k in keys): r["mean"] for r in shown if r["mean"] is not None}
-
-    told = means(read_json(published / "measured" / "summary.json"))
-    assert len(told) > 600
-    found = means(summarise(run_dir, read_json(run_dir / "config.json")))
-    assert {k: v for k, v in found.items() if k in told} == pytest.approx(told, abs=1e-5)  # it is rounded

@@ -1,0 +1,98 @@
+"""`make published`: what is published is what the committed records make with the present code."""
+
+import json
+import shutil
+from pathlib import Path
+
+import pytest
+
+from sgoif.bench.cli import main
+from sgoif.bench.sharing import republish as module
+from sgoif.bench.sharing.republish import republish
+from sgoif.errors import UserError
+from sgoif.utils.files import atomic_write_json, read_json
+from sgoif.utils.paths import ROOT
+
+MEASURED = ROOT / "configs" / "measured.yaml"
+PUBLISHED = ROOT / "results" / "published"
+
+
+@pytest.fixture(scope="module")
+def copied(tmp_path_factory) -> Path:
+    """A folder of results with a copy of what is published."""
+    results = tmp_path_factory.mktemp("results")
+    shutil.copytree(PUBLISHED / "pieces", results / "published" / "pieces")
+    shutil.copytree(PUBLISHED / "measured", results / "published" / "measured")
+    return results
+
+
+def content(folder: Path) -> dict[str, bytes]:
+    return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+
+def test_the_published_run_is_what_its_records_make_byte_by_byte(copied, monkeypatch):
+    """Date and commit of the publication alone may differ; if they are all that does, the old ones are kept."""
+    monkeypatch.delenv("SGOIF_DATA", raising=False)  # it is part of a configuration's hash
+    folder, changed = republish(MEASURED, copied)
+    why = "run `make published` and commit what it changes"
+    assert changed == [], why
+    assert content(folder) == content(PUBLISHED / "measured"), why
+    assert sorted(p.name for p in (copied / "published").iterdir()) == ["measured", "pieces"]
+
+
+@pytest.fixture
+def results(tmp_path, monkeypatch) -> Path:
+    """A folder with one published run whose making is a matter of writing three files."""
+
+    def publish(run_dir, target, config):
+        target.mkdir(parents=True)
+        (target / "table1.md").write_text("| 93.1 |\n")
+        (target / "report.html").write_text("<p>93.1, made by new on 2026-02-02</p>\n")
+        made = {"run": "measured", "published": "2026-02-02", "published_by_commit": "new", "config_hash": "h"}
+        atomic_write_json(target / "provenance.json", made)
+        return target
+
+    def merge(files, config_file, folder):
+        atomic_write_json(folder / "measured" / "config.json", {})
+        return folder / "measured"
+
+    monkeypatch.setattr(module, "merge_records", merge)
+    monkeypatch.setattr(module, "publish", publish)
+    (tmp_path / "published" / "pieces" / "measured").mkdir(parents=True)
+    (tmp_path / "published" / "pieces" / "measured" / "a.json.gz").write_bytes(b"")
+    return tmp_path
+
+
+def age(folder: Path) -> None:
+    """Makes what is published look like that of an earlier day."""
+    old = {**read_json(folder / "provenance.json"), "published": "2026-01-01", "published_by_commit": "old"}
+    atomic_write_json(folder / "provenance.json", old)
+    (folder / "report.html").write_text("<p>93.1, made by old on 2026-01-01</p>\n")
+
+
+def test_what_is_new_is_told_and_a_second_time_changes_nothing(results):
+    folder, changed = republish(MEASURED, results)
+    assert changed == ["provenance.json", "report.html", "table1.md"]
+    age(folder)
+    before = content(folder)
+    assert republish(MEASURED, results) == (folder, []) and content(folder) == before
+
+
+@pytest.mark.parametrize("name", ["table1.md", "report.html", "provenance.json", "leftover.md"])
+def test_a_file_that_is_not_what_the_records_make_is_replaced_with_the_new_date(results, name):
+    folder, _ = republish(MEASURED, results)
+    age(folder)
+    text = json.dumps({**read_json(folder / name), "config_hash": "other"}) if name.endswith("json") else "edited"
+    (folder / name).write_text(text)
+    changed = republish(MEASURED, results)[1]
+    assert name in changed and "provenance.json" in changed
+    assert read_json(folder / "provenance.json")["published"] == "2026-02-02"
+    assert not (folder / "leftover.md").exists() and (folder / "table1.md").read_text() == "| 93.1 |\n"
+
+
+def test_a_run_without_records_is_refused(tmp_path, monkeypatch, capsys):
+    with pytest.raises(UserError, match="holds no records"):
+        republish(ROOT / "configs" / "embedded.yaml", tmp_path)
+    monkeypatch.chdir(ROOT)
+    assert main(["republish", "--config", "configs/embedded.yaml"]) == 2
+    assert len(capsys.readouterr().err.splitlines()) == 1
