@@ -138,6 +138,7 @@ PARAMS = {  # method: parameter: its default, and the interval or the names it m
             "auxiliary": (0.1, ANY),
             "ratio": (2, FROM_1),
         },
+        "t2fnorm": {"tau": (0.1, POSITIVE)},
         "vim": {"dim": (None, FROM_1)},
         "vos": {
             "queue": (1000, FROM_2),

@@ -25,6 +25,8 @@ LEAST = {
     "mos": (0.9, 0.8, 0.8),
     "opengan": (0.9, 0.0, 0.0),  # no epoch is chosen with outliers: nothing is promised
     "csi": (0.8, 0.7, 0.8),
+    "rotpred": (0.9, 0.8, 0.9),
+    "t2fnorm": (0.9, 0.8, 0.8),
 }
 
 

@@ -24,6 +24,8 @@ TRAINED = {
     "mos": ({"min_steps": 12}, 1),
     "opengan": ({"min_steps": 12}, 1),
     "pixmix": ({"pictures": 50}, 1),
+    "rotpred": ({}, 1),
+    "t2fnorm": ({}, 1),
     "udg": ({}, 1),
     "vos": ({"start": 0.25, "queue": 20}, 2),  # without and with outliers; a class fills its queue in one step
 }
