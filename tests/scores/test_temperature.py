@@ -60,7 +60,7 @@ def test_a_step_is_a_share_of_newtons(batch):
 
 
 def test_steps_and_temperatures_are_bounded(batch):
-    logits, labels = batch
+    _, labels = batch
     right, wrong = 50 * F.one_hot(labels, 4).double(), -50 * F.one_hot(labels, 4).double()
     for start, given, expected in (
         (1.0, right / 50, math.exp(-0.1)),  # sharper is better: down, by the largest step

@@ -1,0 +1,88 @@
+"""Hooks that turn a pass into gradients: taken off again, the logits they choose, the precision they keep."""
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from sgoif import InfluenceConfig
+from sgoif.gradients.dot_product import GradientDotProduct
+from sgoif.gradients.hooks import CapturedPass, GradientHooks
+from tests.helpers.networks import Net, linear_net
+
+
+def hooks_on(model: nn.Module, **changes) -> GradientHooks:
+    return GradientHooks(model, InfluenceConfig(**changes), None)
+
+
+def test_removed_hooks_see_nothing_more():
+    model = linear_net()
+    hooks = hooks_on(model)
+    assert len(model._forward_hooks) == len(model.head._forward_hooks) == 1
+    hooks.remove()
+    assert not model._forward_hooks and not model.head._forward_hooks
+    hooks.start()
+    model(torch.randn(4, 6))
+    assert hooks.stop().features is None
+
+
+def test_only_a_pass_that_is_recorded_is_kept():
+    model = linear_net(scale=2.0)
+    hooks = hooks_on(model)
+    model(torch.randn(4, 6))
+    assert hooks.captured.features is None
+    x = torch.randn(4, 6)
+    with hooks.evaluation_pass() as captured:
+        hooks.evaluate(x, torch.tensor([0, 1, 2, 0]))
+    assert torch.equal(captured.features, x) and all(p.grad is None for p in model.parameters())
+    torch.testing.assert_close(captured.logits, captured.head_output / 2)
+    model(torch.randn(3, 6))
+    assert torch.equal(captured.features, x)
+
+
+@pytest.mark.parametrize("case", ["scaled", "other shape", "none", "no head output"])
+def test_the_models_own_logits_are_used_where_they_have_the_heads_shape(case):
+    hooks = hooks_on(linear_net())
+    head, logits = torch.randn(4, 3), torch.randn(4, 3)
+    captured = CapturedPass()
+    captured.features, captured.head_output = torch.randn(4, 6), head
+    captured.logits = {"other shape": torch.randn(4, 5), "none": None}.get(case, logits)
+    if case == "no head output":
+        captured.head_output = None
+    hooks.validate(captured, 4)
+    assert torch.equal(captured.logits, logits if case in ("scaled", "no head output") else head)
+
+
+def test_head_gradients_are_those_of_the_softened_loss():
+    torch.manual_seed(0)
+    hooks = hooks_on(linear_net())
+    features, logits, y = torch.randn(3, 6), 3 * torch.randn(3, 3), torch.tensor([0, 2, 1])
+    features[1, 2] = torch.inf
+    batch = hooks.head_batch(features, logits, torch.arange(3), y, 4.0)
+    p = (logits / 4).softmax(1)
+    assert batch.valid.tolist() == [True, False, True] and batch.recency.tolist() == [1, 1, 1]
+    assert batch.step_sizes == (3,) and (batch.probs[1] == 0).all() and batch.agreement[1] == 0
+    torch.testing.assert_close(batch.probs[0], p[0])
+    torch.testing.assert_close(batch.agreement[2], logits.softmax(1)[2, 1])
+    layer = batch.head_layer
+    torch.testing.assert_close(layer.e[0], p[0] - F.one_hot(y, 3)[0])
+    assert (layer.e[1] == 0).all() and (layer.a[1] == 0).all()
+    assert torch.equal(layer.a[0, :-1], features[0]) and (layer.a[[0, 2], -1] == 1).all()
+
+
+def test_scores_of_the_backward_pass_keep_the_precision_of_their_inputs():
+    """Also inside autocast, whose lower precision would round the products."""
+    torch.manual_seed(0)
+    model = Net(nn.Identity(), 64, 3)
+    hooks = hooks_on(model)
+    direction = torch.randn(1, hooks.space.dim)
+    dot = GradientDotProduct(hooks.layers, hooks.space, torch.float32)
+    dot.set_direction(direction)
+    a, e = torch.randn(5, 64), torch.randn(5, 3)
+    dense = torch.einsum("no,ni->noi", e, F.pad(a, (0, 1), value=1.0)).flatten(1)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = dot.project("head", a, e)
+    torch.testing.assert_close(found, dense @ direction[0], rtol=1e-4, atol=1e-4)
+    dot.set_direction(2 * direction)  # the weights follow in place
+    torch.testing.assert_close(dot.project("head", a, e), 2 * found, rtol=1e-4, atol=1e-4)
+    assert torch.equal(dot.layer_block("head").flatten(), 2 * direction[0])
