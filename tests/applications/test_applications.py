@@ -121,6 +121,22 @@ def test_many_targets_count_alike_whatever_their_order():
     torch.testing.assert_close(effect, backwards, rtol=1e-3, atol=1e-3 * float(effect.abs().max()))
 
 
+def test_training_batches_are_read_twice_and_only_the_second_time_scores():
+    x, y, *_ = digits()
+    model, _ = Training(x[:200], y[:200], seed=0, epochs=2).run()
+
+    class Counted(list):
+        reads = 0
+
+        def __iter__(self):
+            self.reads += 1
+            return super().__iter__()
+
+    train = Counted(batches(x[:200], y[:200]))
+    influence_on_predictions(model, train, 200, [(x[:8], y[:8])])
+    assert train.reads == 1 + 2  # once to see that it can be read again
+
+
 def test_wrong_use_is_reported():
     x, y, *_ = digits()
     x, y = x[:64], y[:64]

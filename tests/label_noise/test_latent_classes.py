@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sgoif import InfluenceError
+from sgoif.label_noise import latent_classes
 from sgoif.label_noise.assignment import linear_assignment
 from sgoif.label_noise.latent_classes import START_LENGTHS, LatentClasses, fit_latent_classes
 from sgoif.label_noise.vmf_mixture import VMFMixtures, concentration, on_sphere
@@ -190,3 +191,42 @@ def test_over_how_many_labels_wrong_ones_are_scattered():
 def test_no_wrong_label_is_scattered_nowhere():
     classes = LatentClasses(torch.eye(3), 1.0, torch.ones(3) / 3, torch.eye(3), torch.arange(3), 0.0, 1.0)
     assert classes.effective_error_classes == 0 and classes.noise_entropy == 0
+
+
+def starts(monkeypatch, u, labels, trusted=None):
+    """The centres that EM starts from, and how many points choose among the starts and are fitted in the end."""
+    seen = []
+
+    class Watched:
+        tightest = property(lambda self: self)
+
+        @classmethod
+        def from_centres(cls, centres, lengths):
+            seen.append(centres)
+            return cls()
+
+        def fit(self, points):
+            seen.append(len(points))
+            return self
+
+    monkeypatch.setattr(latent_classes, "VMFMixtures", Watched)
+    latent_classes._fit_mixture(u, labels, trusted)
+    return seen
+
+
+def test_a_class_starts_at_its_trusted_points_else_at_its_own_else_in_its_corner(monkeypatch):
+    u = torch.tensor([[0.6, 0.8, 0.0, 0.0], [0.8, 0.6, 0.0, 0.0], [0.0, 1.0, 0.0, 0.0]])
+    trusted = torch.tensor([[0.0, 0.6, 0.8, 0.0]]), torch.tensor([1])
+    centres, *counts = starts(monkeypatch, u, torch.tensor([0, 0, 1]), trusted)
+    half = 0.5**0.5
+    expected = [[half, half, 0, 0], [0, 0.6, 0.8, 0], [0, 0, 1, 0], [0, 0, 0, 1]]
+    torch.testing.assert_close(centres, torch.tensor(expected))
+    assert counts == [3, 3]
+    centres, *_ = starts(monkeypatch, u, torch.tensor([3, 3, 3]))
+    torch.testing.assert_close(centres[:3], torch.eye(4)[:3])
+
+
+@pytest.mark.parametrize(("n", "classes", "chosen"), [(25_000, 3, 12_500), (19_999, 3, 19_999), (45_000, 200, 22_500)])
+def test_ten_thousand_points_or_a_hundred_a_class_choose_among_the_starts(monkeypatch, n, classes, chosen):
+    u = torch.ones(1, classes).expand(n, classes)
+    assert starts(monkeypatch, u, torch.zeros(n, dtype=torch.long))[1:] == [chosen, n]

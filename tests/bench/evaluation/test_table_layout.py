@@ -22,3 +22,10 @@ def test_rows_and_settings_of_the_full_method_are_of_tables_of_variants_alone():
     assert [gap.reason for gap in resolve_layout("table3", tables["table3"], config()).not_run] == [
         "data not found: needs a licence"
     ]
+
+
+def test_what_an_older_summary_leaves_out_has_its_default():
+    least = {"kind": "grid", "title": "T", "panels": [], "not_run": []}
+    assert TableLayout.from_json(least) == TableLayout("grid", "noisy", "T")
+    whole = {**least, "task": "ood", "selection": "s", "extended": True, "full": {"gate": "none"}}
+    assert TableLayout.from_json(whole) == TableLayout("grid", "ood", "T", "s", True, full={"gate": "none"})
