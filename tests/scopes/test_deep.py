@@ -27,7 +27,8 @@ def test_external_anchors_come_in_parts_and_none_is_left_out(size, parts):
     assert [batch.labels.tolist() for batch in batches] == [y[rows].tolist() for rows in parts]
     dense = per_example_gradients(model, x, y, config)
     rows = torch.eye(dense.shape[1], dtype=torch.float64)
-    torch.testing.assert_close(torch.cat([batch.dot(rows) for batch in batches]), dense)
+    found = torch.cat([batch.dot(rows) for batch in batches])
+    torch.testing.assert_close(found, dense, rtol=1e-4, atol=1e-5)  # the loss of the pass is in single precision
 
 
 def test_when_it_learns_and_scores():
