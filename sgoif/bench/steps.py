@@ -129,11 +129,13 @@ def curves_step(args: argparse.Namespace) -> None:
 
 
 def summarise_step(args: argparse.Namespace) -> None:
-    """Aggregate all metrics over seeds."""
+    """Aggregate all metrics over seeds, and write them one by one as CSV and Parquet."""
     from sgoif.bench.evaluation.summary import summarise
+    from sgoif.bench.evaluation.tidy_records import write_records
 
     plan, run_dir = _open(args)
     summarise(run_dir, plan.config)
+    write_records(run_dir, plan.config)
 
 
 def tables_step(args: argparse.Namespace) -> None:
@@ -239,11 +241,11 @@ def where_step(args: argparse.Namespace) -> None:
         for table in plan.config["tables"]:
             print((run_dir / "tables" / f"{table}.md").read_text())
         print(f"Tables   {run_dir / 'tables'}: {', '.join(plan.config['tables'])} (.md .tex .csv .json)")
-        print(f"Numbers  {run_dir / 'summary.json'}")
+        print(f"Numbers  {run_dir / 'summary.json'}, {run_dir / 'records.csv'} (.parquet)")
         return
     print(f"Tables   {run_dir / 'tables'}: {', '.join(plan.config['tables'])} (.md .tex .csv .json)")
     print(f"Figures  {run_dir / 'figures'}")
-    print(f"Numbers  {run_dir / 'summary.json'}")
+    print(f"Numbers  {run_dir / 'summary.json'}, {run_dir / 'records.csv'} (.parquet)")
     print(f"Ledger   {run_dir / 'ledger.md'}: every number of the paper beside what was measured")
     print(f"Report   {run_dir / 'report.html'}: everything on one page, for a browser")
     print("Runs     make ui      Workflow make report")

@@ -52,13 +52,16 @@ rule summarise:
         ],
     output:
         f"{RUN}/summary.json",
+        f"{RUN}/records.csv",
     log:
         f"{RUN}/logs/summarise.log",
     conda:
         ENVIRONMENT
     params:
         step=STEP.format(step="summarise"),
-        code=source_hash("sgoif.bench.evaluation.summary"),
+        code=source_hash(
+            "sgoif.bench.evaluation.summary", "sgoif.bench.evaluation.tidy_records"
+        ),
         tables=digest([CONFIG["tables"], CONFIG["not_run"]]),
     shell:
         "{params.step} > {log:q} 2>&1 || {{ tail -n 20 {log:q} >&2; exit 1; }}"

@@ -17,6 +17,7 @@ from sgoif.bench.config import load_config, walk
 from sgoif.bench.evaluation.evaluate import arrange_records
 from sgoif.bench.evaluation.metric_record import MetricRecord, metrics_file
 from sgoif.bench.evaluation.summary import summarise
+from sgoif.bench.evaluation.tidy_records import write_records
 from sgoif.bench.execution.plan import TASKS, Cell, Plan
 from sgoif.bench.execution.provenance import PIECES
 from sgoif.bench.methods.registry import SHARED
@@ -113,6 +114,7 @@ def write_partial_runs(
 def render(run_dir: Path, config: dict[str, Any]) -> None:
     """Write everything that is made from metrics; figures of curves are left out, since curves are not exported."""
     summarise(run_dir, config)
+    write_records(run_dir, config)
     write_tables(run_dir, config)
     write_ledger(run_dir, config)
     for kind in dict.fromkeys(one.kind for one in figures.planned(config) if not one.from_curves):

@@ -84,7 +84,7 @@ def result_files(plan: Plan, run_dir: Path, figures: Sequence[str] = ()) -> list
     metrics = [f"metrics/{task}/{dataset}.json" for task in REPORTED_TASKS for dataset in plan.datasets(task)]
     curves = [f"curves/noisy/{dataset}{end}" for dataset in plan.datasets("noisy") for end in (".json", "_gallery.npz")]
     tables = [f"tables/{table}.{kind}" for table in plan.config["tables"] for kind in TABLE_KINDS]
-    shown = ["summary.json", *tables, *(f"figures/{name}" for name in figures)]
+    shown = ["summary.json", "records.csv", *tables, *(f"figures/{name}" for name in figures)]
     if is_selection(plan):
         return [run_dir / name for name in (*metrics, *shown)]
     ends = ["ledger.json", "ledger.md", "report.html"]
