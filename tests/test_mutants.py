@@ -11,7 +11,6 @@ from tests.mutants.campaign import Campaign, identity, verdict
 from tests.mutants.draw import draw, target_files
 from tests.mutants.edits import edits
 from tests.mutants.nearest import TABLE, nearest
-from tests.mutants.report import killed_share, page
 from tests.mutants.sites import Mutant, SourceFile
 from tests.mutants.workers import Run, Worker, read_run
 
@@ -160,6 +159,10 @@ def test_the_nearest_tests_stand_in_order():
     react = nearest(ROOT, "baselines/ood/react.py")
     assert react[0] == "tests/parity/test_ood_posthoc.py" and "tests/contract/test_ood.py [react]" in react
     assert nearest(ROOT, "baselines/ood/vos.py")[0] == "tests/parity/test_ood_trained.py"
+    assert "tests/contract/test_params.py" in nearest(ROOT, "baselines/ood/vos.py")[:3]
+    queue = nearest(ROOT, "sgoif/gradients/queue.py")
+    assert queue[0] == "tests/gradients/test_queue.py" and "tests/method/test_exactness.py" in queue
+    assert nearest(ROOT, "sgoif/gradients/dot_product.py")[0] == "tests/gradients/test_hooks.py"
 
 
 @pytest.fixture(scope="module")
@@ -249,11 +252,28 @@ def test_survivors_alone_are_run_again_on_request(campaign):
     assert {record["kind"] for record in again.records.values()} == {"wrong"}
 
 
-def test_the_page_lists_the_survivor_with_its_diff(campaign):
-    text = page(campaign.records)
-    assert "2 mutants: 1 killed, 0 timeout, 1 survived, 0 untested. 50.0% were noticed." in text
-    assert "`sgoif/__init__.py:2` double (equal)" in text and "+    return 2 * x" in text
-    assert "+    return x - x" not in text and killed_share([]) == 0
+def test_packages_named_by_the_environment_reach_the_tests(campaign, tmp_path, monkeypatch):
+    """As where the packages lie in a folder of their own; the copy of the project still comes first."""
+    (tmp_path / "elsewhere").mkdir()
+    (tmp_path / "elsewhere/extra_package.py").write_text("VALUE = 7")
+    (tmp_path / "elsewhere/sgoif.py").write_text("raise ImportError('the wrong copy')")
+    monkeypatch.setenv("PYTHONPATH", str(tmp_path / "elsewhere"))
+    monkeypatch.setenv("SGOIF_TEST_VARIABLE", "seen")
+    asked = campaign.worker.folder / "tests/test_environment.py"
+    asked.write_text(
+        "import os\nimport extra_package\nfrom sgoif import double\n\n"
+        "def test_it():\n    assert double(extra_package.VALUE) == 14 and os.environ['SGOIF_TEST_VARIABLE'] == 'seen'\n"
+    )
+    run = campaign.worker.pytest(["tests/test_environment.py"], 60)
+    assert run.status == 0 and run.outcomes == {"tests/test_environment.py::test_it": "passed"}, run
+
+
+def test_a_mutant_has_a_time_limit_of_its_own(campaign, tmp_path, monkeypatch):
+    monkeypatch.setattr("tests.mutants.campaign.nearest", lambda root, file: ["tests/test_double.py"])
+    for limit, expected in ((0.05, "timeout"), (60.0, "survived")):
+        hurried = Campaign(campaign.root, campaign.mutants[1:], tmp_path / f"{limit}.json", 60, limit)
+        (record,) = hurried.run([campaign.worker], lambda text: None)
+        assert record["outcome"] == expected and record["seconds"] < 30
 
 
 @pytest.mark.parametrize(

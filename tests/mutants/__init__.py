@@ -2,5 +2,6 @@
 
 `python -m tests.mutants` (or `make mutants`) draws them, runs each in a copy of the project and writes what became of
 it. `sites` finds what can be changed in a file, `edits` how, `draw` chooses, `nearest` knows which tests to run,
-`workers` runs them, `report` writes JSON and Markdown. Nothing is written into the checkout but the report.
+`workers` runs them, `survivors` knows why some do not matter, `report` writes the page. Nothing is written into the
+checkout but the report.
 """

@@ -1,14 +1,17 @@
 """`python -m tests.mutants --count 200 --seed 0 --jobs 16 --out FILE`: draws mutants and runs their nearest tests.
 
-FILE gets every mutant as JSON, and the page beside it (`.md`) the killed share and the survivors. A later start with
-the same FILE goes on where the first ended. Status 1 if fewer than `--least` of the mutants were noticed.
+FILE gets every mutant as JSON, PAGE the share that was noticed and the survivors with their reasons (`survivors.toml`).
+A later start with the same FILE goes on where the first ended. Status 1 if fewer than `--least` were noticed.
 """
 
 from __future__ import annotations
 
 import argparse
+import datetime
 import os
+import platform
 import signal
+import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
@@ -19,6 +22,7 @@ from sgoif.utils.paths import ROOT
 from tests.mutants.campaign import Campaign
 from tests.mutants.draw import draw
 from tests.mutants.report import killed_share, page
+from tests.mutants.survivors import read_survivors
 from tests.mutants.workers import Worker
 
 
@@ -30,11 +34,26 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
     parser.add_argument("--jobs", type=int, default=os.cpu_count() or 1, help="mutants at a time (%(default)s)")
     parser.add_argument("--out", type=Path, default=ROOT / "results/mutants.json", help="the JSON file (%(default)s)")
     parser.add_argument("--only", nargs="+", default=[], metavar="PATH", help="draw from these files or folders alone")
-    parser.add_argument("--budget", type=float, default=240, help="seconds of tests for one mutant (%(default)s)")
+    parser.add_argument("--page", type=Path, help="the Markdown page (beside the JSON file)")
+    parser.add_argument("--budget", type=float, default=120, help="seconds of tests for one mutant (%(default)s)")
+    parser.add_argument("--limit", type=float, default=900, help="most seconds for one mutant (%(default)s)")
     parser.add_argument("--again", action="store_true", help="run the survivors of FILE again, as after a new test")
     parser.add_argument("--least", type=float, default=0.9, help="share that must be noticed (%(default)s)")
     parser.add_argument("--list", action="store_true", help="only list what is drawn")
     return parser.parse_args(given)
+
+
+def facts(options: argparse.Namespace) -> dict[str, str]:
+    """Say how the mutants were drawn, and when, where and of which commit they ran."""
+    only = " ".join(["", "--only", *options.only]) if options.only else ""
+    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    where = f"{platform.system()} {platform.machine()}, {options.jobs} at a time, Python {platform.python_version()}"
+    known = [f"commit {commit.stdout.strip()}"] if commit.returncode == 0 else []
+    today = datetime.datetime.now(datetime.UTC).date().isoformat()
+    return {
+        "command": f"python -m tests.mutants --count {options.count} --seed {options.seed}{only}",
+        "occasion": ", ".join([today, *known, where]),
+    }
 
 
 def main(given: list[str] | None = None) -> int:
@@ -47,16 +66,17 @@ def main(given: list[str] | None = None) -> int:
                 f"{mutant.file}:{mutant.line} {mutant.kind}", *mutant.diff((ROOT / mutant.file).read_text()), sep="\n"
             )
         return 0
-    campaign = Campaign(ROOT, mutants, options.out, options.budget, options.again)
+    campaign = Campaign(ROOT, mutants, options.out, options.budget, options.limit, options.again)
+    path = options.page or options.out.with_suffix(".md")
     with tempfile.TemporaryDirectory(prefix="sgoif-mutants-", ignore_cleanup_errors=True) as folder:
         with ThreadPoolExecutor(options.jobs) as pool:
             workers = list(pool.map(lambda i: Worker(ROOT, Path(folder) / str(i)), range(options.jobs)))
         try:
             campaign.run(workers, lambda text: print(text, flush=True))
         finally:
-            atomic_write_text(options.out.with_suffix(".md"), page(campaign.finished()))
+            atomic_write_text(path, page(campaign.finished(), facts(options), read_survivors()))
     share = killed_share(campaign.finished())
-    print(f"{share:.1%} of {len(mutants)} mutants were noticed; see {options.out.with_suffix('.md')}")
+    print(f"{share:.1%} of {len(mutants)} mutants were noticed; see {path}")
     return 0 if share >= options.least else 1
 
 

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import math
 import platform
 import queue
 from collections.abc import Callable, Iterable, Sequence
@@ -22,7 +23,7 @@ from tests.mutants.sites import Mutant
 from tests.mutants.workers import NOTHING_RAN, Run, Worker
 
 KILLED, SURVIVED, TIMEOUT, UNTESTED = "killed", "survived", "timeout", "untested"
-MOST_CHOICES = 10  # test files for one mutant
+MOST_CHOICES = 12  # test files for one mutant
 CLEAN_LIMIT = 900.0  # seconds for one test file on the unchanged project
 PATIENCE, GRACE = 5.0, 60.0  # a mutant's tests may take so many times the unchanged run, and so many seconds more
 
@@ -37,11 +38,20 @@ class Campaign:
         mutants: What was drawn.
         out: The JSON file.
         budget: Seconds of tests, as they take on the unchanged project, for one mutant; the nearest file is always run.
+        limit: Most seconds for one mutant, whatever its tests take; it is noticed if they need longer.
         again: Whether mutants that survived before are run again, as after writing a test.
     """
 
-    def __init__(self, root: Path, mutants: Sequence[Mutant], out: Path, budget: float, again: bool = False) -> None:
-        self.root, self.mutants, self.out, self.budget = root, list(mutants), out, budget
+    def __init__(
+        self,
+        root: Path,
+        mutants: Sequence[Mutant],
+        out: Path,
+        budget: float,
+        limit: float = math.inf,
+        again: bool = False,
+    ) -> None:
+        self.root, self.mutants, self.out, self.budget, self.limit = root, list(mutants), out, budget, limit
         stored = json.loads(out.read_text()) if out.is_file() else {}
         self.fingerprint = project_fingerprint(root)
         self.clean: dict[str, dict] = stored.get("clean", {}) if stored.get("project") == self.fingerprint else {}
@@ -103,6 +113,7 @@ class Campaign:
         with worker.mutated(mutant.file, mutant.source):
             for group in self.groups(mutant.file):
                 limit = GRACE + PATIENCE * sum(self.clean[choice]["seconds"] for choice in group)
+                limit = min(limit, max(self.limit - seconds, 1.0))
                 run = worker.pytest(self._arguments(group), limit, "-x")
                 outcome, by, reason, seconds = verdict(run), run.killer, run.reason, seconds + run.seconds
                 ran += group

@@ -1,6 +1,7 @@
 """Which tests are nearest to a source file, in the order in which they are run.
 
-First the test file of the same name, then those of the table below, then every other one that imports the module.
+First the test file of the same name, then those in the folder of the same name that import the module, then those of
+the table below, then every other one that imports it.
 A choice is a test file, or a test file and a word of its tests' names after a blank (`pytest -k`).
 """
 
@@ -12,6 +13,7 @@ from pathlib import Path
 
 EXACT = "tests/method/test_exactness.py"
 PARTS = "tests/method/test_parts.py"
+PARAMS = "tests/contract/test_params.py"
 INVARIANT = "tests/method/test_invariances.py"
 METHOD = [EXACT, "tests/method/test_ground_truth.py", INVARIANT, PARTS, "tests/method/test_certificate.py",
           "tests/method/test_errors.py", "tests/method/test_ablations.py",
@@ -56,11 +58,12 @@ def nearest(root: Path, file: str) -> list[str]:
     mirrors.append(Path("tests", *folder.parts[1:-1], f"test_{stem}.py"))
     importing = importers(root, file)
     fitting = [entry for entry in TABLE if file == entry or file.startswith(entry + "/")]
-    chosen = [path.as_posix() for path in mirrors]
+    beside = Path("tests", *folder.parts[1:]).as_posix() + "/"
+    chosen = [path.as_posix() for path in mirrors] + [test for test in importing if test.startswith(beside)]
     if file.startswith("baselines/"):
         parity = [test for test in importing if test.startswith("tests/parity/")]
         contract = f"tests/contract/test_{folder.name}.py [{stem}]"
-        chosen += [*parity, *mentions(root, stem), contract, "tests/bench/tables/test_names.py"]
+        chosen += [*parity[:1], PARAMS, *parity, *mentions(root, stem), contract, "tests/bench/tables/test_names.py"]
     elif fitting:
         chosen += TABLE[max(fitting, key=len)]
     existing = [choice for choice in [*chosen, *importing] if (root / choice.split(" ")[0]).is_file()]

@@ -103,9 +103,13 @@ class SourceFile:
         for text in (self._operator_changed(node, new), plain, f"({plain})"):
             source = text is not None and (self.text[:start] + text.encode() + self.text[end:]).decode()
             if source and tree_of(source) == wanted:
-                before = self.text[start:end].decode()
-                return Mutant(self.name, node.lineno, site.function, kind, before, text, source)
+                return Mutant(self.name, node.lineno, site.function, kind, self.text_of(site), text, source)
         return None
+
+    def text_of(self, site: Site) -> str:
+        """Return what stands at a site."""
+        start, end = self._span(site.node)
+        return self.text[start:end].decode()
 
     def _span(self, node: ast.AST) -> tuple[int, int]:
         start = self.starts[node.lineno - 1] + node.col_offset
