@@ -9,8 +9,13 @@ RCE is a scaled mean absolute error: bounded, hence tolerant to wrong labels; CE
 Published: β = 1; α = 0.1 on CIFAR-10 and 6 on CIFAR-100, hence the default here follows the number of classes;
 A = log 1e-4 and gradients clipped at norm 5 (released code).
 
-SCE was published as a trainer. Score, after the last epoch:  s_i = CE(f(x_i), y_i). The SCE value itself ranks the
-same, since both are monotone in p_{y_i}.
+Both released programs train with rate 0.01 (github.com/HanxunH/SCELoss-Reproduce,
+github.com/YisenWang/symmetric_cross_entropy_for_noisy_labels). Under a recipe with its own rate, alpha = 6 would make
+every gradient six times larger, so that the loss is divided by alpha + beta (`normalised`): the direction of a step is
+the published one, its length that of cross-entropy.
+
+SCE was published as a trainer. Candidates: the cross-entropy after the last epoch, which the SCE value itself ranks
+like, since both are monotone in p_{y_i}; and the losses, margins and probabilities of its own training steps.
 Cost: 1 plain run.
 Deviation: the paper's extra L2 penalty on the first dense layer is left out; these networks have none.
 """
@@ -19,14 +24,11 @@ from __future__ import annotations
 
 import math
 from dataclasses import dataclass
-
-import torch.nn.functional as F
-from torch import Tensor
+from typing import ClassVar
 
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
-from sgoif.bench.methods.robust_training import train_with
-
-MANY_CLASSES = 50  # from here on the CIFAR-100 value of α
+from sgoif.bench.methods.robust.losses import SymmetricCrossEntropy
+from sgoif.bench.methods.robust_training import train_with_loss
 
 
 class SCE(NoisyLabelDetector):
@@ -34,6 +36,16 @@ class SCE(NoisyLabelDetector):
     title = "SCE-loss"
     group = "Methods of the paper"
     order = 3
+    candidates: ClassVar = {
+        "last_loss": "cross-entropy after the last epoch",
+        "window_loss": "mean cross-entropy over the last half of training",
+        "window_margin": "minus the mean margin over the last half of training",
+        "window_doubt": "one minus the mean probability of the label over the last half of training",
+        "mean_loss": "mean cross-entropy over all of training",
+        "mean_margin": "minus the mean margin over all of training",
+        "mean_doubt": "one minus the mean probability of the label over all of training",
+    }
+    ranked_by = "window_margin"
 
     @dataclass(frozen=True)
     class Params:
@@ -41,6 +53,7 @@ class SCE(NoisyLabelDetector):
         beta: float = 1.0  # weight of RCE
         log_zero: float = math.log(1e-4)  # A, what log 0 counts as
         clip: float = 5.0  # norm at which gradients are clipped
+        normalised: bool = True  # divide the loss by alpha + beta
 
     def __init__(self, **params):
         super().__init__(**params)
@@ -50,28 +63,12 @@ class SCE(NoisyLabelDetector):
         self.need(p.log_zero < 0, "log_zero", "must be below 0")
         self.need(p.clip > 0, "clip", "must be above 0")
 
-    def alpha(self, n_classes: int) -> float:
-        if self.params.alpha is not None:
-            return self.params.alpha
-        return 6.0 if n_classes >= MANY_CLASSES else 0.1
-
-    @staticmethod
-    def reverse(logits: Tensor, y: Tensor, log_zero: float = math.log(1e-4)) -> Tensor:
-        """RCE [n] = -A (1 - p_y)."""
-        p_given = logits.softmax(1).gather(1, y[:, None]).squeeze(1)
-        return -log_zero * (1 - p_given)
-
-    @staticmethod
-    def loss(logits: Tensor, y: Tensor, alpha: float, beta: float, log_zero: float = math.log(1e-4)) -> Tensor:
-        """α CE + β RCE [n]."""
-        return alpha * F.cross_entropy(logits, y, reduction="none") + beta * SCE.reverse(logits, y, log_zero)
+    def loss(self, n_classes: int) -> SymmetricCrossEntropy:
+        """The loss for so many classes."""
+        p = self.params
+        alpha = SymmetricCrossEntropy.default_alpha(n_classes) if p.alpha is None else p.alpha
+        return SymmetricCrossEntropy(alpha, p.beta, p.log_zero, p.normalised)
 
     def detect(self, task: NoisyTask) -> Detection:
-        p, alpha = self.params, self.alpha(task.n_classes)
-
-        def symmetric_loss(learner, batch) -> Tensor:
-            return self.loss(learner(batch.x), batch.labels, alpha, p.beta, p.log_zero).mean()
-
-        detection = train_with(task, symmetric_loss, clip=p.clip)
-        detection.extras["alpha"] = alpha
-        return detection
+        trained = train_with_loss(task, self.loss(task.n_classes), clip=self.params.clip)
+        return self.detection(trained.scores(), test_logits=trained.test_logits, curves=trained.curves)

@@ -59,7 +59,12 @@ PARAMS = {  # method: parameter: its default, and the interval or the names it m
             "beta": (1.0, NOT_NEGATIVE),
             "log_zero": (math.log(1e-4), "(-inf, 0)"),
             "clip": (5.0, POSITIVE),
+            "normalised": (True, ANY),
         },
+        "cores": {"beta": (2.0, NOT_NEGATIVE)},
+        "elr": {"weight": (None, NOT_NEGATIVE), "decay": (None, "[0, 1)")},
+        "gce": {"q": (0.7, SHARE)},
+        "sop": {"rate_u": (None, POSITIVE), "rate_v": (10.0, POSITIVE)},
         "tracin": {"layers": ("head", ("head", "all")), "chunk": (32, FROM_1)},
     },
     "ood": {

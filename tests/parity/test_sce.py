@@ -5,10 +5,14 @@ import math
 import pytest
 import torch
 import torch.nn.functional as F
+from torch import Tensor
 
 from baselines.noisy.sce import SCE
+from sgoif.bench.methods.robust.losses import SymmetricCrossEntropy
 from sgoif.errors import UserError
 from tests.parity.trainers import check_behaviour
+
+INDEX = torch.arange(64)
 
 
 @pytest.fixture
@@ -17,39 +21,42 @@ def batch():
     return 3 * torch.randn(64, 7, generator=g), torch.randint(0, 7, (64,), generator=g)
 
 
-def test_reverse_is_the_sum_over_classes(batch):
-    """-Σ_k p_k log q_k written out with the clamped one-hot label, as the paper defines it."""
-    logits, y = batch
-    q = F.one_hot(y, 7).double().clamp(1e-4, 1.0)
-    expected = -(logits.double().softmax(1) * q.log()).sum(1)
-    assert torch.allclose(SCE.reverse(logits, y).double(), expected, atol=1e-5)
-    p_given = logits.softmax(1)[torch.arange(64), y]
-    assert torch.allclose(SCE.reverse(logits, y, -4.0), 4.0 * (1 - p_given), atol=1e-6)
+def released(logits: Tensor, y: Tensor, alpha: float, beta: float) -> Tensor:
+    """Both terms as the released programs have them: sums over classes with the clamped one-hot label, [n]."""
+    p, q = logits.double().softmax(1), F.one_hot(y, logits.shape[1]).double()
+    reverse = -(p * q.clamp(1e-4, 1.0).log()).sum(1)
+    return alpha * -(q * p.log()).sum(1) + beta * reverse
 
 
-def test_loss_is_the_weighted_sum(batch):
-    logits, y = batch
-    expected = 0.1 * F.cross_entropy(logits, y, reduction="none") + 2.0 * SCE.reverse(logits, y)
-    assert torch.allclose(SCE.loss(logits, y, 0.1, 2.0), expected)
+@pytest.mark.parametrize(("alpha", "beta"), [(0.1, 1.0), (6.0, 1.0), (0.0, 2.0)])
+def test_is_the_released_loss_divided_by_the_weights(batch, alpha, beta):
+    expected = released(*batch, alpha, beta).mean().item()
+    assert SymmetricCrossEntropy(alpha, beta, normalised=False)(*batch, INDEX).item() == pytest.approx(
+        expected, rel=1e-5
+    )
+    assert SymmetricCrossEntropy(alpha, beta)(*batch, INDEX).item() == pytest.approx(
+        expected / (alpha + beta), rel=1e-5
+    )
 
 
 def test_ranks_like_cross_entropy(batch):
+    """Which is why the last pass is scored by cross-entropy."""
     logits, y = (t.double() if t.is_floating_point() else t for t in batch)
     by_ce = F.cross_entropy(logits, y, reduction="none").argsort()
-    assert torch.equal(SCE.loss(logits, y, 0.1, 1.0).argsort(), by_ce)
-    assert torch.equal((1 - logits.softmax(1)[torch.arange(64), y]).argsort(), by_ce)
+    assert torch.equal(released(logits, y, 0.1, 1.0).argsort(), by_ce)
 
 
 def test_reverse_is_bounded():
     """A confidently contradicted label costs at most -A, however large the logit."""
-    logits = torch.tensor([[100.0, 0.0]])
-    assert SCE.reverse(logits, torch.tensor([1])).item() == pytest.approx(-math.log(1e-4), rel=1e-6)
+    loss = SymmetricCrossEntropy(0.0, 1.0)
+    value = loss(torch.tensor([[100.0, 0.0]]), torch.tensor([1]), torch.tensor([0]))
+    assert value.item() == pytest.approx(-math.log(1e-4), rel=1e-6)
 
 
 def test_alpha_follows_the_number_of_classes():
-    assert SCE().alpha(10) == 0.1
-    assert SCE().alpha(100) == 6.0
-    assert SCE(alpha=0.5).alpha(100) == 0.5
+    ratios = {k: SCE().loss(k).alpha / SCE().loss(k).beta for k in (10, 49, 50, 100)}
+    assert ratios == pytest.approx({10: 0.1, 49: 0.1, 50: 6.0, 100: 6.0})
+    assert SCE(alpha=0.5, normalised=False).loss(100).alpha == 0.5
     with pytest.raises(UserError, match=r"params\.sce\.log_zero: must be below 0"):
         SCE(log_zero=0.0)
 

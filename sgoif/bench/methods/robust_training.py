@@ -11,6 +11,7 @@ history.curves                                              # {"keep": [0.8, …
 from __future__ import annotations
 
 from collections.abc import Callable
+from dataclasses import dataclass
 from typing import Any
 
 import numpy as np
@@ -18,7 +19,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import Detection, NoisyTask
+from sgoif.bench.methods.base import NoisyTask
+from sgoif.bench.methods.robust.losses import TrainingLoss
+from sgoif.bench.methods.robust.visits import VisitRecorder, Visits, candidate_scores, in_window, measure
 from sgoif.training.batches import Batch
 from sgoif.training.learner import Learner
 from sgoif.training.models import Network
@@ -52,49 +55,96 @@ class History:
         self.curves = state["curves"]
 
 
-def label_losses(task: NoisyTask, net: Network) -> Tensor:
-    """Return the cross-entropy of every training image with its noisy label, shape [N]: eval mode, no augmentation."""
-    logits, _ = task.predict(net)
-    return F.cross_entropy(logits, task.labels, reduction="none")
+@dataclass(frozen=True)
+class TrainedNetwork:
+    """What a training by another loss gave.
+
+    Attributes:
+        net: The network.
+        visits: What was recorded of every visit: the training steps themselves, or passes over the window.
+        test_logits: Logits on the test images, shape [M, K].
+        last_loss: Cross-entropy of the training images after the last epoch, shape [N]: eval mode, no augmentation.
+        curves: One number per epoch each.
+    """
+
+    net: Network
+    visits: Visits
+    test_logits: np.ndarray
+    last_loss: np.ndarray
+    curves: dict[str, list[float]]
+
+    def scores(self, window_alone: bool = False) -> dict[str, np.ndarray]:
+        """Return the candidate scores, shape [N] each: `last_loss` and those of `visits.candidate_scores`.
+
+        Args:
+            window_alone: Whether those over all of training are left out, since nothing was recorded before the window.
+        """
+        found = candidate_scores(self.visits)
+        return {"last_loss": self.last_loss, **{k: v for k, v in found.items() if not window_alone or "window" in k}}
+
+
+def train_with_loss(task: NoisyTask, loss: TrainingLoss, clip: float | None = None) -> TrainedNetwork:
+    """Train by the recipe with another loss; the visits are those of the training steps and cost nothing.
+
+    Args:
+        task: Data and recipe.
+        loss: The loss, whose state is saved with the network's.
+        clip: Norm at which gradients are clipped.
+    """
+
+    def forward(learner: Learner, batch: Batch) -> tuple[Tensor, Tensor]:
+        logits = learner(batch.x)
+        return loss(logits, batch.labels, batch.index), measure(logits, batch.labels)
+
+    return train_with(task, forward, clip=clip, loss=loss)
 
 
 def train_with(
     task: NoisyTask,
-    loss: Callable[[Learner, Batch], Tensor],
+    forward: Callable[[Learner, Batch], tuple[Tensor, ...]],
     draw: Callable[[Batch, np.random.Generator], tuple[Tensor, ...]] | None = None,
     clip: float | None = None,
-) -> Detection:
-    """Train by the recipe with another loss, and score by the cross-entropy after the last epoch.
-
-    There are no scores by epoch: only the last pass is used, and one pass after every epoch would add a third to the
-    arithmetic of training.
+    loss: TrainingLoss | None = None,
+) -> TrainedNetwork:
+    """Train by the recipe with another step.
 
     Args:
         task: Data and recipe.
-        loss: Returns the loss of a minibatch. On a GPU it is captured as a CUDA graph, so that it must not depend on
-            values.
-        draw: Draws random numbers of a step on the host; they are `batch.extra` in `loss`.
+        forward: Returns the loss of a minibatch and what `visits.measure` says of its logits; only the loss if the
+            logits say nothing of single examples: then the training images are passed through the network after each
+            epoch of the window. On a GPU it is captured as a CUDA graph, so that it must not depend on values.
+        draw: Draws random numbers of a step on the host; they are `batch.extra` in `forward`.
         clip: Norm at which gradients are clipped.
-
-    Returns:
-        Scores and logits on the test images.
+        loss: A loss whose state changes within `forward`.
     """
-    batches, session = task.batches(), task.session
+    batches, session, epochs = task.batches(), task.session, task.recipe.epochs
     learner, history = task.learner(batches), History()
+    recorder, states = VisitRecorder(len(task.labels), task.labels.device), [] if loss is None else [loss]
     if clip is not None:
         clip_gradients(learner, clip)
-    step = learner.stepper(lambda batch: (loss(learner, batch),))
-    for epoch in session.epochs(task.recipe.epochs, learner, history):
+    step = learner.stepper(lambda batch: forward(learner, batch))
+    for epoch in session.epochs(epochs, learner, history, recorder, *states):
         rng, total = numpy_generator(task.seed, "loss", epoch), torch.zeros((), device=task.labels.device)
+        for state in states:
+            state.begin_epoch(epoch, epochs)
         for batch in batches.epoch(epoch):
             if draw is not None:
                 batch.with_extra(*draw(batch, rng))
-            total += step(batch)[0]
+            value, *measured = step(batch)
+            total += value
+            if measured:
+                recorder.add(batch.index, measured[0])
+        if not measured and in_window(epoch, epochs):
+            with session.timer("score"):
+                everything = torch.arange(len(task.labels), device=task.labels.device)
+                recorder.add(everything, measure(task.predict(learner.net)[0], task.labels))
+        recorder.end_epoch()
         history.add(loss=total / batches.steps)
     with session.timer("score"):
-        scores = label_losses(task, learner.net)
+        logits, _ = task.predict(learner.net)
         test_logits, _ = task.predict(learner.net, task.test)
-    return Detection(scores.cpu().numpy(), test_logits.cpu().numpy(), curves=history.curves)
+    last_loss = F.cross_entropy(logits, task.labels, reduction="none").cpu().numpy()
+    return TrainedNetwork(learner.net, recorder.visits(), test_logits.cpu().numpy(), last_loss, history.curves)
 
 
 def clip_gradients(learner: Learner, norm: float) -> None:

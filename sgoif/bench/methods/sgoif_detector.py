@@ -8,11 +8,11 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
-import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif import AnchorData, CapturedPass
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.robust.losses import LOSSES, TrainingLoss, make_loss
 from sgoif.check_history import CheckHistory
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError, UserError
@@ -25,9 +25,11 @@ from sgoif.training.learner import Learner
 class SGOIFDetector(NoisyLabelDetector):
     """Trains once while recording influences, and ranks the examples by their suspicion.
 
-    Hyper-parameters are the fields of `InfluenceConfig`.
+    Hyper-parameters are the fields of `InfluenceConfig`, and `loss`, the loss of the training that is watched: one of
+    `robust.losses.LOSSES`. The influences are on the cross-entropy whatever the network is trained by.
 
     Attributes:
+        loss_name: The loss of the watched training.
         source: Where the anchors come from; the field `source` of the configuration must be the same.
     """
 
@@ -37,6 +39,9 @@ class SGOIFDetector(NoisyLabelDetector):
 
     def __init__(self, **params: Any) -> None:
         """Set the hyper-parameters; see `Method`."""
+        self.loss_name: str = params.pop("loss", "cross_entropy")
+        if self.loss_name not in LOSSES:
+            raise UserError(f"params.{self.name}.loss: one of {', '.join(LOSSES)}, not {self.loss_name!r}")
         try:
             super().__init__(**{"source": self.source, **params})
         except InfluenceError as e:
@@ -83,9 +88,11 @@ class SGOIFDetector(NoisyLabelDetector):
 
     def _train(self, task: NoisyTask, batches: Batches, learner: Learner, influence: OnlineInfluence) -> CheckHistory:
         """Train by the recipe, recording every step, and return what the checks measured."""
-        step = _head_step(learner, influence) if self.params.scope == "head" else _deep_step(learner, influence)
-        history = CheckHistory(influence)
-        for epoch in task.session.epochs(task.recipe.epochs, learner, influence, history):
+        loss = make_loss(self.loss_name, len(task.labels), task.n_classes, task.labels.device)
+        make_step = _head_step if self.params.scope == "head" else _deep_step
+        step, history, epochs = make_step(learner, influence, loss), CheckHistory(influence), task.recipe.epochs
+        for epoch in task.session.epochs(epochs, learner, influence, history, loss):
+            loss.begin_epoch(epoch, epochs)
             before = influence.external_anchor_passes
             for batch in batches.epoch(epoch):
                 step(batch)
@@ -96,7 +103,7 @@ class SGOIFDetector(NoisyLabelDetector):
         return history
 
 
-def _head_step(learner: Learner, influence: OnlineInfluence) -> Callable[[Batch], None]:
+def _head_step(learner: Learner, influence: OnlineInfluence, loss: TrainingLoss) -> Callable[[Batch], None]:
     """Return the training step of head scope.
 
     The gradients of the last layer follow from features and logits, so that the step may be a CUDA graph.
@@ -104,7 +111,7 @@ def _head_step(learner: Learner, influence: OnlineInfluence) -> Callable[[Batch]
 
     def forward(batch: Batch) -> tuple[Tensor, Tensor, Tensor]:
         logits, features = learner.forward(batch.x)
-        return F.cross_entropy(logits, batch.labels), logits, features
+        return loss(logits, batch.labels, batch.index), logits, features
 
     run = learner.stepper(forward)
 
@@ -115,7 +122,7 @@ def _head_step(learner: Learner, influence: OnlineInfluence) -> Callable[[Batch]
     return step
 
 
-def _deep_step(learner: Learner, influence: OnlineInfluence) -> Callable[[Batch], None]:
+def _deep_step(learner: Learner, influence: OnlineInfluence, loss: TrainingLoss) -> Callable[[Batch], None]:
     """Return the training step of the other scopes, which capture their layers in the same forward and backward pass.
 
     Hooks do not fire inside a compiled backbone, so the network is not compiled, whatever `recipe.compile` says. The
@@ -125,7 +132,7 @@ def _deep_step(learner: Learner, influence: OnlineInfluence) -> Callable[[Batch]
     def forward(batch: Batch) -> tuple[Tensor, CapturedPass]:
         with influence.capture_graph() as captured:
             logits = learner.forward_eager(batch.x)
-        return F.cross_entropy(logits, batch.labels), captured
+        return loss(logits, batch.labels, batch.index), captured
 
     run = learner.stepper(forward)
 

@@ -13,7 +13,12 @@ from sgoif.bench.methods.declaration import OTHERS, RowDeclaration
 
 REFERENCE = "Reference"  # heading of plain training and of rows that are not methods
 GROUPS = {
-    "noisy": ("Methods of the paper", "Given all clean labels that were set aside", "Free detectors"),
+    "noisy": (
+        "Methods of the paper",
+        "Later robust trainers",
+        "Given all clean labels that were set aside",
+        "Free detectors",
+    ),
     "ood": (  # the paper's five groups; two of its names are wrong for most of their methods
         "Anomaly detection",
         "Energy and gradient",

@@ -109,6 +109,11 @@ class Visits:
         return 1 - late_mean(self.probabilities, window)
 
 
+def in_window(epoch: int, epochs: int, window: float = WINDOW) -> bool:
+    """Say whether an epoch, counted from 0, is among the last share of the epochs."""
+    return epoch >= epochs - max(round(window * epochs), 1)
+
+
 def late_mean(values: Tensor, window: float = 1.0) -> np.ndarray:
     """Return the mean of each example over its visits within a window.
 
@@ -121,7 +126,7 @@ def late_mean(values: Tensor, window: float = 1.0) -> np.ndarray:
         one without any visit the mean of all others.
     """
     epochs = len(values)
-    late = values[epochs - max(round(window * epochs), 1) :].double()
+    late = torch.stack([row for epoch, row in enumerate(values) if in_window(epoch, epochs, window)]).double()
     seen = late.isfinite()
     mean = late.nan_to_num(0.0).sum(0) / seen.sum(0)
     if not seen.any(0).all():

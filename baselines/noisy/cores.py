@@ -1,0 +1,110 @@
+"""CORES2, confidence-regularised sample sieve. Cheng, Zhu, Li, Gong, Sun & Liu, ICLR 2021 (arXiv:2010.02347).
+
+A regulariser makes predictions confident, whatever the label; then labels that lose against the average label can be
+sieved out. With l_k = -log p_k, the cross-entropy with class k:
+
+    L_i = l_{y_i} - beta mean_k l_k            sieve_i = l_{y_i} - mean_k l_k;  sieved out if sieve_i > 0
+
+The loss of a step is the mean of L over the examples that are not sieved out. Official code: github.com/UCSC-REAL/cores
+(`loss.py`, phase 1): of 100 epochs beta is 0 for 10, rises linearly to 2 in 30 and stays; the sieve acts after
+epoch 30. Here the same shares of the recipe's epochs. Phase 2 (consistency training on the sieved set) is left out.
+
+CORES2 publishes a set: `remove` is what its sieve holds back at the last visit. Candidates: `sieve`, the mean of
+sieve_i over the last half of training, and the losses, margins and probabilities of its own training steps.
+Cost: 1 plain run. Deviations: optimiser, length and augmentation are the recipe's; a step whose examples are all sieved
+out has loss 0 (released: their mean divided by 1e8).
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import numpy as np
+import torch
+import torch.nn.functional as F
+from torch import Tensor
+
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.robust.losses import TrainingLoss
+from sgoif.bench.methods.robust.visits import in_window
+from sgoif.bench.methods.robust_training import train_with_loss
+from sgoif.bench.methods.score_threshold import at_most
+
+SMALLEST = 1e-8  # added to probabilities before their logarithm, as released
+
+
+def sieve(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
+    """The cross-entropy [n] and the mean over classes of -log p_k [n]."""
+    average = -(logits.softmax(1) + SMALLEST).log().mean(1)
+    return F.cross_entropy(logits, labels, reduction="none"), average
+
+
+class SampleSieve(TrainingLoss):
+    """The loss, its schedule, and what the sieve said of each example in the window. Resumable state."""
+
+    def __init__(self, n_examples: int, device: torch.device, beta: float = 2.0):
+        """Begin with beta = 0, which rises to `beta`."""
+        self.largest = beta
+        self.beta, self.acts, self.late = torch.zeros(3, 1, device=device)
+        self.record = torch.zeros(3, n_examples, device=device)  # sum and number in the window, last value
+
+    def begin_epoch(self, epoch: int, epochs: int) -> None:
+        self.beta.fill_(self.largest * float(np.clip((100 * epoch / epochs - 10) / 30, 0, 1)))
+        self.acts.fill_(100 * epoch / epochs > 30)
+        self.late.fill_(in_window(epoch, epochs))
+
+    def __call__(self, logits: Tensor, labels: Tensor, index: Tensor) -> Tensor:
+        losses, average = sieve(logits, labels)
+        said = (losses - average).detach()
+        total, number, _ = self.record[:, index]
+        self.record.index_copy_(1, index, torch.stack([total + self.late * said, number + self.late, said]))
+        kept = (1 - self.acts) + self.acts * (said <= 0)
+        return (kept * (losses - self.beta * average)).sum() / kept.sum().clamp(min=1)
+
+    def scores(self, labels: Tensor) -> dict[str, Tensor]:
+        total, number, last = self.record
+        return {"sieve": torch.where(number > 0, total / number.clamp(min=1), last), "last": last}
+
+    def state_dict(self) -> dict[str, Any]:
+        return {"record": self.record}
+
+    def load_state_dict(self, state: dict[str, Any]) -> None:
+        self.record.copy_(state["record"])
+
+
+class CORES(NoisyLabelDetector):
+    name = "cores"
+    title = "CORES²"
+    group = "Later robust trainers"
+    order = 4
+    candidates: ClassVar = {
+        "sieve": "mean of the sieve's value over the last half of training",
+        "last_loss": "cross-entropy after the last epoch",
+        "window_loss": "mean cross-entropy over the last half of training",
+        "window_margin": "minus the mean margin over the last half of training",
+        "window_doubt": "one minus the mean probability of the label over the last half of training",
+        "mean_loss": "mean cross-entropy over all of training",
+        "mean_margin": "minus the mean margin over all of training",
+        "mean_doubt": "one minus the mean probability of the label over all of training",
+    }
+    ranked_by = "sieve"
+
+    @dataclass(frozen=True)
+    class Params:
+        beta: float = 2.0  # weight of the regulariser from 40 % of training on
+
+    def __init__(self, **params):
+        super().__init__(**params)
+        self.need(self.params.beta >= 0, "beta", "must not be negative")
+
+    def detect(self, task: NoisyTask) -> Detection:
+        loss = SampleSieve(len(task.labels), task.labels.device, self.params.beta)
+        trained = train_with_loss(task, loss)
+        said = {name: values.double().cpu().numpy() for name, values in loss.scores(task.labels).items()}
+        return self.detection(
+            {"sieve": said["sieve"], **trained.scores()},
+            test_logits=trained.test_logits,
+            remove=at_most(said["last"] > 0, said["last"]),
+            curves=trained.curves,
+        )
