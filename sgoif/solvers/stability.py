@@ -19,7 +19,7 @@ a schedule, where beta_t is at most half its median, has tau_t = 1 and c_v = 1 -
 
 In a score an anchor has the weight t_v = min(1, c_v / 0.5), so it counts in full from confidence 0.5 on. (Weights by
 c_v itself put the examples of different classes on different scales, which cost up to 3 points of AUC-PR on the tuning
-noise of CIFAR-10 and CIFAR-100; see docs/measurements.md.)
+noise of CIFAR-10 and CIFAR-100; see docs/lab-notebook/defaults.md.)
 """
 
 from __future__ import annotations

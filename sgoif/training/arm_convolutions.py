@@ -5,7 +5,7 @@ convolution and a product:
 
     dx = flip(W)ᵀ * dy          dW = dyᵀ · patches(x),   patches [n h w, k k c]: the inputs of each output position
 
-which halves the time of a training step (docs/faq.md). On other processors nothing changes.
+which halves the time of a training step (docs/lab-notebook/speed.md). On other processors nothing changes.
 (`sgoif.gradients.layer_ops.patches_of` lays out the patches of any convolution, channel by channel; in channels-last
 memory that takes two to twenty times as long.)
 """

@@ -1,7 +1,7 @@
 """Opens the MLflow store of a run: a SQLite file, a PostgreSQL database or a server.
 
-Where several nodes run the benchmark the store is a database or a server (docs/cluster.md). One process at a time
-creates or fills a store, and failures of MLflow or its database become one-line errors.
+Where several nodes run the benchmark the store is a database or a server (docs/benchmark/cluster.md). One process at a
+time creates or fills a store, and failures of MLflow or its database become one-line errors.
 """
 
 from __future__ import annotations
