@@ -9,7 +9,7 @@ from pathlib import Path
 from sgoif.utils.paths import ROOT
 
 MINI_CONFIG = Path(__file__).with_name("mini.yaml")
-GENERATED = ("results", "data", "parcel", "mlruns")
+GENERATED = ("results", "data", "parcel", "mlruns", "site")
 
 
 def copy_project(folder: Path) -> Path:

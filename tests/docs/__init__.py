@@ -1,0 +1,1 @@
+"""Tests of README and docs: commands, links, numbers, sentences and the site."""

@@ -1,0 +1,118 @@
+"""Numbers of README and docs/results are written from the published records, quoted from the notebook, or facts.
+
+`make docs` writes what lies between `<!-- name -->` and `<!-- /name -->`; test_pages holds it to the records. Any other
+number on these pages is part of a name (CIFAR-10), or stands in the lab notebook, or is a fact of `FACTS`.
+"""
+
+import ast
+import json
+import re
+
+import pytest
+import yaml
+
+from tests.docs.pages import NOTEBOOK, read, without_code
+from tests.helpers.project_copy import ROOT
+
+MEASURED = ["README.md", "docs/index.md", "docs/results/measured.md", "docs/results/limits.md"]
+NAMES = (  # parts of names, dates and settings, which are no results
+    r"CIFAR-10N?0?N?|ResNet-\d+|resnet\d+|LeNet-5|H200|Table \d+|P@1%|Python 3\.1[12](?: or 3\.12)?",
+    r"torch 2\.5 to 2\.9|torch 2\.\d+|numpy 2\.\d+",
+    r"arXiv:[\d.]+|Apache-2\.0|CC BY-NC 4\.0|bf16|fp16|20\d\d(?:-\d\d-\d\d)?(?: and \d\d)?",
+    r"\b\d\d% · 0\.\d|(?:a?symmetric|superclass|Grid,) \d\d%?|seeds? \d(?: and \d)?|CIFAR-10/100|x32",
+)
+NUMBER = re.compile(r"(?<![\w.])\d[\d,]*(?:\.\d+)?")
+
+
+def settings(file: str) -> dict:
+    return yaml.safe_load(read(f"configs/{file}.yaml"))
+
+
+def default(path: str, name: str):
+    """The default of a field of a class, read without importing it."""
+    tree = ast.parse(read(path))
+    nodes = [n for n in ast.walk(tree) if isinstance(n, ast.AnnAssign) and getattr(n.target, "id", "") == name]
+    return ast.literal_eval(nodes[0].value)
+
+
+def facts() -> dict[str, object]:
+    """Phrase of a page -> what the number in it must be."""
+    cifar, measured = settings("cifar"), settings("measured")
+    growth = json.loads(read("benchmarks/measured/scaling-h200-2026-11-15.json"))["figures"]
+    recipe, provenance = cifar["recipes"]["resnet9"], yaml.safe_load(read("results/published/measured/provenance.json"))
+    return {
+        "{} epochs (CIFAR-100": recipe["epochs"],
+        "{} epochs on CIFAR-10": recipe["epochs"],
+        "(CIFAR-100: {})": cifar["noisy"]["cifar100"]["recipe"]["epochs"],
+        "{} on CIFAR-100; batches": cifar["noisy"]["cifar100"]["recipe"]["epochs"],
+        "batches of {};": recipe["batch_size"],
+        "peak {};": recipe["lr"],
+        "{} epochs (LeNet-5": measured["ood"]["cifar10"]["recipe"]["epochs"],
+        "LeNet-5, {} epochs": cifar["recipes"]["lenet5"]["epochs"],
+        "FastIF: {} test images": default("baselines/noisy/fastif.py", "n_anchors"),
+        "FastIF with {} clean": default("baselines/noisy/fastif.py", "n_anchors"),
+        "{} clean labels": cifar["variants"]["fastif"]["all_trusted"]["n_anchors"],
+        "first {} test images": cifar["variants"]["fastif"]["all_trusted"]["n_anchors"],
+        "{} partial runs": len(provenance["pieces"]),
+        "more than {} configurations": 150,
+        "{} images and ten classes": growth["n"]["50000"]["n"],
+        "{} for the networks": growth["model"]["resnet18"]["n"],
+        "noise matrices of {}": 20,
+    }
+
+
+def spoken(value: object) -> str:
+    return f"{value:,}" if isinstance(value, int) else str(value)
+
+
+def left_over(page: str) -> str:
+    """The page without what is generated, code, targets of links, names and facts."""
+    text = re.sub(r"<!-- (\w+) -->\n.*?<!-- /\1 -->", "", without_code(page), flags=re.S)
+    text = re.sub(r"<!--.*?-->|`[^`]*`|\]\([^)]*\)|https?://\S+", " ", text, flags=re.S)
+    text = " ".join(text.split())
+    for phrase, value in facts().items():
+        text = text.replace(phrase.format(spoken(value)), " ")
+    return re.sub("|".join(NAMES), " ", text)
+
+
+@pytest.mark.parametrize("page", MEASURED)
+def test_every_number_has_a_source(page):
+    known = set(NUMBER.findall(" ".join(read(n) for n in NOTEBOOK)))
+    text = left_over(page)
+    unknown = [text[max(0, m.start() - 50) : m.end() + 30] for m in NUMBER.finditer(text) if m[0] not in known]
+    assert unknown == []
+
+
+def test_the_search_was_as_large_as_the_readme_says():
+    """More than 150 configurations: those of the notebook's table on CIFAR tuning noise."""
+    table = read("docs/lab-notebook/defaults.md").partition("## How many were tried")[2]
+    tried = [int(n) for n in re.findall(r"^\|[^|]*\|[^|]*\| (\d+) \|$", table, flags=re.M)[:5]]
+    assert tried == [51, 39, 16, 25, 21] and sum(tried) > 150
+
+
+def test_quotes_of_the_notebook_stand_there():
+    """What README says of an eager loop is what the notebook measured."""
+    notebook = (
+        read("docs/lab-notebook/outside-the-recipe.md").partition("## Cost in an eager loop")[2].partition("\n## ")[0]
+    )
+    ratios = sorted(re.findall(r"\| (\d\.\d\d) \|$", notebook, flags=re.M))
+    assert f"In an eager loop of your own [{ratios[0]} to {ratios[-1]}]" in read("README.md")
+
+
+def test_a_number_without_a_source_is_found(monkeypatch):
+    assert NUMBER.findall(left_over("docs/index.md")) == []
+    monkeypatch.setattr(
+        "tests.docs.test_numbers.without_code", lambda page: "It has 98.7654 on CIFAR-10, `1.5`, 16 epochs."
+    )
+    assert NUMBER.findall(left_over("docs/index.md")) == ["98.7654", "16"]
+
+
+def test_the_supported_versions_are_those_of_the_lock_and_of_the_gpu_run():
+    readme, lock = read("README.md"), read("requirements.lock")
+    torch = re.search(r"^torch==(\d+\.\d+)", lock, flags=re.M)[1]
+    assert f"Python 3.11 with torch {torch} (CPU)" in readme
+    versions = yaml.safe_load(read("results/published/measured/provenance.json"))["pieces"][0]["versions"][0]
+    python, gpu = re.search(r"python (\d+\.\d+)", versions)[1], re.search(r"torch (\d+\.\d+)", versions)[1]
+    assert f"Python {python} with torch {gpu} (GPU)" in readme
+    assert f"torch>={re.search(r'torch (2.5) to', readme)[1]}" in read("pyproject.toml")
+    assert (ROOT / "tests" / "training" / "test_distributed.py").is_file()
