@@ -90,10 +90,11 @@ plan: $(VENV)/run.stamp  ## jobs, hours and storage of CONFIG on 1, 8 and 64 GPU
 new-baseline: $(VENV)/test.stamp  ## the file and the rule of a new method: NAME=foo TASK=noisy|ood
 	@python -m sgoif.bench new-baseline --name="$$NAME" --task="$$TASK"
 
-docs:  ## docs/api.md from the docstrings, the package graph, and the pages' tables of the GPU run
-	@$(PYTHON) docs/api.py
-	@$(PYTHON) docs/package_graph.py
-	@$(PYTHON) docs/measured.py
+docs: $(VENV)/test.stamp  ## the API page, the package graph and the measured numbers of the pages; the pages as a site, in site/
+	@python docs/api.py
+	@python docs/package_graph.py
+	@python docs/measured.py
+	@NO_MKDOCS_2_WARNING=1 mkdocs build
 
 # The environment: exact pins, checked by hash. Made again when a lock changes. Compiled at once: a run starts a hundred
 # processes, and where PYTHONDONTWRITEBYTECODE is set each would compile what it imports for itself
