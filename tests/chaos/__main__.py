@@ -22,7 +22,7 @@ FAMILIES = {
     "kills": Chaos.kills,
     "kills in the import": Chaos.kills_in_the_import,
     "random kills": Chaos.random_kills,
-    "orphan": Chaos.orphan,
+    "lingering job": Chaos.lingering_job,
     "two runs": Chaos.two_runs,
     "two jobs": Chaos.two_jobs,
     "full disk": Chaos.starve,

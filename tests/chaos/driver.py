@@ -105,8 +105,8 @@ class Chaos:
         for wait in times:
             self.record("whole run killed", f"after {wait:.1f} s, wherever it was", outcome, said)
 
-    def orphan(self) -> None:
-        """The run is killed, its job lives on and writes to the same folder as the next run."""
+    def lingering_job(self) -> None:
+        """The run is killed; its job, which ends some seconds later, meets the next run in the same folder."""
         project = self.project
         project.put_back()
         project.forget(*faults.AGAIN["tracin"])
@@ -118,7 +118,7 @@ class Chaos:
             os.kill(pid, signal.SIGKILL)
         alive = Path(f"/proc/{job}").exists()
         outcome, said = self.recover(f"{RUN}/{faults.TABLE}")
-        self.record("run killed, job lives on", "retraining", outcome if alive else LOST, said)
+        self.record("run killed, its job lingers for seconds", "retraining", outcome if alive else LOST, said)
         _end(process)
 
     # --- two at once ------------------------------------------------------------------------------------------------
