@@ -107,6 +107,13 @@ def test_a_class_without_examples_is_out_of_reach():
     assert cl.calibrate(cl.confident_joint(p, labels), labels)[3].sum() == 0
 
 
+def test_a_threshold_is_never_nothing():
+    """A class whose examples all have probability 0 of it: cleanlab's lower bound, 2e-6."""
+    p, labels = np.array([[1.0, 0.0], [1.0, 0.0], [1.0, 0.0]]), np.array([0, 1, 1])
+    assert cl.thresholds(p, labels).tolist() == [1.0, 2e-6]
+    assert cl.confident_guess(p, labels).tolist() == [0, 0, 0]
+
+
 def test_rounding_keeps_row_sums_and_moves_nothing_by_one():
     x = np.random.default_rng(0).dirichlet(np.ones(7), size=50) * np.arange(50)[:, None]
     whole = cl.round_rows(x)

@@ -148,6 +148,31 @@ def test_a_fit_has_its_share_of_the_steps_or_the_least_of_them():
     assert _epochs(task, whole, 1e-9) == 1
 
 
+@pytest.mark.parametrize(("best", "looked", "kept"), [(True, [0, 1, 2, 3], 2), (False, [3], 3)])
+def test_held_out_examples_are_predicted_by_the_best_or_the_last_epoch(best, looked, kept, monkeypatch):
+    """Two of four held-out examples are predicted as labelled in epoch 1, three in epoch 2, none later."""
+    task, _ = noisy_task(plain=False, n_train=68, recipe=replace(RECIPE, epochs=8, batch_size=16))
+    held, right = np.arange(4), [0, 2, 3, 0]
+    epochs, session_epochs, seen = [], task.session.epochs, []
+
+    def counted(n, *stateful, **options):
+        for epoch in session_epochs(n, *stateful, **options):
+            epochs.append(epoch)
+            yield epoch
+
+    def predicted(net, indices):
+        seen.append(epochs[-1])
+        y = task.labels[indices]
+        answers = torch.where(torch.arange(4) < right[epochs[-1]], y, (y + 1) % 10)
+        return torch.nn.functional.one_hot(answers, 10).float() + epochs[-1], None
+
+    monkeypatch.setattr(task.session, "epochs", counted)
+    monkeypatch.setattr(type(task), "predict", lambda self, net, indices=None: predicted(net, indices))
+    method = INCV(fit=0.5, least_steps=1)
+    logits = method._held_out(task, np.arange(4, 68), held, best, "phase")
+    assert epochs == [0, 1, 2, 3] and seen == looked and logits.min() == kept
+
+
 def test_the_best_epoch_is_the_first_of_equals():
     best = _Best()
     for number, accuracy in enumerate((0.0, 0.4, 0.4, 0.3)):

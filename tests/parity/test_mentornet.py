@@ -80,15 +80,28 @@ def test_learned_mentor_separates_a_planted_case():
     assert weight[right == 0].mean() < 0.1
 
 
+@pytest.mark.parametrize(("rows", "size"), [(400, 32), (20, 20)])
+def test_a_mentor_learns_in_batches_of_32_at_most(rows, size, monkeypatch):
+    sizes, plain = [], torch.nn.functional.binary_cross_entropy_with_logits
+
+    def watched(logits, right):
+        sizes.append(len(right))
+        return plain(logits, right)
+
+    monkeypatch.setattr(torch.nn.functional, "binary_cross_entropy_with_logits", watched)
+    MentorModel(0).learn(planted(rows, 1), steps=3, seed=0)
+    assert sizes == [size] * 3
+
+
 def test_mentor_resumes():
     """What is saved is all there is: a mentor loaded from it weighs the same."""
     params = MentorNet.Params(mentor="data_driven", mentor_steps=20)
     mentor, copy = (Mentor(params, seed=0, device="cpu") for _ in range(2))
     losses = torch.arange(8.0)
     assert mentor.weigh(losses, 10, learning=True).tolist() == [1] * 8  # burn-in
-    mentor.watch(torch.arange(-4, 4), losses, 10, torch.tensor([True, True, False, False]))
+    mentor.watch(torch.arange(-4, 4), losses, 10, torch.tensor([True, False, False, True]))
     assert mentor.table[:, 0].tolist() == [4, 5, 6, 7]
-    assert mentor.table[:, 3].tolist() == [1, 1, 0, 0]
+    assert mentor.table[:, 3].tolist() == [1, 0, 0, 1]
     mentor.learn_if_due(20)
     assert mentor.learned_at == -1
     mentor.learn_if_due(21)

@@ -1,13 +1,15 @@
 """Formulas of the OOD baselines on inputs small enough to be worked out by hand."""
 
 import math
+from itertools import pairwise
+from types import SimpleNamespace
 
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
-from baselines.ood import cutpaste, draem, logitnorm, mos, msp, opengan, pixmix, udg
+from baselines.ood import csi, cutpaste, draem, ebo, logitnorm, mos, msp, opengan, pixmix, udg
 
 
 def rows(*values):
@@ -30,6 +32,41 @@ def test_logitnorm_loss_by_hand():
     assert logitnorm.LogitNorm.loss(rows((3, 4, 0)), torch.tensor([0]), 0.1).item() == pytest.approx(expected, rel=1e-5)
     zero = logitnorm.LogitNorm.loss(torch.zeros(1, 3), torch.tensor([0]), 0.04)
     assert zero.item() == pytest.approx(math.log(3))
+
+
+def test_energy_has_no_temperature_unless_told():
+    f = rows((1, 2, 3))
+    torch.testing.assert_close(ebo.EBO.from_logits(f), -f.logsumexp(1))
+
+
+@pytest.mark.parametrize("ensemble", [True, False])
+def test_csi_answers_by_the_mean_of_four_rotations_or_by_its_class_head(ensemble):
+    from sgoif.training.compute_counter import COMPUTE
+    from sgoif.training.images import ImageSet
+
+    torch.manual_seed(0)
+    images = ImageSet((torch.rand(3, 4, 4) * 255).to(torch.uint8).numpy(), (0.5,), (0.5,))
+    method = csi.CSI(ensemble=ensemble)
+    method.net = SimpleNamespace(features=lambda x: x.flatten(1))
+    method.heads = csi.Heads(16, 2)
+    x = images.batch(torch.arange(3))
+    expected = method.heads.linear(x.flatten(1))
+    if ensemble:
+        turned = [method.heads.joint(torch.rot90(x, r, (2, 3)).flatten(1))[:, 2 * r : 2 * r + 2] for r in range(4)]
+        expected = sum(turned) / 4
+    COMPUTE.reset()
+    torch.testing.assert_close(method.logits(images), expected)
+    assert COMPUTE.forward_passes == (12 if ensemble else 3)
+    torch.testing.assert_close(method.score(images), -expected.softmax(1).amax(1))
+
+
+def test_csi_heads_are_taught_class_rotation_and_both():
+    torch.manual_seed(0)
+    heads, z, y = csi.Heads(5, 3), torch.randn(8, 5), torch.tensor([2, 0])
+    turn = torch.tensor([0, 0, 1, 1, 2, 2, 3, 3])
+    expected = F.cross_entropy(heads.linear(z[:2]), y) + F.cross_entropy(heads.rotation(z), turn)
+    expected = expected + F.cross_entropy(heads.joint(z), torch.tensor([2, 0, 5, 3, 8, 6, 11, 9]))
+    torch.testing.assert_close(heads.loss(z, y, 3), expected)
 
 
 def test_mos_has_at_least_two_groups_and_at_most_twenty():
@@ -123,6 +160,22 @@ def test_draem_textures_are_waves_over_fractal_noise():
         for colour in range(3):
             wave = (0.5 + 2.5 * d.frequency[i].item()) * fractal[i] + d.phase[i, colour].item()
             torch.testing.assert_close(texture[i, colour], (1 + torch.sin(2 * math.pi * wave)) / 2)
+
+
+def test_draem_networks_double_their_width_up_to_eight_times():
+    for skips in (True, False):
+        net = draem.UNet(3, 2, 4, 5, skips)
+        widths = [4, 8, 16, 32, 32, 32]
+        assert [level[0].in_channels for level in net.down] == [3, *widths[:-1]]
+        assert [level[0].out_channels for level in net.down] == widths
+        joined = [a + b if skips else b for a, b in pairwise(widths)]
+        assert [level[0].in_channels for level in net.up] == joined
+        assert [level[3].out_channels for level in net.up] == widths[:-1]
+    two = draem.TwoNets(3, 32, 2)
+    assert two.discriminate.down[0][0].in_channels == 6 and two.discriminate.down[0][0].out_channels == 16
+    assert two.discriminate.out.out_channels == 2 and two.reconstruct.out.out_channels == 3
+    assert two.discriminate.skips and not two.reconstruct.skips
+    assert draem.TwoNets(1, 8, 1).discriminate.down[0][0].out_channels == 8  # at least
 
 
 def test_draem_draws_every_scale():

@@ -139,6 +139,39 @@ def test_patchcore_keeps_its_share_of_all_patches(params, size):
     assert len(method.bank) == size and method.extras() == {"patches_kept": size}
 
 
+@pytest.mark.parametrize(("size", "side"), [(4, 5), (8, 9), (32, 36)])
+def test_pixmix_pictures_leave_room_to_cut_from(size, side, monkeypatch):
+    """32 pixels are cut out of 36; no more pictures than training images."""
+    made = []
+
+    def watched(n, width, channels, seed, device):
+        made.append((n, width, channels))
+        raise Stop
+
+    monkeypatch.setattr("baselines.ood.pixmix.fractals", watched)
+    task = colour_task()
+    task.train = ImageSet(np.zeros((48, size, size, 3), np.uint8), task.train.mean, task.train.std)
+    for pictures in (5, 100):
+        with pytest.raises(Stop):
+            load("ood", "pixmix")(pictures=pictures).fit(task)
+    assert made == [(5, side, 3), (48, side, 3)]
+
+
+@pytest.mark.parametrize(("clusters", "expected"), [(1000, (800 + 360) // 50), (7, 7), (1, 2)])
+def test_udg_has_a_cluster_for_fifty_images(clusters, expected, monkeypatch):
+    asked = []
+
+    def watched(points, k):
+        asked.append((len(points), k))
+        raise Stop
+
+    monkeypatch.setattr("baselines.ood.udg.kmeans", watched)
+    task, _, _ = ood_task(plain=False)
+    with pytest.raises(Stop):
+        load("ood", "udg")(clusters=clusters).fit(task)
+    assert len(task.auxiliary) == 360 and asked == [(1160, expected)]
+
+
 # --- colour -----------------------------------------------------------------------------------------------------------
 
 
