@@ -1,16 +1,24 @@
 """EBO, energy-based OOD detection (Liu, Wang, Owens & Li, NeurIPS 2020).
 
-s(x) = -T log sum_k exp(f_k(x) / T)
+    s(x) = -T log sum_k exp(f_k(x) / T)
+
+Paper: Energy-based Out-of-distribution Detection, NeurIPS 2020.
+Code: https://github.com/wetliu/energy_ood; OpenOOD's `ebo`.
+Settings: T = 1, the paper's and OpenOOD's.
+Deviations: none; the paper's fine-tuning with outliers is not run.
+Parity: tests/parity/test_ood_posthoc.py::test_energy
+Score: T = 1 ranks; with the sentinel's temperature it is declared beside it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
 from sgoif.bench.methods.base import OODDetector
-from sgoif.bench.methods.features import check_param, finite
+from sgoif.bench.methods.features import check_param, finite, sentinel_temperature
 from sgoif.training.images import ImageSet
 
 
@@ -19,6 +27,8 @@ class EBO(OODDetector):
     title = "EBO"
     group = "Energy and gradient"
     order = 1
+    candidates: ClassVar = {"published": "T = 1, as published", "softened": "T as SG-OIF's sentinel has it"}
+    ranked_by = "published"
 
     @dataclass(frozen=True)
     class Params:
@@ -31,5 +41,7 @@ class EBO(OODDetector):
     def from_logits(logits: Tensor, temperature: float = 1.0) -> Tensor:
         return -temperature * (logits / temperature).logsumexp(1)
 
-    def score(self, images: ImageSet) -> Tensor:
-        return self.from_logits(finite(self.logits(images), "ebo: logits of the network"), self.params.temperature)
+    def scores(self, images: ImageSet) -> dict[str, Tensor]:
+        logits = finite(self.logits(images), "ebo: logits of the network")
+        softened = self.from_logits(logits, sentinel_temperature(logits.shape[1]))
+        return {"published": self.from_logits(logits, self.params.temperature), "softened": softened}

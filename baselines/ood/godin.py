@@ -4,14 +4,21 @@ Logits  f_k = h_k(z) / g(z),   h_k = cos(w_k, z) without bias,   g = sigmoid(bat
 Test    x~ = x + eps sign(d max_k h_k / dx) / std        s(x) = -max_k h_k(x~)
 
 `h` gets no weight decay (a quotient's scale is free; decay would only shift it). `std` makes `eps` a step in pixel
-values on the scale 0 … 1. Differences from OpenOOD, on purpose: the score is the paper's h itself, not its softmax
-(`softmax=True` gives theirs), and `h` follows the recipe's schedule like every other weight (theirs keeps the initial
-rate for ever). The paper picks eps on ID data; ours is OpenOOD's fixed value.
+values on the scale 0 … 1.
+
+Paper: Generalized ODIN: Detecting Out-of-Distribution Image without Learning from Out-of-Distribution Data, CVPR 2020.
+Code: none by the authors; OpenOOD's `godin`.
+Settings: eps = 0.0025, OpenOOD's; everything else is the dataset's recipe.
+Deviations: the paper picks eps on ID data. `h` follows the recipe's schedule like every other weight (OpenOOD's keeps
+    the initial rate).
+Parity: tests/parity/test_ood_trained.py::test_godin_is_the_quotient_of_cosine_and_sigmoid
+Score: the paper's largest h ranks; OpenOOD's, the largest softmax of h, is declared beside it.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -48,11 +55,12 @@ class GODIN(OODDetector):
     group = "Generative (so called)"
     order = 1
     reads_plain = False
+    candidates: ClassVar = {"h": "largest h, the paper's", "softmax": "largest softmax of h, OpenOOD's"}
+    ranked_by = "h"
 
     @dataclass(frozen=True)
     class Params:
         epsilon: float = 0.0025
-        softmax: bool = False  # OpenOOD's score: softmax over h before the maximum
 
     def __init__(self, **params):
         super().__init__(**params)
@@ -78,12 +86,12 @@ class GODIN(OODDetector):
         return moved(x, lambda moving: net.head.cosine(net.features(moving)).amax(1), step)
 
     @torch.no_grad()
-    def score(self, images: ImageSet) -> Tensor:
+    def scores(self, images: ImageSet) -> dict[str, Tensor]:
         self.net.eval()
-        step, scores = pixel_step(self.params.epsilon, images), []
+        step, found = pixel_step(self.params.epsilon, images), []
         for index in torch.arange(len(images), device=images.device).split(512):
             x = self.perturbed(self.net, images.batch(index), step)
-            h = self.net.head.cosine(self.net.features(x))
-            scores.append(-(h.softmax(1) if self.params.softmax else h).amax(1))
+            found.append(self.net.head.cosine(self.net.features(x)))
             COMPUTE.forward_passes += 4 * len(x)  # two forward passes and a backward pass
-        return torch.cat(scores)
+        h = torch.cat(found)
+        return {"h": -h.amax(1), "softmax": -h.softmax(1).amax(1)}

@@ -1,13 +1,23 @@
 """MSP, maximum softmax probability (Hendrycks & Gimpel, ICLR 2017): the free OOD baseline.
 
-s(x) = -max_k softmax(f(x))_k
+    s(x) = -max_k softmax(f(x) / T)_k
+
+Paper: A Baseline for Detecting Misclassified and Out-of-Distribution Examples in Neural Networks, ICLR 2017.
+Code: https://github.com/hendrycks/error-detection; OpenOOD's `msp`.
+Settings: T = 1.
+Deviations: computed in float64, so that confident images are not tied at 1.
+Parity: tests/parity/test_ood_posthoc.py::test_max_softmax
+Score: T = 1 ranks; with the sentinel's temperature it is declared beside it.
 """
 
 from __future__ import annotations
 
+from typing import ClassVar
+
 from torch import Tensor
 
 from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.features import finite, sentinel_temperature
 from sgoif.training.images import ImageSet
 
 
@@ -16,10 +26,14 @@ class MSP(OODDetector):
     title = "MSP"
     group = "Free baseline"
     order = 1
+    candidates: ClassVar = {"published": "T = 1, as published", "softened": "T as SG-OIF's sentinel has it"}
+    ranked_by = "published"
 
     @staticmethod
-    def from_logits(logits: Tensor) -> Tensor:
-        return -logits.softmax(1).amax(1)
+    def from_logits(logits: Tensor, temperature: float = 1.0) -> Tensor:
+        return -(logits.double() / temperature).softmax(1).amax(1)
 
-    def score(self, images: ImageSet) -> Tensor:
-        return self.from_logits(self.logits(images))
+    def scores(self, images: ImageSet) -> dict[str, Tensor]:
+        logits = finite(self.logits(images), "msp: logits of the network")
+        softened = self.from_logits(logits, sentinel_temperature(logits.shape[1]))
+        return {"published": self.from_logits(logits), "softened": softened}

@@ -29,7 +29,7 @@ a threshold without OOD data. **Higher = more out-of-distribution.**
 from __future__ import annotations
 
 import math
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import dataclass
 
 import torch
@@ -250,21 +250,32 @@ class ShiftSentinel:
         Raises:
             InfluenceError: If the sentinel is not calibrated.
         """
+        return self.mix(self.components(activations))
+
+    def mix(self, components: Mapping[str, Tensor], shares: ShiftConfig | None = None) -> Tensor:
+        """Score images from their components, perhaps with other shares: a share of 1 is that part alone.
+
+        Args:
+            components: What `components` returned, shape [n] each.
+            shares: Settings whose shares are used; None takes those of the sentinel.
+
+        Returns:
+            Scores, shape [n]; higher = more out-of-distribution.
+
+        Raises:
+            InfluenceError: If the sentinel is not calibrated.
+        """
         if not self.scale:
             raise InfluenceError("ShiftSentinel is not calibrated: call calibrate with held-back ID images")
+        views = sum(name.startswith("leverage") for name in components)
         terms = []
-        for name, values in self.components(activations).items():
+        for name, values in components.items():
             mean, deviation, normaliser = self.scale[name]
-            share = self._share(name)
+            kind = name.split("_")[0]
+            share = getattr(shares or self.config, kind) / (views if kind == "leverage" else 1)
             if share > 0:
                 terms.append((values - mean) / deviation - normaliser + math.log(share))
         return torch.stack(terms).logsumexp(0)
-
-    def _share(self, component: str) -> float:
-        """The share s_j of a component; that of leverage is spread evenly over its views."""
-        kind = component.split("_")[0]
-        share: float = getattr(self.config, kind)
-        return share / (len(self._fitted().metrics) if kind == "leverage" else 1)
 
 
 def _log(values: Tensor) -> Tensor:

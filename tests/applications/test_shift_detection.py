@@ -120,6 +120,21 @@ def test_the_score_is_the_log_of_a_ratio_with_mean_one(world):
         assert (sentinel.score(fresh) > math.log(1 / alpha)).float().mean() <= alpha
 
 
+def test_shares_of_one_are_the_parts_alone_and_order_images_as_they_do(world):
+    sentinel = fitted(world)
+    test, _ = world.draw(100)
+    parts = sentinel.components(test)
+    torch.testing.assert_close(sentinel.mix(parts), sentinel.score(test))
+    for part in ("output", "kinship"):
+        alone = sentinel.mix(parts, ShiftConfig(**{p: float(p == part) for p in ("output", "kinship", "leverage")}))
+        assert torch.equal(alone.argsort(), parts[part].argsort())
+    pair = sentinel.mix(parts, ShiftConfig(output=0, kinship=0.5, leverage=0.5))
+    moved = {**parts, "output": parts["output"] + 5}
+    torch.testing.assert_close(sentinel.mix(moved, ShiftConfig(output=0, kinship=0.5, leverage=0.5)), pair)
+    with pytest.raises(InfluenceError, match="not calibrated"):
+        ShiftSentinel(CLASSES).mix(parts)
+
+
 # --- statistics -------------------------------------------------------------------------------------------------------
 
 

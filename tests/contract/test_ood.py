@@ -50,6 +50,22 @@ def test_shape_and_determinism(name):
     assert all(isinstance(value, float) for value in method.extras().values())
 
 
+@pytest.mark.parametrize("name", [n for n in registry.available("ood") if registry.declaration("ood", n).candidates])
+def test_every_declared_score_is_given_and_one_ranks(name):
+    method, id_test, _ = reference(name)
+    found = method.scores(id_test)
+    assert set(found) == set(method.candidates) and method.ranked_by in found
+    assert torch.equal(method.score(id_test), found[method.ranked_by])
+    for candidate, scores in found.items():
+        assert scores.shape == (len(id_test),) and torch.isfinite(scores).all(), candidate
+        method.score_name = candidate
+        assert torch.equal(method.score(id_test), scores)
+        assert method.logits(id_test).shape == (len(id_test), 6)
+    method.score_name = method.ranked_by
+    with pytest.raises(UserError, match=rf"params.{name}.score: one of .*not 'nonsense'"):
+        type(method)(score="nonsense")
+
+
 @pytest.mark.parametrize("name", registry.available("ood"))
 def test_a_score_does_not_depend_on_its_neighbours(name):
     """The same image gets the same score whatever else is in the set."""

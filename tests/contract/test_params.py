@@ -73,7 +73,6 @@ PARAMS = {  # method: parameter: its default, and the interval or the names it m
             "margin": (1.0, ANY),
             "temperature": (1.0, POSITIVE),
             "weight_decay": (1e-4, ANY),
-            "softmax": (False, ANY),
         },
         "csi": {
             "temperature": (0.07, POSITIVE),
@@ -81,7 +80,6 @@ PARAMS = {  # method: parameter: its default, and the interval or the names it m
             "crop": (0.08, SHARE),
             "weight_decay": (1e-6, ANY),
             "batch_share": (0.5, SHARE),
-            "ensemble": (True, ANY),
         },
         "cutpaste": {
             "epochs": (1.0, POSITIVE),
@@ -100,10 +98,10 @@ PARAMS = {  # method: parameter: its default, and the interval or the names it m
             "opacity": (0.8, "[0, 1]"),
         },
         "ebo": {"temperature": (1.0, POSITIVE)},
-        "godin": {"epsilon": (0.0025, NOT_NEGATIVE), "softmax": (False, ANY)},
+        "godin": {"epsilon": (0.0025, NOT_NEGATIVE)},
         "gradnorm": {"temperature": (1.0, POSITIVE)},
         "gram": {"powers": ((1, 2, 3, 4, 5), ANY), "held_out": (0.1, INSIDE)},
-        "knn": {"k": (50, FROM_1)},
+        "knn": {"k": (None, FROM_1)},
         "logitnorm": {"tau": (0.04, POSITIVE), "clip": (1.0, POSITIVE)},
         "mos": {
             "n_groups": (None, FROM_2),
@@ -134,7 +132,7 @@ PARAMS = {  # method: parameter: its default, and the interval or the names it m
             "beta": (3.0, POSITIVE),
             "severity": (3.0, "[0.1, inf)"),
         },
-        "react": {"percentile": (90.0, "(0, 100]")},
+        "react": {"percentile": (None, "(0, 100]")},
         "udg": {
             "clusters": (1000, FROM_1),
             "purity": (0.8, INSIDE),
@@ -165,7 +163,7 @@ PARAMS = {  # method: parameter: its default, and the interval or the names it m
 }
 METHODS = [(task, name) for task in PARAMS for name in PARAMS[task]]
 CASES = [(task, name, param) for task, name in METHODS for param in PARAMS[task][name]]
-WHOLE = {"width", "n_groups", "dim"}  # whole numbers, or null by default
+WHOLE = {"width", "n_groups", "dim", "k"}  # whole numbers, or null by default
 
 
 def edges(interval: str, whole: bool) -> tuple[list[float], list[float]]:

@@ -135,6 +135,8 @@ class Run:
                 arrays = {"id_test": self.rng.normal(size=M), "id_logits": self.logits(dataset, 0.9)}
                 for i, name in enumerate(sets):
                     arrays[f"ood:{name}"] = self.rng.normal(size=40 + 20 * i) + skill * (1 + i)
+                if method == "sgoif":  # a score that does not rank: the first in reverse
+                    arrays |= {f"variant:kinship:{k}": -v for k, v in arrays.items() if k != "id_logits"}
                 seconds = {"train": 6.0, "score": 0.02} if method == "udg" else {"fit": 0.3, "score": 0.02}
                 self.cell("ood", dataset, "clean", seed, method, arrays, seconds=seconds,
                           shared=[] if method == "udg" else ["plain"])  # fmt: skip

@@ -11,6 +11,7 @@ from baselines.ood.gradnorm import GradNorm
 from baselines.ood.klm import KLM
 from baselines.ood.knn import KNN
 from baselines.ood.mls import MLS
+from baselines.ood.msp import MSP
 from baselines.ood.react import ReAct
 from baselines.ood.vim import ViM
 from sgoif.bench.methods.features import as_map, finite, nearest, percentile, stage_outputs
@@ -40,6 +41,17 @@ def test_energy(world, temperature):
     logits = 30 * (z @ w.T + b)  # far beyond what exp holds in float16
     expected = reference.EnergyBased.score(logits, t=temperature)
     torch.testing.assert_close(EBO.from_logits(logits, temperature), expected)
+
+
+@pytest.mark.parametrize("temperature", [1.0, 2.5])
+def test_max_softmax(world, temperature):
+    _, z, w, b = world
+    logits = z @ w.T + b
+    expected = reference.MaxSoftmax.score(logits / temperature)
+    torch.testing.assert_close(MSP.from_logits(logits, temperature).float(), expected)
+    sure = torch.tensor([[20.0, 0.0], [21.0, 0.0]])
+    first, second = MSP.from_logits(sure)
+    assert first > second  # float32 would tie them at 1
 
 
 def test_max_logit(world):
@@ -106,6 +118,58 @@ def test_vim_and_eigenvectors(world):
 @pytest.mark.parametrize(("width", "dim"), [(2048, 1000), (768, 512), (512, 256), (84, 42), (64, 32), (1, 1)])
 def test_vim_dimension_rule(width, dim):
     assert ViM.principal_dim(width) == dim
+
+
+@pytest.mark.parametrize("name", ["msp", "ebo", "gradnorm"])
+def test_the_temperature_of_the_sentinel_is_offered_to_its_rivals(name):
+    from sgoif.applications import ShiftSentinel
+    from sgoif.bench.methods.features import features_and_logits
+    from sgoif.bench.methods.registry import load
+
+    task, images, _ = ood_task()
+    method = load("ood", name)()
+    method.fit(task)
+    features, logits = features_and_logits(method.net, images, name)
+    found = method.scores(images)
+    for candidate, temperature in (("published", 1.0), ("softened", ShiftSentinel(task.n_classes).temperature)):
+        if name == "gradnorm":
+            expected = GradNorm.closed_form(features, logits, temperature)
+        else:
+            expected = type(method).from_logits(logits, temperature)
+        torch.testing.assert_close(found[candidate], expected, rtol=1e-4, atol=1e-5)
+
+
+@pytest.mark.parametrize(("labels_wrong", "expected"), [(False, 85.0), (True, 99.0)])
+def test_react_takes_the_smallest_percentile_that_keeps_the_accuracy(labels_wrong, expected):
+    """All features but one carry nothing: clipping costs nothing. If only large values tell the class, it costs all."""
+    task, images, _ = ood_task()
+    method = ReAct()
+    method.fit(task)
+    assert method.extras()["react_percentile"] in (85.0, 90.0, 95.0, 99.0)
+    chosen = f"p{method.percentile:.0f}"
+    found = method.scores(images)
+    assert torch.equal(found["chosen"], found[chosen])
+    features = torch.rand(200, 64)
+    labels = torch.arange(200) % 6
+    features[torch.arange(200), labels] += 1 if not labels_wrong else 0
+    weight, bias = torch.eye(6, 64), torch.zeros(6)
+    method.net.linear = lambda: (weight, bias)
+    if labels_wrong:  # the class shows in what lies beyond the 99th percentile alone
+        features = torch.ones(200, 64)
+        features[torch.arange(200), labels] = 2.0
+        method.thresholds = dict.fromkeys(method.thresholds, 1.0)
+    else:
+        method.thresholds = dict.fromkeys(method.thresholds, 1.5)
+    assert method._choose(features, features @ weight.T, labels) == expected
+
+
+@pytest.mark.parametrize(("classes", "k"), [(2, 50), (10, 50), (11, 200), (100, 200), (101, 1000), (1000, 1000)])
+def test_knn_takes_the_papers_k(classes, k):
+    assert KNN.published_k(classes) == k
+    task, _, _ = ood_task()
+    for method, expected in ((KNN(), 50), (KNN(k=7), 7)):
+        method.fit(task)
+        assert method.k == expected
 
 
 @pytest.mark.parametrize("k", [1, 50])

@@ -21,6 +21,7 @@ from sgoif.bench.data.holdout import held_out_file
 from sgoif.bench.evaluation import metrics
 from sgoif.bench.evaluation.cell_result import CellResult, read_cells
 from sgoif.bench.evaluation.metric_record import MetricRecord, Name, Subject, metrics_file
+from sgoif.bench.evaluation.ood_quality import Quality, ood_quality
 from sgoif.bench.evaluation.overhead import costs
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.methods.registry import SHARED
@@ -33,7 +34,6 @@ NO_TRUTH = (
     "cannot be scored; test accuracy is on the validation images, which people labelled"
 )
 NOT_RUN = "the configuration asks for it, but no batch of this run holds it; run the workflow again"
-Quality = Iterator[tuple[str, str, float | None]]  # variant, metric, value
 
 
 def evaluate(
@@ -158,7 +158,8 @@ class CellEvaluator:
         """Loads a cell's arrays, checks that they belong to the truth, and drops test images that do not count."""
         arrays = cell.arrays()
         tested = self._truth.tested
-        for key in ("test_logits", "id_logits", "id_test"):
+        others = [key for key in arrays if key.startswith("variant:") and key.endswith(":id_test")]
+        for key in ("test_logits", "id_logits", "id_test", *others):
             if key in arrays:
                 if len(arrays[key]) != len(tested):
                     raise cell.damaged(f"`{key}` has {len(arrays[key])} rows for {len(tested)} test images")
@@ -170,7 +171,7 @@ class CellEvaluator:
     def _quality_records(self, subject: Subject, arrays: Mapping[str, np.ndarray]) -> list[MetricRecord]:
         test_labels = self._truth.test_labels[self._truth.tested]
         if self.task == "ood":
-            return [_quality_record(subject, *found) for found in _ood_quality(arrays, test_labels, self.spec)]
+            return [_quality_record(subject, *found) for found in ood_quality(arrays, test_labels, self.spec)]
         truth = self._truth.noisy(subject.setting)
         records = [_quality_record(subject, *found) for found in _noisy_quality(arrays, truth, test_labels)]
         return [*records, *_epoch_records(subject, arrays, truth)]
@@ -284,20 +285,3 @@ def _epoch_records(
         for epoch, value in enumerate(values):
             if not math.isnan(value):
                 yield subject.record(f"epoch:{metric}", value, epoch=epoch)
-
-
-def _ood_quality(arrays: Mapping[str, np.ndarray], test_labels: np.ndarray, spec: Mapping[str, Any]) -> Quality:
-    """Yields the metrics of an OOD cell: of each set, near, far and overall means, and the ID accuracy."""
-    if "id_test" in arrays:
-        yield "", "n_id", float(arrays["id_test"].size)
-        per_set = {}
-        for ood_set in [*spec["near"], *spec["far"]]:
-            if f"ood:{ood_set}" not in arrays:
-                raise UserError(f"no scores for the OOD set {ood_set}")
-            per_set[ood_set] = metrics.ood(arrays["id_test"], arrays[f"ood:{ood_set}"], f"ood:{ood_set}")
-            yield "", f"n_ood:{ood_set}", float(arrays[f"ood:{ood_set}"].size)
-        for group, values in (per_set | metrics.ood_means(per_set, spec["near"], spec["far"])).items():
-            yield from (("", f"{metric}:{group}", value) for metric, value in values.items())
-    logits = "id_logits" if "id_logits" in arrays else "test_logits"
-    if logits in arrays:
-        yield "", "id_accuracy", metrics.accuracy(arrays[logits], test_labels, logits)

@@ -251,9 +251,10 @@ def _score_ood(method: Any, task: OODTask, inputs: Inputs) -> Outcome:
     n_images = 0
     for name, test in {"id_test": inputs.test, **inputs.ood_sets()}.items():
         with session.timer("score"):
-            scores = method.score(test).double().cpu().numpy()
-        _check_scores(scores, len(test), f"{method.name} on {name}")
-        arrays[name] = scores
+            found = {k: v.double().cpu().numpy() for k, v in method.scores(test).items()}
+        for candidate, scores in found.items():
+            _check_scores(scores, len(test), f"{method.name} on {name}")
+            arrays[name if candidate == method.score_name else f"variant:{candidate}:{name}"] = scores
         n_images += len(test)
     with session.timer("accuracy"):
         arrays["id_logits"] = method.logits(inputs.test).float().cpu().numpy()

@@ -198,7 +198,7 @@ class Method:
             "ranked": ...}}, all but the title optional.
         candidates: Scores that the method was declared with before any of them was evaluated, {name: what it is}; empty
             for a method with one score. One of them ranks, the others are variants of the result.
-        ranked_by: The candidate that ranks, chosen on tuning noise. A configuration may choose another one with
+        ranked_by: The candidate that ranks, chosen on tuning data. A configuration may choose another one with
             `params.<method>.score`.
         reads_plain: Reads the shared plain run, `task.plain`, instead of training.
         distributes: Gives the same answer when several processes each see a share of every batch.
@@ -294,6 +294,8 @@ class NoisyLabelDetector(Method):
 class OODDetector(Method):
     """Base class of methods that find out-of-distribution images: implement `score`, and `fit` where needed.
 
+    A method with several `candidates` implements `scores` instead of `score`.
+
     Attributes:
         uses_auxiliary: Gets `task.auxiliary`, unlabelled images of other classes.
         task: The task, kept by `fit`.
@@ -313,7 +315,13 @@ class OODDetector(Method):
 
     def score(self, images: ImageSource) -> Tensor:
         """Score images, shape [n]; higher = more out-of-distribution."""
-        raise NotImplementedError
+        if not self.candidates:
+            raise NotImplementedError
+        return self.scores(images)[self.score_name]
+
+    def scores(self, images: ImageSource) -> dict[str, Tensor]:
+        """Score images by every candidate, shape [n] each; a method without candidates has one score, ""."""
+        return {"": self.score(images)}
 
     def logits(self, images: ImageSource) -> Tensor:
         """Return class logits, shape [n, K], from which the ID accuracy is measured."""

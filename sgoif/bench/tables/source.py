@@ -29,16 +29,28 @@ class Source:
         self.name = name
         self.layout = layout
         self.panels = layout.panels
-        self.index = {
-            (r["dataset"], r["setting"], r["method"], r["metric"]): r
-            for r in records
-            if r["table"] == name and r["variant"] == "" and r["metric"] != "layout"
+        mine = [r for r in records if r["table"] == name and r["metric"] != "layout"]
+        self.index = {(r["dataset"], r["setting"], r["method"], r["metric"]): r for r in mine if not r["variant"]}
+        self.of_variants = {  # of scores that do not rank
+            (r["dataset"], r["setting"], r["method"], r["variant"], r["metric"]): r for r in mine if r["variant"]
         }
         self.notes: list[str] = []
 
     def get(self, panel: Panel, method: str, metric: str) -> Mapping[str, Any] | None:
         """Returns the record of a metric, None if there is none; method "" is about the labels."""
         return self.index.get((panel.dataset, panel.setting, method, metric))
+
+    def variants(self, method: str) -> list[str]:
+        """Returns the scores of a method that do not rank, by name, as far as some panel has a number."""
+        return list(dict.fromkeys(variant for _, _, m, variant, _ in self.of_variants if m == method))
+
+    def variant_entry(self, panel: Panel, method: str, variant: str, metric: str) -> Entry:
+        """Returns the entry of a score that does not rank."""
+        r = self.of_variants.get((panel.dataset, panel.setting, method, variant, metric))
+        if r is None or r["mean"] is None:
+            return Entry()
+        pairs = dict(zip(r["seeds"], r["values"], strict=True))
+        return Entry(r["mean"], r["std"], r["n_seeds"], r["status"], self.note(r["reason"]), pairs=pairs)
 
     def means(self, metric: str, method: str = "") -> list[float]:
         """Returns the means of a metric in all panels that have one."""

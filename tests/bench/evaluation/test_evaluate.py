@@ -219,6 +219,19 @@ def test_ood_sets_and_their_means(run):
     assert value(records, "status", 1, "cutpaste")["reason"].startswith("ran past its time")
 
 
+def test_ood_scores_that_do_not_rank_have_their_own_means(run):
+    """`kinship` of the stand-in run is the ranking score in reverse, on the same images; held-out ones are left out."""
+    run.fill_ood()
+    records = evaluate(run.root, run.data, "ood", "digits7", config())
+    found = {
+        r["metric"]: r["value"] for r in records if (r["seed"], r["method"], r["variant"]) == (0, "sgoif", "kinship")
+    }
+    assert set(found) == {f"{metric}:{group}" for metric in ("auroc", "fpr95") for group in ("near", "far", "overall")}
+    for group in ("near", "far", "overall"):
+        assert found[f"auroc:{group}"] == pytest.approx(1 - value(records, f"auroc:{group}", 0, "sgoif")["value"])
+    assert [r["variant"] for r in records if r["method"] == "msp" and r["variant"]] == []
+
+
 def test_a_missing_ood_set_is_the_methods_failure(run):
     run.test_labels("digits7")
     arrays = {"id_test": np.zeros(66), "ood:photos": np.ones(4)}

@@ -119,3 +119,18 @@ def test_asking_for_a_gpu_where_there_is_none(tmp_path):
         pytest.skip("there is one here")
     with pytest.raises(run_batch.UserError, match="torch sees no GPU"):
         run_batch.run_batch(*small_run(tmp_path), "noisy", "digits", "plain", 0, "cuda")
+
+
+def test_declared_ood_scores_are_written_beside_the_one_that_ranks():
+    from baselines.ood.msp import MSP
+    from tests.helpers.digit_tasks import ood_task
+
+    task, images, ood = ood_task()
+    inputs = SimpleNamespace(test=images, ood_sets=lambda: {f"ood:{name}": found for name, found in ood.items()})
+    for ranks, other in (("published", "softened"), ("softened", "published")):
+        arrays = run_batch._score_ood(MSP(score=ranks), task, inputs).arrays
+        names = {"id_test", "ood:near", "ood:far"}
+        assert set(arrays) == names | {f"variant:{other}:{name}" for name in names} | {"id_logits"}
+        logits = torch.from_numpy(arrays["id_logits"])
+        expected = MSP.from_logits(logits, 1.0 if ranks == "published" else 4.0).numpy()
+        assert arrays["id_test"] == pytest.approx(expected, rel=1e-5)

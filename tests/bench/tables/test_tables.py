@@ -205,7 +205,9 @@ def test_table_2_has_a_column_for_data_that_was_not_run(finished):
 def test_table_3_has_the_groups_the_counts_and_separate_costs(finished):
     overview, _ = rows_of(finished, "table3")
     assert overview == ["method", "digits 0-6 · near", "digits 0-6 · far", "ImageNet"]
-    header, rows = rows_of(finished, "table3", 1)
+    false_alarms, found = rows_of(finished, "table3", 1)
+    assert false_alarms == overview and found["KNN"] != rows_of(finished, "table3")[1]["KNN"]
+    header, rows = rows_of(finished, "table3", 2)
     groups = [name for name in rows if name.startswith("*")]
     assert groups == ["*Anomaly detection*", "*Energy and gradient*", "*Features*", "*Augmentation (so called)*",
                       "*Ours*", "*Free baseline*", "*Reference*"]  # fmt: skip
@@ -213,6 +215,20 @@ def test_table_3_has_the_groups_the_counts_and_separate_costs(finished):
     assert header[-3:] == ["test · ms/image", "training · own s", "training · × stand-alone"]
     assert rows["KNN"][-2:] == ["0.3", "1.32±0.00×"]
     assert "60 ID images against digits789 40, photos 60, noise 80" in " ".join(text(finished, "table3").split())
+
+
+def test_table_3_shows_every_declared_score_and_how_the_sentinel_was_chosen(finished):
+    """The stand-in run has one score that does not rank, the ranking one in reverse."""
+    header, rows = rows_of(finished, "table3", 3)
+    assert header[1:] == [f"{m} · {g}" for m in ("AUROC", "FPR@95") for g in ("near", "far", "mean")]
+    ranking, part = rows
+    first, other = rows.values()
+    assert ranking.endswith("(ranks)") and part.startswith("kinship alone")
+    near, reverse = (float(row[0].strip("*≈ ").split("±")[0]) for row in (first, other))
+    assert near + reverse == pytest.approx(100, abs=0.2)
+    words = " ".join(text(finished, "table3").split())
+    assert "chosen by AUROC on other pairs of ID and OOD sets" in words
+    assert "No OOD image was used to choose anything" not in words
 
 
 def test_the_ablation_shows_variants_and_nothing_else(finished):
