@@ -205,6 +205,15 @@ def test_a_method_can_be_restricted_to_settings_and_seeds(tmp_path):
     assert len(other) > 1 and "retrain" not in plan.cell_config(other[0])
 
 
+def test_a_limit_for_a_method_that_is_left_out_has_no_effect():
+    spec = changed("noisy.digits.restrict", {"gce": {"settings": ["nowhere"], "reason": "costly"}})
+    spec["methods"] = {"noisy": ["loss"], "ood": []}
+    assert resolve_config(spec)["noisy"]["digits"]["methods"] == ["loss"]
+    spec["methods"] = {"noisy": ["loss", "gce"], "ood": []}
+    with pytest.raises(UserError, match=r"restrict\.gce\.settings: no setting 'nowhere'"):
+        resolve_config(spec)
+
+
 def test_rows_of_a_table_run_where_it_shows_them_unless_they_are_restricted_themselves():
     from sgoif.bench.execution.plan import Plan
 
