@@ -130,7 +130,8 @@ class Run:
     def fill_ood(self, dataset="digits7", sets=("digits789", "photos", "noise"), methods=None) -> None:
         for seed in (0, 1, 2):
             plain = {"id_logits": self.logits(dataset, 0.9)}
-            self.cell("ood", dataset, "clean", seed, "plain", plain, seconds={"train": 4.0, "record": 1.0})
+            self.cell("ood", dataset, "clean", seed, "plain", plain, seconds={"train": 4.0, "record": 1.0},
+                      network_passes={"train": 10**6})  # fmt: skip
             for method, skill in (methods or {"msp": 1.0, "ebo": 1.3, "knn": 2.0, "udg": 0.5, "sgoif": 2.05}).items():
                 arrays = {"id_test": self.rng.normal(size=M), "id_logits": self.logits(dataset, 0.9)}
                 for i, name in enumerate(sets):
@@ -139,6 +140,7 @@ class Run:
                     arrays |= {f"variant:kinship:{k}": -v for k, v in arrays.items() if k != "id_logits"}
                 seconds = {"train": 6.0, "score": 0.02} if method == "udg" else {"fit": 0.3, "score": 0.02}
                 self.cell("ood", dataset, "clean", seed, method, arrays, seconds=seconds,
+                          network_passes={"train": 2 * 10**6} if method == "udg" else {},
                           shared=[] if method == "udg" else ["plain"])  # fmt: skip
             reason = "ran past its time limit of 60 s"
             self.cell("ood", dataset, "clean", seed, "cutpaste", status="failed", reason=reason)

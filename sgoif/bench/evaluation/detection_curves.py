@@ -27,6 +27,8 @@ MAX_TRACE_POINTS = 200
 GALLERY_SIZE = 32  # images
 THUMBNAIL_SIDE = 64  # pixels of the longer side
 UNREADABLE_GREY = 128  # pixel value of an image that cannot be read
+PROBABILITY_BINS = 10
+LOG_ODDS = "variant:latent"  # SG-OIF's log-odds that a label is wrong
 TRACES = ("residual", "confidence", "tolerance", "step_size")
 Arrays = Mapping[str, np.ndarray]
 
@@ -52,6 +54,7 @@ def write_curves(run_dir: Path | str, data_root: Path | str, dataset: str, confi
     shown = example_setting(spec["settings"])
     curves: dict[tuple[str, str], list[dict[str, np.ndarray]]] = defaultdict(list)
     traces: list[dict[str, Any]] = []
+    reliability: dict[str, list[np.ndarray]] = defaultdict(list)
     gallery: dict[str, np.ndarray] = {}
     for cell in read_cells(run_dir, "noisy", dataset, spec["methods"]):
         setting, _, method = cell.name
@@ -66,12 +69,16 @@ def write_curves(run_dir: Path | str, data_root: Path | str, dataset: str, confi
         if truth["wrong"].any() and not is_variant(method):  # variants have tables and traces of their own
             known = truth.get("known", slice(None))  # where the truth is known for some alone, those are ranked
             curves[setting, method].append(ranking_curves(arrays["scores"][known], truth["wrong"][known]))
+            if method == OURS and LOG_ODDS in arrays:
+                reliability[setting].append(probability_bins(arrays[LOG_ODDS][known], truth["wrong"][known]))
         if method == OURS and setting == shown and not gallery:
             gallery = _gallery(cell, run_dir, Path(data_root), arrays["scores"], truth)
     folder = run_dir / "curves" / "noisy"
     written = [folder / f"{dataset}.json", folder / f"{dataset}_gallery.npz"]
     averaged = [_average(setting, method, found) for (setting, method), found in curves.items()]
-    atomic_write_json(written[0], {"grid": _rounded(GRID), "detectors": averaged, "traces": traces}, seal=True)
+    calibrated = [_reliability(setting, np.sum(found, axis=0)) for setting, found in reliability.items()]
+    content = {"grid": _rounded(GRID), "detectors": averaged, "traces": traces, "reliability": calibrated}
+    atomic_write_json(written[0], content, seal=True)
     save_npz(written[1], **gallery)
     for path in written:
         path.touch()  # Snakemake compares times, so an unchanged file must look new too
@@ -113,6 +120,30 @@ def ranking_curves(scores: np.ndarray, wrong: np.ndarray) -> dict[str, np.ndarra
     reached = np.searchsorted(hits, np.maximum(GRID * total - 1e-9, 0.5))  # at recall 0: the first hit
     recall = np.interp(GRID * scores.size, [0, *looked], [0, *hits]) / total
     return {"precision": (hits / looked)[reached], "recall": recall}
+
+
+def probability_bins(log_odds: np.ndarray, wrong: np.ndarray) -> np.ndarray:
+    """Counts examples by how probable it is said to be that their label is wrong.
+
+    Args:
+        log_odds: Log-odds that a label is wrong, shape [n].
+        wrong: Which labels are wrong, shape [n].
+
+    Returns:
+        Shape [3, `PROBABILITY_BINS`]: number of examples, sum of their probabilities, number of wrong labels.
+    """
+    probability = 1 / (1 + np.exp(-np.clip(log_odds.astype(np.float64), -500, 500)))
+    bins = np.minimum((probability * PROBABILITY_BINS).astype(int), PROBABILITY_BINS - 1)
+    weights = (np.ones(len(bins)), probability, wrong.astype(np.float64))
+    return np.stack([np.bincount(bins, weights=w, minlength=PROBABILITY_BINS) for w in weights])
+
+
+def _reliability(setting: str, sums: np.ndarray) -> dict[str, Any]:
+    """Makes the means of each bin of all seeds; 0 where a bin is empty."""
+    count, probability, wrong = sums
+    filled = np.maximum(count, 1)
+    means = {"probability": _rounded(probability / filled), "wrong": _rounded(wrong / filled)}
+    return {"setting": setting, "count": [int(c) for c in count], **means}
 
 
 def _trace(cell: CellResult, arrays: Arrays) -> Iterator[dict[str, Any]]:

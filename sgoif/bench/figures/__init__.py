@@ -1,16 +1,18 @@
-"""Draws the figures of a run as SVG and PNG: one module of this folder for each, found by listing the folder.
+"""Draws the figures of a run as SVG and PNG: one module for each, found by listing the folders of this package.
 
-Way in: `write_figures(run_dir, config)`. Reads `results/<run>/summary.json`, `metrics` and `curves`; writes
-`results/<run>/figures`. A new figure is one file here with
+`comparison` holds the figures that compare methods, `method` those about SG-OIF itself.
 
-    TITLE, CAPTION    words for the report
+Way in: `write_figures(run_dir, config)`, which draws all of them in one process. Reads `results/<run>/summary.json`,
+`metrics` and `curves`; writes `results/<run>/figures`. A new figure is one file in one of the folders with
+
+    TITLE, CAPTION    words for the picture and for the report
     PLACE             its place among the figures, by number
-    FROM_CURVES       True where it draws curves, traces or images, which a run merged from partial runs does not have
     subjects(config)  what it is drawn for, once each: names of tables or of datasets
-    draw(subject, data) -> matplotlib figure
+    draw(subject, data) -> matplotlib figure, or None where the run has nothing to draw
 
-It becomes `figures/<subject>_<module>.{svg,png}`, a target of the workflow and a part of the report. Modules whose name
-begins with an underscore are helpers. A figure draws what `_data.FigureData` reads; what is missing is a labelled gap.
+It becomes `figures/<subject>_<module>.{svg,png}`, a target of the workflow and a part of the report. Where there is
+nothing to draw the files are empty, and neither the report nor `publish` shows them. Modules whose name begins with an
+underscore are helpers. A figure draws what `_data.FigureData` reads.
 """
 
 from __future__ import annotations
@@ -25,6 +27,7 @@ from types import ModuleType
 from typing import Any
 
 FILE_TYPES = ("svg", "png")
+FOLDERS = ("comparison", "method")
 
 
 @dataclass(frozen=True)
@@ -57,11 +60,6 @@ class PlannedFigure:
         return str(config["noisy"][self.subject].get("title", self.subject))
 
     @property
-    def from_curves(self) -> bool:
-        """Whether it draws curves, traces or images."""
-        return getattr(self.module, "FROM_CURVES", False)
-
-    @property
     def files(self) -> list[str]:
         """Names of its files."""
         return [f"{self.name}.{file_type}" for file_type in FILE_TYPES]
@@ -70,13 +68,23 @@ class PlannedFigure:
 @functools.cache
 def modules() -> tuple[ModuleType, ...]:
     """Import the modules that draw a figure, in the order of their places."""
-    names = [m.name for m in pkgutil.iter_modules(__path__) if not m.name.startswith("_")]
-    return tuple(sorted((importlib.import_module(f"{__name__}.{n}") for n in names), key=lambda m: m.PLACE))
+    names = [
+        f"{__name__}.{folder}.{found.name}"
+        for folder in FOLDERS
+        for found in pkgutil.iter_modules([str(Path(__file__).parent / folder)])
+    ]
+    return tuple(sorted((importlib.import_module(name) for name in names), key=lambda m: m.PLACE))
 
 
 def planned(config: Mapping[str, Any]) -> list[PlannedFigure]:
     """List every figure of a configuration; needs neither results nor matplotlib."""
     return [PlannedFigure(subject, module) for module in modules() for subject in module.subjects(config)]
+
+
+def drawn(run_dir: Path, config: Mapping[str, Any]) -> list[PlannedFigure]:
+    """List the figures of a run that show something."""
+    folder = Path(run_dir) / "figures"
+    return [one for one in planned(config) if (path := folder / f"{one.name}.svg").is_file() and path.stat().st_size]
 
 
 def write_figures(run_dir: Path, config: Mapping[str, Any], kind: str | None = None) -> list[Path]:
@@ -88,7 +96,7 @@ def write_figures(run_dir: Path, config: Mapping[str, Any], kind: str | None = N
         kind: Name of a module, to draw only its figures.
 
     Returns:
-        The files.
+        The files; those of a figure that has nothing to show are empty.
     """
     from sgoif.bench.figures._data import FigureData
     from sgoif.bench.figures._style import paper, save
@@ -97,5 +105,6 @@ def write_figures(run_dir: Path, config: Mapping[str, Any], kind: str | None = N
     paths = []
     with paper():
         for one in (p for p in planned(config) if kind in (None, p.kind)):
-            paths += save(one.module.draw(one.subject, data), data.run_dir / "figures" / one.name)
+            figure = one.module.draw(one.subject, data)
+            paths += save(figure, data.run_dir / "figures" / one.name, one.module.TITLE)
     return paths

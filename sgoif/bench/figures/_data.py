@@ -12,12 +12,18 @@ import numpy as np
 
 from sgoif.bench.evaluation.detection_curves import example_setting
 from sgoif.bench.evaluation.metric_record import metrics_file, read_metrics
+from sgoif.bench.evaluation.resolve_layout import resolve_layout
 from sgoif.bench.evaluation.summary_record import layouts, read_summary
-from sgoif.bench.evaluation.table_layout import TableLayout
-from sgoif.bench.methods.registry import OURS
+from sgoif.bench.evaluation.table_layout import Panel, TableLayout
+from sgoif.bench.methods.registry import OURS, PLAIN, is_variant
+from sgoif.bench.tables.captions import describe_noise
+from sgoif.bench.tables.names import is_ranked
 from sgoif.utils.files import load_npz, read_json
 
 GATES = {"stability": "stability gate", "moving_average": "moving-average gate", "none": "no gate"}
+KINDS = ("class_conditional", "symmetric", "asymmetric", "superclass", "human")  # of noise, in the order of figures
+RANDOM = "random"  # a ranking by chance, whose quality is the share of wrong labels
+Numbers = dict[tuple[str, str, str], Mapping[str, Any]]  # (dataset, setting, method) -> record of the summary
 
 
 def tables_of(config: Mapping[str, Any], *kinds: str) -> list[str]:
@@ -25,9 +31,15 @@ def tables_of(config: Mapping[str, Any], *kinds: str) -> list[str]:
     return [name for name, spec in config["tables"].items() if spec["kind"] in kinds and "methods" not in spec]
 
 
-def sgoif_datasets(config: Mapping[str, Any]) -> list[str]:
-    """Return the noisy datasets that SG-OIF runs on."""
-    return [name for name, spec in config["noisy"].items() if OURS in spec.get("methods", ())]
+def planned_panels(config: Mapping[str, Any], table: str) -> list[Panel]:
+    """Return the panels of a table by the configuration alone."""
+    return resolve_layout(table, config["tables"][table], config).panels
+
+
+def sgoif_datasets(config: Mapping[str, Any], n_settings: int = 1) -> list[str]:
+    """Return the noisy datasets that SG-OIF runs on in at least so many settings."""
+    found = [name for name, spec in config["noisy"].items() if OURS in spec.get("methods", ())]
+    return [name for name in found if len(config["noisy"][name]["settings"]) >= n_settings]
 
 
 class FigureData:
@@ -48,7 +60,7 @@ class FigureData:
         """Return the layout of a table: its panels (dataset x setting) with their titles."""
         return self.layouts.get(table) or TableLayout(kind="", task="noisy", title=table)
 
-    def numbers(self, table: str, metric: str) -> dict[tuple[str, str, str], Mapping[str, Any]]:
+    def numbers(self, table: str, metric: str) -> Numbers:
         """Return (dataset, setting, method) -> record of a metric that has a value, without variants of the score."""
         return {
             (r.get("dataset", ""), r["setting"], r["method"]): r
@@ -58,10 +70,10 @@ class FigureData:
 
     @functools.cache  # noqa: B019 - the object lives as long as its process draws
     def curves(self, dataset: str) -> dict[str, Any]:
-        """Return the curves of a noisy dataset: {grid, detectors, traces}."""
+        """Return the curves of a noisy dataset: {grid, detectors, traces, reliability}."""
         path = self.run_dir / "curves" / "noisy" / f"{dataset}.json"
-        empty: dict[str, Any] = {"grid": [], "detectors": [], "traces": []}
-        return read_json(path) if path.is_file() else empty
+        empty: dict[str, Any] = {"grid": [], "detectors": [], "traces": [], "reliability": []}
+        return empty | (read_json(path) if path.is_file() else {})
 
     def gallery(self, dataset: str) -> dict[str, np.ndarray]:
         """Return the most suspicious images of a noisy dataset with their labels, one array per name."""
@@ -69,26 +81,44 @@ class FigureData:
         return load_npz(path) if path.is_file() else {}
 
     @functools.cache  # noqa: B019
-    def measured(self, dataset: str) -> dict[tuple[str, str, str], dict[tuple[int, int | None], float]]:
-        """Return (setting, method, metric) -> {(seed, epoch): value} of a noisy dataset; epoch None: the whole run."""
+    def measured(self, dataset: str) -> dict[tuple[str, str, str, str], dict[tuple[int | None, int | None], float]]:
+        """Return (setting, method, variant, metric) -> {(seed, epoch): value} of a noisy dataset.
+
+        Epoch None is the whole run; method "" and seed None are the labels of the setting.
+        """
         path = metrics_file(self.run_dir, "noisy", dataset)
-        found: dict[tuple[str, str, str], dict[tuple[int, int | None], float]] = defaultdict(dict)
+        found: dict[tuple[str, str, str, str], dict[tuple[int | None, int | None], float]] = defaultdict(dict)
         for r in read_metrics(path) if path.is_file() else []:
-            if r["value"] is not None and r["seed"] is not None and r["variant"] == "":
-                found[r["setting"], r["method"], r["metric"]][r["seed"], r.get("epoch")] = r["value"]
+            if r["value"] is not None:
+                key = (r["setting"], r["method"], r["variant"], r["metric"])
+                found[key][r["seed"], r.get("epoch")] = r["value"]
         return found
 
     def by_epoch(self, dataset: str, setting: str, method: str, metric: str = "auc_pr") -> np.ndarray:
         """Return a metric by epoch, shape [seeds, epochs]; empty where a method has no scores by epoch."""
-        found = self.measured(dataset).get((setting, method, f"epoch:{metric}"), {})
-        seeds = sorted({seed for seed, _ in found})
+        found = self.measured(dataset).get((setting, method, "", f"epoch:{metric}"), {})
+        seeds = sorted({seed for seed, _ in found if seed is not None})
         epochs = sorted({epoch for _, epoch in found if epoch is not None})
         rows = [[found.get((s, e), np.nan) for e in epochs] for s in seeds]
         return np.array(rows, dtype=np.float64).reshape(len(seeds), len(epochs))
 
-    def by_seed(self, dataset: str, setting: str, method: str, metric: str = "auc_pr") -> dict[int, float]:
+    def by_seed(
+        self, dataset: str, setting: str, method: str, metric: str = "auc_pr", variant: str = ""
+    ) -> dict[int, float]:
         """Return seed -> value of a metric."""
-        return {seed: v for (seed, _), v in self.measured(dataset).get((setting, method, metric), {}).items()}
+        found = self.measured(dataset).get((setting, method, variant, metric), {})
+        return {seed: value for (seed, _), value in found.items() if seed is not None}
+
+    def base_rate(self, dataset: str, setting: str) -> float | None:
+        """Return the share of wrong labels, None where it is not known."""
+        return self.measured(dataset).get((setting, "", "", "base_rate"), {}).get((None, None))
+
+    def rivals(self, dataset: str, metric: str) -> list[str]:
+        """Return the other methods of a dataset that compete and have a value of the metric in some setting."""
+        there = {method for _, method, variant, m in self.measured(dataset) if (variant, m) == ("", metric)}
+        methods = self.config["noisy"][dataset]["methods"]
+        left_out = (OURS, PLAIN, RANDOM)
+        return [m for m in methods if m in there and m not in left_out and is_ranked("noisy", m) and not is_variant(m)]
 
     def traces(self, dataset: str, setting: str, method: str, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return a trace by check, cut to the shortest seed and infinite where it diverged.
@@ -125,3 +155,22 @@ class FigureData:
         spec = self.config["noisy"][dataset]
         place = f", in the place of {spec['stands_for']}" if spec.get("stands_for") else ""
         return f"{spec.get('title', dataset)}{place}"
+
+    def setting_title(self, dataset: str, setting: str) -> str:
+        """Return a setting in words, such as "symmetric 20%"."""
+        noise = self.config["noisy"][dataset]["settings"][setting]
+        rate = noise.get("noise", noise.get("rate"))
+        if noise["kind"] == "class_conditional":
+            return f"{100 * rate:.0f}%, sparsity {noise.get('sparsity', 0):.1f}"
+        return describe_noise(Panel("noisy", dataset, setting, "", kind=noise["kind"], noise=rate))
+
+    def settings(self, dataset: str) -> list[str]:
+        """Return the settings of a dataset, those of one kind of noise together, by noise rate and sparsity."""
+
+        def place(item: tuple[str, Mapping[str, Any]]) -> tuple[int, str, float, float]:
+            _, noise = item
+            kind = noise["kind"]
+            rank = KINDS.index(kind) if kind in KINDS else len(KINDS)
+            return rank, kind, noise.get("noise", noise.get("rate", 0.0)), noise.get("sparsity", 0.0)
+
+        return [name for name, _ in sorted(self.config["noisy"][dataset]["settings"].items(), key=place)]

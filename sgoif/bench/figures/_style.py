@@ -6,15 +6,18 @@ Colours are those of Okabe and Ito, which can be told apart with every kind of c
 from __future__ import annotations
 
 import contextlib
+import io
 import textwrap
 from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+from weakref import WeakKeyDictionary
 
 import numpy as np
 
-from sgoif.bench.methods.registry import OURS, split_variant
-from sgoif.bench.tables.names import title
+from sgoif.bench.methods.registry import OURS
+from sgoif.bench.tables.names import is_ranked
 from sgoif.utils.files import atomic_replace
 
 if TYPE_CHECKING:
@@ -30,21 +33,25 @@ RED = "#D55E00"
 TEXT_COLOUR = "#333333"
 GRID_COLOUR = "#dddddd"
 GREY = "#777777"
+PALE = "#bbbbbb"  # methods that are shown for comparison and not named
 
 # a linestyle of matplotlib; colour, linestyle and marker of a line
 Dashes = str | tuple[float, tuple[float, ...]]
 LineStyle = tuple[str, Dashes, str | None]
 
 MARKS = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), (PURPLE, "D"), (SKY, "v"), (RED, "P"))
-DASHES: tuple[Dashes, ...] = ("-", (0, (5, 1.5)), (0, (1.2, 1.2)))
+OURS_STYLE: LineStyle = ("black", "-", "*")
+BESIDE_STYLE: LineStyle = (GREY, (0, (4, 1.5)), "X")  # shown beside the others, since it is given more
+PALE_STYLE: LineStyle = (PALE, "-", None)
 GATE_STYLES: dict[str, LineStyle] = {  # the first is drawn widest, so that it can be seen beneath the others
     "stability": (GREEN, "-", "o"),
     "moving_average": (BLUE, (0, (4, 1.5)), "s"),
     "none": (RED, (0, (1.2, 1)), "^"),
 }
 GATE_WIDTHS = {"stability": 3.2, "moving_average": 1.4, "none": 1.4}
-GATE_MARKS = {"stability": 5.5, "moving_average": 3.2, "none": 3.8}
 FIGURE_WIDTH = 7.2  # inches, the text width of a two-column page
+HEADING_HEIGHT = 0.46  # inches of title and subtitle
+PNG_COLOURS = 256
 
 
 @contextlib.contextmanager
@@ -54,14 +61,27 @@ def paper() -> Iterator[None]:
 
     matplotlib.use("Agg")
     settings: dict[Any, Any] = {
-        "svg.hashsalt": "sgoif", "font.size": 8.5, "axes.titlesize": 9, "axes.edgecolor": "#888888",
-        "axes.labelcolor": TEXT_COLOUR, "xtick.color": TEXT_COLOUR, "ytick.color": TEXT_COLOUR,
-        "text.color": TEXT_COLOUR, "legend.frameon": False, "axes.spines.top": False, "axes.spines.right": False,
-        "axes.axisbelow": True, "grid.color": GRID_COLOUR, "grid.linewidth": 0.6, "lines.linewidth": 1.4,
-        "text.parse_math": False,
+        "svg.hashsalt": "sgoif", "svg.fonttype": "none", "figure.dpi": 160, "font.size": 8.5, "axes.titlesize": 8.5,
+        "axes.titlelocation": "left", "axes.edgecolor": "#888888", "axes.labelcolor": TEXT_COLOUR,
+        "xtick.color": TEXT_COLOUR, "ytick.color": TEXT_COLOUR, "text.color": TEXT_COLOUR, "legend.frameon": False,
+        "legend.fontsize": 7.5, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
+        "grid.color": GRID_COLOUR, "grid.linewidth": 0.6, "lines.linewidth": 1.4, "text.parse_math": False,
     }  # fmt: skip
     with matplotlib.rc_context(settings):
         yield
+
+
+@dataclass
+class _Surroundings:
+    """What stands around the panels of a figure: it is drawn last, when the size of all is known."""
+
+    subtitle: str = ""
+    footnote: str = ""
+    handles: Sequence[Any] = ()
+    columns: int = 4
+
+
+_AROUND: WeakKeyDictionary[Figure, _Surroundings] = WeakKeyDictionary()
 
 
 def canvas(rows: int = 1, columns: int = 1, height: float = 3.0, **options: Any) -> tuple[Figure, Any]:
@@ -70,7 +90,7 @@ def canvas(rows: int = 1, columns: int = 1, height: float = 3.0, **options: Any)
     Args:
         rows: Number of rows of axes.
         columns: Number of columns of axes.
-        height: In inches.
+        height: Of the panels, in inches; heading, legend and footnote come on top of it.
         options: Passed to `plt.subplots`.
 
     Returns:
@@ -78,66 +98,117 @@ def canvas(rows: int = 1, columns: int = 1, height: float = 3.0, **options: Any)
     """
     import matplotlib.pyplot as plt
 
-    return plt.subplots(rows, columns, figsize=(FIGURE_WIDTH, height), squeeze=False, layout="constrained", **options)
+    size = (FIGURE_WIDTH, height)
+    figure, axes = plt.subplots(rows, columns, figsize=size, squeeze=False, layout="constrained", **options)
+    _AROUND[figure] = _Surroundings()
+    return figure, axes
 
 
-def save(figure: Figure, path: Path) -> list[Path]:
-    """Write <path>.svg and <path>.png, with the same bytes for the same picture, and close the figure."""
-    import matplotlib.pyplot as plt
-
-    out = []
-    figure.draw_without_rendering()
-    figure.set_layout_engine("none")  # laid out once, not once for each file
-    metadata: dict[str, dict[str, Any]] = {"svg": {"Date": None, "Creator": "sgoif"}, "png": {"Software": None}}
-    for kind, facts in metadata.items():
-        out.append(path.with_name(f"{path.name}.{kind}"))
-        with atomic_replace(out[-1], seal=True) as temporary:
-            figure.savefig(temporary, format=kind, dpi=160, metadata=facts)
-    plt.close(figure)
-    return out
-
-
-def gap(axes: Axes, why: str) -> None:
-    """Fill a panel with a note of what is missing; its title and labels stay."""
-    axes.set_facecolor("#f4f4f4")
-    axes.set_xticks([])
-    axes.set_yticks([])
-    text = textwrap.fill(f"no data: {why}", 32)
-    axes.text(0.5, 0.5, text, transform=axes.transAxes, ha="center", va="center", color="#666666")
-
-
-def heading(figure: Figure, text: str) -> None:
-    """Write what the data are, small, above the panels."""
-    figure.suptitle(text, x=0.99, ha="right", fontsize=8, color="#555555")
+def subtitle(figure: Figure, text: str) -> None:
+    """Write what the data are beneath the title."""
+    _AROUND[figure].subtitle = text
 
 
 def footnote(figure: Figure, text: str) -> None:
     """Write what the picture cannot show, small, beneath the panels."""
-    figure.supxlabel(textwrap.fill(text, 125), fontsize=7, color="#666666")
+    _AROUND[figure].footnote = textwrap.fill(text, 132)
 
 
-def name_of(method: str, task: str = "noisy") -> str:
-    """Return the title of a method, with its variant in brackets."""
-    name, variant = split_variant(method)
-    return f"{title(task, name)} ({variant.replace('_', ' ')})" if variant else title(task, name)
+def legend(figure: Figure, handles: Sequence[Any], columns: int = 4) -> None:
+    """Draw a legend of lines and marks between the panels and the footnote; of equal labels the first counts."""
+    unique = {h.get_label(): h for h in reversed(handles)}
+    _AROUND[figure].handles = list(reversed(unique.values()))
+    _AROUND[figure].columns = columns
 
 
-def line_styles(methods: Sequence[str]) -> dict[str, tuple[str, Dashes]]:
-    """Return method -> (colour, dashes), all different; SG-OIF is always black and solid."""
-    others = [m for m in methods if m != OURS]
-    styles: dict[str, tuple[str, Dashes]] = {OURS: ("black", "-")}
-    for i, method in enumerate(others):
-        colour, _ = MARKS[i % len(MARKS)]
-        styles[method] = (colour, DASHES[i // len(MARKS) % len(DASHES)])
+def save(figure: Figure | None, path: Path, title: str) -> list[Path]:
+    """Write <path>.svg and <path>.png, with the same bytes for the same picture, and close the figure.
+
+    Args:
+        figure: The figure; None gives empty files, which the workflow needs and nobody shows.
+        path: Where, without the suffix.
+        title: Words at the top of the picture.
+    """
+    contents = {"svg": b"", "png": b""} if figure is None else _render(figure, title)
+    out = []
+    for kind, content in contents.items():
+        out.append(path.with_name(f"{path.name}.{kind}"))
+        with atomic_replace(out[-1], seal=True) as temporary:
+            Path(temporary).write_bytes(content)
+    return out
+
+
+def _render(figure: Figure, title: str) -> dict[str, bytes]:
+    """Return the bytes of the figure as SVG and PNG, and close it."""
+    import matplotlib.pyplot as plt
+
+    _draw_surroundings(figure, title)
+    lay_out(figure)
+    figure.set_layout_engine("none")  # laid out once, not once for each file
+    svg = io.BytesIO()
+    figure.savefig(svg, format="svg", metadata={"Date": None, "Creator": "sgoif"})
+    png = _png(figure)
+    plt.close(figure)
+    return {"svg": svg.getvalue(), "png": png}
+
+
+def lay_out(figure: Figure) -> None:
+    """Give the panels their places."""
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.execute(figure)
+
+
+def _draw_surroundings(figure: Figure, title: str) -> None:
+    """Make room above and below the panels, which keep their size, for title, subtitle, legend and footnote."""
+    around = _AROUND[figure]
+    panels = figure.get_size_inches()[1]
+    foot = 0.13 * (around.footnote.count("\n") + 1) + 0.08 if around.footnote else 0.0
+    rows = -(-len(around.handles) // around.columns)
+    key = 0.17 * rows + 0.06 if rows else 0.0
+    height = HEADING_HEIGHT + panels + key + foot
+    figure.set_size_inches(FIGURE_WIDTH, height)
+    engine = figure.get_layout_engine()
+    if engine is not None:
+        engine.set(rect=(0.0, (foot + key) / height, 1.0, panels / height))  # type: ignore[call-arg]
+    figure.text(0.012, 1 - 0.07 / height, title, fontsize=10, weight="bold", va="top")
+    figure.text(0.012, 1 - 0.27 / height, around.subtitle, fontsize=7.5, color="#555555", va="top")
+    figure.text(0.012, 0.05 / height, around.footnote, fontsize=7, color="#666666", va="bottom")
+    if rows:
+        place: dict[str, Any] = {"loc": "lower left", "bbox_to_anchor": (0, foot / height), "borderaxespad": 0.1}
+        drawn = figure.legend(handles=around.handles, ncols=around.columns, labelspacing=0.3, **place)
+        drawn.set_in_layout(False)
+
+
+def _png(figure: Figure) -> bytes:
+    """Return the picture as a PNG with a palette, which is a third as large."""
+    from matplotlib.backends.backend_agg import FigureCanvasAgg
+    from PIL import Image
+
+    canvas = FigureCanvasAgg(figure)
+    canvas.draw()
+    out = io.BytesIO()
+    picture = Image.fromarray(np.asarray(canvas.buffer_rgba())).convert("RGB")
+    picture.quantize(PNG_COLOURS, dither=Image.Dither.NONE).save(out, format="PNG", optimize=True)
+    return out.getvalue()
+
+
+def method_styles(by_quality: Sequence[str], task: str = "noisy", n_named: int = 5) -> dict[str, LineStyle]:
+    """Return method -> style: SG-OIF black, the best others coloured, the rest pale.
+
+    Args:
+        by_quality: Methods, best first.
+        task: The task that the methods are declared for.
+        n_named: How many others get a colour of their own.
+    """
+    styles = dict.fromkeys(by_quality, PALE_STYLE)
+    rivals = [m for m in by_quality if m != OURS and is_ranked(task, m)]
+    for method, (colour, marker) in zip(rivals[:n_named], MARKS, strict=False):
+        styles[method] = (colour, "-", marker)
+    styles |= {m: BESIDE_STYLE for m in by_quality if not is_ranked(task, m)}
+    if OURS in styles:
+        styles[OURS] = OURS_STYLE
     return styles
-
-
-def colour_and_marker(gate: str | None) -> tuple[str, str | None]:
-    """Return colour and marker of SG-OIF with a gate; grey diamonds for other methods."""
-    if gate is None:
-        return GREY, "D"
-    colour, _, marker = GATE_STYLES[gate]
-    return colour, marker
 
 
 def logarithmic(axes: Axes) -> None:
@@ -145,6 +216,17 @@ def logarithmic(axes: Axes) -> None:
     axes.set_yscale("log")
     axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
     axes.yaxis.set_minor_formatter(lambda value, _: "")
+
+
+def method_rows(axes: Axes, names: Sequence[str], bold: Sequence[bool]) -> None:
+    """Label the rows of a dot plot, from below, with a line for each."""
+    axes.set_yticks(range(len(names)), names, fontsize=7.5)
+    for text, is_bold in zip(axes.get_yticklabels(), bold, strict=True):
+        text.set_fontweight("bold" if is_bold else "normal")
+    axes.set_ylim(-0.7, len(names) - 0.3)
+    axes.grid(True)
+    axes.spines["left"].set_visible(False)
+    axes.tick_params(axis="y", length=0)
 
 
 def band(axes: Axes, x: np.ndarray, values: np.ndarray, style: LineStyle, label: str, **options: Any) -> None:

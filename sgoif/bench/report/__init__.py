@@ -68,11 +68,10 @@ def write_report(run_dir: Path | str, config: Mapping[str, Any]) -> Path:
 
 
 def _figures(run_dir: Path, config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Title, caption and image (as a data address) of every planned figure; one that was not drawn has no image."""
+    """Title, caption and image (as a data address) of every figure that shows something."""
     out = []
-    for one in figures.planned(config):
-        path = run_dir / "figures" / f"{one.name}.svg"
-        picture = base64.b64encode(path.read_bytes()).decode() if path.is_file() else None
+    for one in figures.drawn(run_dir, config):
+        picture = base64.b64encode((run_dir / "figures" / f"{one.name}.svg").read_bytes()).decode()
         title = f"{one.module.TITLE}: {one.about(config)}"
         out.append({"name": one.name, "title": title, "caption": one.module.CAPTION, "picture": picture})
     return out

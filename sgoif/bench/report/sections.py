@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench.evaluation.metric_record import MetricRecord, read_metrics
-from sgoif.bench.methods.registry import OURS, split_variant
+from sgoif.bench.methods.registry import OURS
 from sgoif.bench.tables.model import Block, Entry, Table, format_entry, name_marks
 from sgoif.bench.tables.names import title
 from sgoif.utils.files import read_json
@@ -100,7 +100,7 @@ def cost_section(run_dir: Path) -> list[dict[str, Any]]:
     rows: list[dict[str, Any]] = [
         {
             "task": task,
-            "method": _name(task, method),
+            "method": title(task, method),
             "cells": len(m["seconds_total"]),
             "seconds": sum(m["seconds_total"]),
             "per_cell": sum(m["seconds_total"]) / len(m["seconds_total"]),
@@ -120,7 +120,7 @@ def failures_section(run_dir: Path, config: Mapping[str, Any]) -> list[dict[str,
     settings: dict[tuple[str, str, str, str, str], list[str]] = defaultdict(list)
     for task, r in _metrics(run_dir):
         if r["metric"] == "status":
-            settings[_name(task, r["method"]), task, r["dataset"], r["status"], r["reason"]].append(r["setting"])
+            settings[title(task, r["method"]), task, r["dataset"], r["status"], r["reason"]].append(r["setting"])
     out: list[dict[str, Any]] = []
     for key, of_cells in sorted(settings.items(), key=lambda item: (item[0][3], item[0])):
         method, task, dataset, status, reason = key
@@ -139,11 +139,6 @@ def _metrics(run_dir: Path) -> Iterator[tuple[str, MetricRecord]]:
     for path in sorted(run_dir.glob("metrics/*/*.json")):
         if path.parent.name != "tuning":
             yield from ((path.parent.name, record) for record in read_metrics(path))
-
-
-def _name(task: str, method: str) -> str:
-    name, variant = split_variant(method)
-    return f"{title(task, name)}@{variant}" if variant else title(task, name)
 
 
 def _mean(values: list[float]) -> float | None:

@@ -12,7 +12,6 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
 
-from sgoif.bench import figures
 from sgoif.bench.config import load_config, walk
 from sgoif.bench.evaluation.evaluate import arrange_records
 from sgoif.bench.evaluation.metric_record import MetricRecord, metrics_file
@@ -20,6 +19,7 @@ from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.evaluation.tidy_records import write_records
 from sgoif.bench.execution.plan import TASKS, Cell, Plan
 from sgoif.bench.execution.provenance import PIECES
+from sgoif.bench.figures import write_figures
 from sgoif.bench.methods.registry import SHARED
 from sgoif.bench.paper.comparison import write_ledger
 from sgoif.bench.report import write_report
@@ -112,13 +112,12 @@ def write_partial_runs(
 
 
 def render(run_dir: Path, config: dict[str, Any]) -> None:
-    """Write everything that is made from metrics; figures of curves are left out, since curves are not exported."""
+    """Write everything that is made from metrics; curves are not exported, so what needs them is not drawn."""
     summarise(run_dir, config)
     write_records(run_dir, config)
     write_tables(run_dir, config)
     write_ledger(run_dir, config)
-    for kind in dict.fromkeys(one.kind for one in figures.planned(config) if not one.from_curves):
-        figures.write_figures(run_dir, config, kind)
+    write_figures(run_dir, config)
     write_report(run_dir, config)
 
 

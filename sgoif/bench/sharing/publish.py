@@ -39,7 +39,8 @@ def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     atomic_write_text(target / "summary.json", compact(read_json(summary)))
-    files = [*sorted((run_dir / "tables").glob("*.md")), *sorted((run_dir / "figures").glob("[!.]*"))]
+    drawn = [path for path in sorted((run_dir / "figures").glob("[!.]*.png")) if path.stat().st_size]
+    files = [*sorted((run_dir / "tables").glob("*.md")), *drawn]
     files += sorted(run_dir.glob("ledger.*"))
     report = run_dir / "report.html"
     if report.is_file() and report.stat().st_size < MAX_REPORT_BYTES:

@@ -11,6 +11,14 @@ OVERHEAD = (
     "peer networks included, retraining on cleaned labels not. Marginal: a plain run that the method reads is there "
     "anyway; stand-alone: it is counted."
 )
+HUMAN_LABELS = {  # CIFAR-10N's and CIFAR-100N's names of their label sets
+    "aggre": "majority of three",
+    "random1": "first annotator",
+    "random2": "second annotator",
+    "random3": "third annotator",
+    "worse": "worst of three",
+    "human": "",
+}
 NOT_GIVEN = "–: the method does not give this quantity."
 
 
@@ -42,7 +50,8 @@ def top_caption(source: Source) -> str:
 def describe_noise(panel: Panel) -> str:
     """Returns the noise of a panel in words, such as "superclass 40%, sparsity 0.2"."""
     if panel.noise is None:
-        as_found = {"human": f"human labels, {panel.setting}", "collected": "as collected"}
+        people = HUMAN_LABELS.get(panel.setting, panel.setting)
+        as_found = {"human": "human labels" + (f", {people}" if people else ""), "collected": "as collected"}
         return as_found.get(panel.kind, panel.setting)
     kind = {"class_conditional": "", "superclass": "superclass "}.get(panel.kind, f"{panel.kind} ")
     sparsity = f", sparsity {panel.sparsity:.1f}" if panel.sparsity else ""

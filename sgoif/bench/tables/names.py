@@ -8,6 +8,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from sgoif.bench.data.catalogue.ood_sets import STAND_IN_SETS
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.declaration import OTHERS, RowDeclaration
 
@@ -32,6 +33,26 @@ GROUPS = {
     ),
 }
 SHARED_TITLES = {registry.PLAIN: "plain training"}
+VARIANT_WORDS = {  # what a variant changes, where its name alone does not say it
+    "no_gate": "without the gate",
+    "moving_average": "moving-average gate",
+    "no_sketch": "without the sketch",
+    "no_calibration": "without calibration",
+    "no_temperature": "without temperature",
+    "no_lowrank": "without the low rank",
+    "no_preconditioning": "without preconditioning",
+    "no_trigger": "without triggers",
+    "all_trusted": "all clean labels",
+    "fisher": "empirical Fisher",
+}
+SET_TITLES = {  # short names of OOD sets; STAND_IN_MARK follows where a set replaces an official one
+    "cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "MNIST": "MNIST", "FashionMNIST": "Fashion-MNIST",
+    "KMNIST": "KMNIST", "svhn": "SVHN", "svhn10k_recropped": "SVHN", "dtd": "DTD", "dtd10": "DTD",
+    "tinyimagenet": "Tiny ImageNet", "tinyimagenet9k": "Tiny ImageNet", "notmnist10k": "notMNIST",
+    "places365": "Places365", "scenes3k": "scenes", "digits_near": "digits 8, 9",
+    "photo_patches": "photo patches",
+}  # fmt: skip
+STAND_IN_MARK = "*"
 
 
 def row(task: str, method: str) -> RowDeclaration:
@@ -43,11 +64,21 @@ def row(task: str, method: str) -> RowDeclaration:
 
     Returns:
         The declaration of the method's class; for names it does not cover (variants without a row of their own,
-        methods that this checkout does not have) a row among the others under the name itself.
+        methods that this checkout does not have) a row among the others, titled by the method and what is changed.
     """
     kind, (name, variant) = registry.task_kind(task), registry.split_variant(method)
-    declared = registry.declaration(kind, name).row(variant) if name in registry.available(kind) else None
-    return declared or RowDeclaration(SHARED_TITLES.get(method, method))
+    own = registry.declaration(kind, name) if name in registry.available(kind) else None
+    declared = own.row(variant) if own else None
+    if declared:
+        return declared
+    base = own.title if own else SHARED_TITLES.get(name, name)
+    return RowDeclaration(f"{base} ({VARIANT_WORDS.get(variant, variant.replace('_', ' '))})" if variant else base)
+
+
+def set_title(name: str) -> str:
+    """Return the short name of an OOD set, with `STAND_IN_MARK` where it replaces an official one."""
+    is_stand_in = any(dataset.name == name for dataset in STAND_IN_SETS)
+    return SET_TITLES.get(name, name) + (STAND_IN_MARK if is_stand_in else "")
 
 
 def title(task: str, method: str) -> str:

@@ -1,5 +1,6 @@
-"""Figures: every module draws from a whole run, from a run with holes and from nothing; the same bytes each time."""
+"""Figures: every module draws from a whole run and from one with holes, nothing from nothing; always the same bytes."""
 
+import html
 import re
 import struct
 
@@ -8,28 +9,58 @@ import pytest
 
 from sgoif.bench import figures
 from sgoif.bench.data.checksums import describe
-from sgoif.bench.evaluation.detection_curves import example_setting, ranking_curves, write_curves
+from sgoif.bench.evaluation.detection_curves import example_setting, probability_bins, ranking_curves, write_curves
 from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.bench.evaluation.summary import summarise
-from sgoif.bench.figures import _style, pareto, ranks, write_figures
+from sgoif.bench.figures import _labels, _lines, _regimes, _style, write_figures
+from sgoif.bench.figures._data import FigureData
+from sgoif.bench.figures.comparison import ood_sets, pareto, ranks, review
+from sgoif.bench.figures.method import noise_estimate
 from sgoif.utils.files import atomic_write_json, load_npz, read_json, save_npz
 from tests.helpers.fake_runs import CLASSES, GRID, N, Run, config
 
 KINDS = [module.__name__.rsplit(".", 1)[1] for module in figures.modules()]
+SYMMETRIC = {"kind": "symmetric", "noise": 0.2}
+REGIMES = {
+    "usual": SYMMETRIC,
+    "tail10": {**SYMMETRIC, "balance": 10},
+    "tail50": {**SYMMETRIC, "balance": 50},
+    "long": {**SYMMETRIC, "epochs": 30},
+}
+MEASURED_REGIMES = {"loss": 1.0, "aum": 1.6, "sgoif": 1.7}
 
 
 def full_config() -> dict:
-    """With the three gates: the variants of the run differ from SG-OIF in nothing else."""
+    """With the three gates, whose variants differ from SG-OIF in nothing else, and a table of regimes."""
     base = config(variants={"sgoif": {"no_gate": {"gate": "none"}, "average": {"gate": "moving_average"}}})
-    base["noisy"]["digits"]["methods"] += ["sgoif@average"]
+    digits = base["noisy"]["digits"]
+    digits["methods"] += ["sgoif@average"]
+    digits["settings"] = {**digits["settings"], **REGIMES}
+    digits["recipe"] = {"epochs": 3}
+    base["tables"]["regimes"] = {
+        "kind": "noise_sets", "title": "Regimes", "sets": [{"dataset": "digits", "setting": s} for s in REGIMES],
+    }  # fmt: skip
     return base
+
+
+def add_parts(run: Run, setting: str, seed: int) -> None:
+    """Give a cell of SG-OIF what only SG-OIF has: the parts of its score, and an estimate of the noise."""
+    old = load_npz(run.root / f"cells/noisy/digits/{setting}/seed{seed}/sgoif/arrays.npz")
+    parts = {f"variant:{name}": old["scores"] + run.rng.normal(size=N) for name in ("influence", "latent")}
+    extras = {"estimated_noise": 0.25 + 0.01 * seed, "steps": 50.0}
+    told = {"config": {"recipe": {"epochs": 3}}, "network_passes": {"train": 3 * 10**6}}
+    run.cell("noisy", "digits", setting, seed, "sgoif", {**old, **parts}, extras=extras, **told)
 
 
 def whole_run(folder) -> Run:
     """Every kind of evidence: scores by epoch, traces (one of which diverges), images."""
     run = Run(folder)
     run.fill_noisy()
+    run.fill_noisy(settings=REGIMES, methods=MEASURED_REGIMES)
     run.fill_ood()
+    for setting in (*GRID, *REGIMES):
+        for seed in (0, 1, 2):
+            add_parts(run, setting, seed)
     data = run.data / "digits"
     arrays = {
         "train_images": run.rng.integers(0, 255, (N, 8, 8)).astype(np.uint8),
@@ -40,7 +71,7 @@ def whole_run(folder) -> Run:
     atomic_write_json(data / "meta.json", {"arrays": about, "classes": classes, "channels": 1})
     for name, array in arrays.items():
         np.save(data / f"{name}.npy", array)
-    for setting in GRID:
+    for setting in (*GRID, *REGIMES):
         truth = load_npz(run.root / "truth" / "digits" / f"{setting}.npz")
         labels = (truth["true_labels"] + truth["wrong"]) % CLASSES
         save_npz(run.root / "labels" / "digits" / f"{setting}.npz", labels=labels, ids=truth["ids"])
@@ -54,8 +85,8 @@ def whole_run(folder) -> Run:
             trace = {"step": np.arange(1, 11) * 5, "residual": residual, "confidence": 1 / (1 + residual)}
             trace["tolerance"] = np.ones(10)
             arrays = {**old, **{f"trace:{k}": v for k, v in trace.items()}}
-            told = {"config": {"recipe": {"epochs": 3}}, "extras": {"steps": 50.0}}
-            run.cell("noisy", "digits", "n20s0", seed, method, arrays, **told)
+            told = {"config": {"recipe": {"epochs": 3}}, "extras": {"steps": 50.0, "estimated_noise": 0.3}}
+            run.cell("noisy", "digits", "n20s0", seed, method, arrays, network_passes={"train": 3 * 10**6}, **told)
     return run
 
 
@@ -70,8 +101,8 @@ def whole(tmp_path_factory):
 
 
 def words(path) -> list[str]:
-    """The texts of an SVG: matplotlib draws glyphs and leaves the words in comments."""
-    return re.findall("<!-- (.*?) -->", path.read_text())
+    """The texts of an SVG, in the order in which they are drawn."""
+    return [html.unescape(text) for text in re.findall(r"<text[^>]*>(.*?)</text>", path.read_text(), re.S)]
 
 
 def said(run_dir, name: str) -> str:
@@ -83,32 +114,33 @@ def png_size(content: bytes) -> tuple[int, int]:
     return struct.unpack(">II", content[16:24])
 
 
-def test_there_is_a_module_for_every_figure_of_the_paper_and_the_issue():
-    needed = {"convergence", "reproducibility", "gating", "confidence", "curves", "pareto", "ranks", "gallery"}
-    assert needed | {"detection"} <= set(KINDS)
+def test_there_is_a_module_for_every_figure_of_the_paper_and_every_one_that_readers_look_for():
+    of_the_paper = {"convergence", "reproducibility", "gating", "confidence", "curves", "pareto", "ranks", "gallery"}
+    looked_for = {"detection", "noise_rate", "long_tail", "training_length", "review", "cleaning", "ood_sets"}
+    assert of_the_paper | looked_for | {"parts", "noise_estimate", "reliability"} == set(KINDS)
 
 
-def test_every_planned_figure_is_drawn_twice_and_nothing_else(whole):
+@pytest.mark.parametrize("kind", KINDS)
+def test_every_planned_figure_is_drawn_twice_with_its_title_inside(whole, kind):
+    run_dir, configuration, paths = whole
+    planned = [one for one in figures.planned(configuration) if one.kind == kind]
+    assert planned and [one for one in figures.drawn(run_dir, configuration) if one.kind == kind] == planned
+    for one in planned:
+        assert one.module.TITLE in words(run_dir / "figures" / f"{one.name}.svg")
+        png = run_dir / "figures" / f"{one.name}.png"
+        width, height = png_size(png.read_bytes())
+        assert width == 1152 and 200 <= height <= 3000 and png.stat().st_size < 120_000
+    assert {name for one in planned for name in one.files} <= {p.name for p in paths}
+
+
+def test_nothing_but_the_planned_files_is_written(whole):
     run_dir, configuration, paths = whole
     planned = {name for one in figures.planned(configuration) for name in one.files}
     assert {p.name for p in paths} == planned == {p.name for p in (run_dir / "figures").glob("[!.]*")}
-    assert {one.kind for one in figures.planned(configuration)} == set(KINDS)
-    for path in paths:
-        if path.suffix == ".png":
-            width, height = png_size(path.read_bytes())
-            assert 1000 <= width <= 1400 and 200 <= height <= 3000
 
 
 @pytest.mark.parametrize("kind", KINDS)
-def test_a_whole_run_has_no_gap(whole, kind):
-    run_dir, configuration, _ = whole
-    for one in figures.planned(configuration):
-        if one.kind == kind:
-            assert "no data" not in said(run_dir, one.name), one.name
-
-
-@pytest.mark.parametrize("kind", KINDS)
-def test_a_run_in_which_nothing_worked_has_every_figure_with_its_gap_labelled(tmp_path, kind):
+def test_a_run_in_which_nothing_worked_has_empty_files_and_shows_no_figure(tmp_path, kind):
     configuration = full_config()
     layouts = []
     for name in configuration["tables"]:
@@ -116,35 +148,109 @@ def test_a_run_in_which_nothing_worked_has_every_figure_with_its_gap_labelled(tm
         layouts.append({"table": name, "metric": "layout", "layout": layout, "setting": "", "method": "", "mean": None})
     atomic_write_json(tmp_path / "summary.json", layouts)
     paths = write_figures(tmp_path, configuration, kind)
-    assert paths and all("no data" in " ".join(words(p)) for p in paths if p.suffix == ".svg")
+    assert paths and all(path.read_bytes() == b"" for path in paths)
+    assert figures.drawn(tmp_path, configuration) == []
+
+
+def test_regimes_are_planned_where_settings_carry_them_and_nowhere_else():
+    usual = {one.kind for one in figures.planned(config())}
+    assert not usual & {"long_tail", "training_length"} and "noise_rate" in usual
+    names = {one.name for one in figures.planned(full_config())}
+    assert {"regimes_long_tail", "regimes_training_length"} <= names and "table1_long_tail" not in names
+
+
+def test_a_regime_is_drawn_against_its_own_value_from_the_usual_one_on(whole):
+    run_dir, configuration, _ = whole
+    tail = words(run_dir / "figures" / "regimes_long_tail.svg")
+    assert [w for w in tail if w.endswith(" : 1")] == ["1 : 1", "10 : 1", "50 : 1"] and "SG-OIF" in tail
+    length = words(run_dir / "figures" / "regimes_training_length.svg")
+    assert [w for w in length if w in ("3", "30")] == ["3", "30"] and "symmetric 20%" in " ".join(length)
+    panels = _regimes.planned_panels(configuration, "regimes")
+    ((title, points),) = _regimes.groups_by(configuration, panels, "balance")
+    assert [value for value, _ in points] == [1.0, 10.0, 50.0] and title == "digits\nsymmetric 20%"
+
+
+def test_shapes_of_a_long_tail_are_panels_of_their_own_and_share_the_balanced_point():
+    configuration = full_config()
+    settings = configuration["noisy"]["digits"]["settings"]
+    for shape, ratio in (("exponential", 10), ("step", 0.1)):
+        settings[shape] = {**SYMMETRIC, "balance": {"kind": shape, "ratio": ratio}}
+    chosen = [{"dataset": "digits", "setting": s} for s in ("usual", "exponential", "step")]
+    configuration["tables"] = {"t": {"kind": "noise_sets", "sets": chosen}}
+    found = _regimes.groups_by(configuration, _regimes.planned_panels(configuration, "t"), "balance")
+    assert [(title.split(", ")[-1], [value for value, _ in points]) for title, points in found] == [
+        ("exponential", [1.0, 10.0]),
+        ("step", [1.0, 10.0]),
+    ]
 
 
 def test_failed_and_missing_cells_are_left_out_and_the_rest_is_drawn(whole):
     run_dir, _, _ = whole  # `newcomer` failed or is missing in every setting
     assert "newcomer" in said(run_dir, "table1_detection")  # it has one seed in two settings
-    at_20, at_40 = said(run_dir, "table1_curves").split("40% noise")
-    assert "newcomer, 1 of 3 seeds" in at_20 and "newcomer" not in at_40
+    assert "missing: newcomer" in said(run_dir, "table1_curves")
     assert "newcomer" in said(run_dir, "table1_ranks")  # told beneath, as left out
-    assert "CutPaste" in said(run_dir, "table3_pareto")
+    assert "not in every setting: CutPaste" in said(run_dir, "table3_pareto")
     assert "1 of 3 seeds diverged" in said(run_dir, "digits_gating")
 
 
 def test_the_detection_figure_names_noise_and_stand_in_and_orders_by_the_mean(whole):
     labels = words(whole[0] / "figures" / "table1_detection.svg")
-    assert {"noise 20%", "noise 40%", "digits, in the place of CIFAR-10; mean of 1 to 3 seeds"} <= set(labels)
-    rows = ["random", "last-epoch loss", "SG-OIF"]  # from the bottom up
+    assert {"noise 20%", "noise 40%", "sparsity 0.4"} <= set(labels) and "random" not in labels
+    assert "digits, in the place of CIFAR-10; mean of 1 to 3 seeds" in labels
+    rows = ["last-epoch loss", "SG-OIF"]  # from the bottom up
     assert [label for label in labels if label in rows] == rows
+
+
+def test_error_bars_hold_all_seeds(whole):
+    data = FigureData(whole[0], whole[1])
+    points = [(0.0, panel) for panel in data.layout("table1").panels[:1]]
+    line = _lines.quality_lines(data, "table1", points)["aum"]
+    values = data.numbers("table1", "auc_pr")["digits", points[0][1].setting, "aum"]["values"]
+    assert (line.low[0], line.high[0]) == (100 * min(values), 100 * max(values)) and line.low < line.mean < line.high
+
+
+def test_precision_among_the_reviewed_is_recall_times_wrong_over_reviewed(whole):
+    data = FigureData(whole[0], whole[1])
+    panel = data.layout("table1").panels[0]
+    line = review._precision(data, "table1", [panel])["aum"]
+    truth = load_npz(whole[0] / f"truth/digits/{panel.setting}.npz")["wrong"]
+    expected = []
+    for seed in (0, 1, 2):
+        scores = load_npz(whole[0] / f"cells/noisy/digits/{panel.setting}/seed{seed}/aum/arrays.npz")["scores"]
+        expected.append(100 * truth[np.argsort(-scores)[: N // 10]].mean())
+    assert line.x == [1, 5, 10] and line.mean[2] == pytest.approx(np.mean(expected))
+
+
+def test_estimates_are_what_sgoif_says_and_what_others_remove(whole):
+    data = FigureData(whole[0], whole[1])
+    assert noise_estimate.estimates(data, "digits", "n40s0", "sgoif") == pytest.approx([25, 26, 27])
+    removed = [
+        100 * load_npz(whole[0] / f"cells/noisy/digits/n40s0/seed{seed}/loss/arrays.npz")["remove"].mean()
+        for seed in (0, 1, 2)
+    ]
+    assert noise_estimate.estimates(data, "digits", "n40s0", "loss") == pytest.approx(removed)
+
+
+def test_stand_in_ood_sets_carry_a_mark_in_the_heat_map(whole, monkeypatch):
+    text = words(whole[0] / "figures" / "table3_ood_sets.svg")
+    assert {"near: digits789", "far: photos", "ID: digits 0-6"} <= set(text)
+    assert not any("stands in" in w for w in text)
+    monkeypatch.setattr("sgoif.bench.figures.comparison.ood_sets.set_title", lambda name: f"{name}*")
+    data = FigureData(whole[0], whole[1])
+    figure = ood_sets.draw("table3", data)
+    assert "stands in for the official set" in _style._AROUND[figure].footnote
+    _style.save(figure, whole[0] / "unused", "")
 
 
 def test_the_gallery_shows_given_and_true_labels_as_text(whole):
     text = said(whole[0], "digits_gallery")
-    assert "of the top 32 have a wrong label" in text and "n20s0, seed 0" in text and "→" in text
+    assert "of the top 32 have a wrong label" in text and "20%, sparsity 0.0, seed 0" in text and "→" in text
 
 
 def test_drawing_again_gives_the_same_bytes(whole):
     run_dir, configuration, _ = whole
-    before = {p.name: p.read_bytes() for p in (run_dir / "figures").glob("table1_pareto.*")}
-    again = {p.name: p.read_bytes() for p in write_figures(run_dir, configuration, "pareto")}
+    before = {p.name: p.read_bytes() for p in (run_dir / "figures").glob("table1_ranks.*")}
+    again = {p.name: p.read_bytes() for p in write_figures(run_dir, configuration, "ranks")}
     assert before == {name: again[name] for name in before}
 
 
@@ -180,7 +286,7 @@ def test_the_area_under_the_precision_curve_is_average_precision():
 
 def test_curves_hold_no_truth_but_what_a_figure_shows(whole):
     curves = read_json(whole[0] / "curves/noisy/digits.json")
-    assert set(curves) == {"grid", "detectors", "traces"}
+    assert set(curves) == {"grid", "detectors", "traces", "reliability"}
     assert max(len(v) for c in curves["detectors"] for v in c.values() if isinstance(v, list)) == 51
     diverged = [t for t in curves["traces"] if None in t["residual"]]
     assert [(t["method"], t["seed"]) for t in diverged] == [("sgoif@no_gate", 2)]
@@ -208,6 +314,33 @@ def test_cliques_are_the_largest_groups_within_the_difference():
     assert ranks.cliques({"a": 1.0, "b": 3.0}, 1.5) == []
 
 
-def test_every_method_looks_different():
-    styles = _style.line_styles([f"m{i}" for i in range(17)] + ["sgoif"])
-    assert len(set(styles.values())) == 18 and styles["sgoif"] == ("black", "-")
+def test_methods_with_the_same_values_are_one_entry_of_the_ranks():
+    values = {"a": [0.5, 0.6], "b": [0.1, 0.2], "c": [0.5, 0.6]}
+    assert ranks.merge_equal(values) == {"a|c": [0.5, 0.6], "b": [0.1, 0.2]}
+
+
+def test_sgoif_and_the_best_others_are_told_apart_and_the_rest_is_pale():
+    styles = _style.method_styles(["aum", "sgoif", *(f"m{i}" for i in range(8)), "sgoif_trusted"])
+    assert styles["sgoif"] == _style.OURS_STYLE and styles["sgoif_trusted"] == _style.BESIDE_STYLE
+    named = [m for m, style in styles.items() if style not in (_style.PALE_STYLE, _style.BESIDE_STYLE)]
+    assert named == ["aum", "sgoif", "m0", "m1", "m2", "m3"] and len({styles[m] for m in named}) == 6
+
+
+def test_names_are_moved_apart_as_little_as_needed():
+    assert _labels.spread([0.1, 0.5, 0.9], 0.1, 0, 1) == [0.1, 0.5, 0.9]
+    assert _labels.spread([0.5, 0.5, 0.1], 0.2, 0, 1) == pytest.approx([0.4, 0.6, 0.1])
+    assert _labels.spread([1.0, 1.0], 0.2, 0, 1) == pytest.approx([0.8, 1.0])
+    crowded = _labels.spread([0.5] * 11, 0.2, 0, 1)
+    assert sorted(crowded) == pytest.approx(np.linspace(0, 1, 11))
+
+
+def test_names_of_about_the_same_cost_stand_in_one_column():
+    points = {"a": (1.0, 1), "b": (1.1, 2), "c": (2.0, 3), "d": (2.2, 4), "e": (3.0, 5)}
+    assert pareto.columns(points) == [["a", "b"], ["c", "d"], ["e"]]
+
+
+def test_probabilities_are_counted_by_bin():
+    odds = np.log(np.array([0.25 / 0.75, 0.95 / 0.05, 0.95 / 0.05, 1e-300, np.exp(700.0)]))
+    count, probability, wrong = probability_bins(odds, np.array([True, True, False, False, True]))
+    assert count.tolist() == [1, 0, 1, 0, 0, 0, 0, 0, 0, 3] and wrong.tolist() == [0, 0, 1, 0, 0, 0, 0, 0, 0, 2]
+    assert probability[9] == pytest.approx(2.9)

@@ -10,7 +10,6 @@ import pytest
 import torch
 import yaml
 
-from sgoif.bench import figures
 from sgoif.bench.cli import main
 from sgoif.bench.config import load_config
 from sgoif.bench.data.availability import Availability
@@ -20,7 +19,6 @@ from sgoif.bench.data.prepare import prepare
 from sgoif.bench.evaluation.evaluate import NOT_RUN
 from sgoif.bench.execution import run_batch
 from sgoif.bench.execution.plan import Plan
-from sgoif.bench.figures._data import FigureData
 from sgoif.utils.files import atomic_write_json, read_json
 from tests.helpers.project_copy import MINI_CONFIG
 
@@ -115,12 +113,6 @@ def test_merged_elsewhere_it_is_the_same_run(work, elsewhere, monkeypatch):
     for words in ("summarise", "tables", "ledger"):
         assert step(words, "--config", "results/mini/config.json") == 0
     monkeypatch.chdir(elsewhere)
-
-    def curves(*_):
-        raise AssertionError("curves are not exported")
-
-    monkeypatch.setattr(FigureData, "curves", curves)
-    monkeypatch.setattr(FigureData, "gallery", curves)
     assert step("merge-records", "a.json.gz", "--config", "mini.yaml") == 0
     here, there = elsewhere / "results" / "mini", work / "results" / "mini"
     same = [
@@ -131,10 +123,12 @@ def test_merged_elsewhere_it_is_the_same_run(work, elsewhere, monkeypatch):
     for path in [*same, Path("summary.json"), Path("ledger.json"), Path("config.json")]:
         assert (here / path).read_bytes() == (there / path).read_bytes(), path
     assert not (here / "cells").exists() and (here / "report.html").is_file()
-    drawn = {p.stem for p in (here / "figures").glob("*.svg")}
-    assert "table1_detection" in drawn and not any(name.endswith("_curves") for name in drawn)
+    drawn = {p.stem for p in (here / "figures").glob("*.svg") if p.stat().st_size}
+    assert "table1_detection" in drawn and not any(name.endswith(("_curves", "_gallery")) for name in drawn)
 
     assert step("publish", "--config", "results/mini/config.json") == 0
+    published = list((elsewhere / "results/published/mini").glob("*.png"))
+    assert {p.stem for p in published} == drawn and all(p.stat().st_size for p in published), "curves are not exported"
     origin = read_json(elsewhere / "results/published/mini/provenance.json")
     cells = [read_json(p) for p in there.glob("cells/*/*/*/*/*/result.json")]
     assert origin["cells"] == len(cells) == 15
@@ -247,12 +241,6 @@ def test_the_old_names_of_the_steps_still_work(work, elsewhere, monkeypatch, cap
         main(["--help"])
     shown = capsys.readouterr().out
     assert "export-records" in shown and "merge-records" in shown and not re.search("carry|adopt", shown)
-
-
-def test_figures_say_whether_they_draw_curves():
-    for module in figures.modules():
-        draws = re.search(r"data\.(curves|traces|gallery)\(", Path(module.__file__).read_text())
-        assert bool(draws) is getattr(module, "FROM_CURVES", False), module.__name__
 
 
 @pytest.mark.parametrize(

@@ -23,7 +23,9 @@ PRINTED = {  # the published tables: (group, [(method, title)])
             ("random", "random"), ("loss", "last-epoch loss"), ("margin", "last-epoch margin"),
             ("aum", "mean margin (AUM)"), ("oof_self_confidence", "out-of-fold self-confidence"),
         ]),
-        ("Others", [("sgoif@no_gate", "sgoif@no_gate"), ("newcomer", "newcomer"), ("plain", "plain training")]),
+        ("Others", [
+            ("sgoif@no_gate", "SG-OIF (without the gate)"), ("newcomer", "newcomer"), ("plain", "plain training"),
+        ]),
     ],
     "ood": [
         ("Anomaly detection", [
@@ -74,3 +76,12 @@ def test_new_methods_follow_those_of_the_paper_and_new_groups_the_known_ones(mon
     rows = names.grouped("noisy", ["c", "b", "a", "loss", "random"])
     free = "Free detectors"
     assert rows == [(free, "random"), (free, "loss"), (free, "a"), ("My group", "b"), ("Others", "c")]
+
+
+def test_a_variant_is_titled_by_what_it_changes_and_never_by_its_key():
+    assert names.title("noisy", "fastif@late_layers") == "FastIF † (late layers)"
+    assert names.title("noisy", "newcomer@fast") == "newcomer (fast)"
+
+
+def test_stand_in_sets_carry_a_mark():
+    assert [names.set_title(s) for s in ("svhn", "svhn10k_recropped", "mine")] == ["SVHN", "SVHN*", "mine"]

@@ -7,20 +7,22 @@ from typing import TYPE_CHECKING, Any
 
 from sgoif.bench.evaluation import significance
 from sgoif.bench.figures import _style
-from sgoif.bench.figures._data import FigureData, tables_of
+from sgoif.bench.figures._data import RANDOM, FigureData, tables_of
 from sgoif.bench.methods.registry import OURS, PLAIN
-from sgoif.bench.tables.names import is_ranked
+from sgoif.bench.tables.names import is_ranked, title
 
 if TYPE_CHECKING:
     from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 PLACE = 40
+SAME = "|"  # between methods with the same ranking
 TITLE = "Average ranks and critical difference"
 CAPTION = (
     "Average rank by AUC-PR over the settings of the grid (1 = best), means over seeds ranked. Bars join methods "
     "whose ranks are closer than Nemenyi's critical difference (Demšar 2006): the data do not tell them apart. The "
-    "settings share their images, so they are not independent and the diagram flatters differences."
+    "settings share their images, so they are not independent and the diagram flatters differences. Methods that give "
+    "the same ranking in every setting are one entry."
 )
 
 
@@ -29,51 +31,75 @@ def subjects(config: Mapping[str, Any]) -> list[str]:
     return tables_of(config, "noise_grid")
 
 
-def draw(table: str, data: FigureData) -> Figure:
+def draw(table: str, data: FigureData) -> Figure | None:
     """Draw the figure of one table."""
     panels = data.layout(table).panels
     full, left_out = _values(table, data)
-    figure, grid = _style.canvas(height=1.3 + 0.2 * (len(full) + 1))
-    axes = grid[0, 0]
-    title = "; ".join(dict.fromkeys(data.title(p.dataset) for p in panels))
-    _style.heading(figure, f"{title}; {len(panels)} settings")
     if len(full) < 3 or len(panels) < 2:
-        _style.gap(axes, "ranks need three methods with a score in each of two settings")
-        return figure
-    _diagram(axes, significance.average_ranks(full), significance.critical_difference(len(full), len(panels)))
+        return None
+    figure, grid = _style.canvas(height=1.0 + 0.2 * (len(full) + 1))
+    sets = "; ".join(dict.fromkeys(data.title(p.dataset) for p in panels))
+    _style.subtitle(figure, f"{sets}; {len(panels)} settings")
+    ranks = significance.average_ranks(full)
+    difference = significance.critical_difference(len(full), len(panels))
+    _diagram(grid[0, 0], {_name_of(m): rank for m, rank in ranks.items()}, difference)
     p_value = significance.friedman_p(full)
     p_text = "< 0.001" if p_value < 0.001 else f"= {p_value:.3f}"
-    note = f"Friedman p {p_text}; Nemenyi, α = {significance.ALPHA}"
+    notes = [f"Friedman p {p_text}; Nemenyi, α = {significance.ALPHA}"]
     if p_value > significance.ALPHA:
-        note += "; the ranks as a whole do not differ significantly"
+        notes.append("the ranks as a whole do not differ significantly")
+    if near := _not_separated(ranks, difference):
+        notes.append(f"not separated from SG-OIF: {', '.join(_name_of(m) for m in near)}")
     if left_out:
-        note += f"; without a score in every setting: {', '.join(_style.name_of(m) for m in left_out)}"
-    _style.footnote(figure, note)
+        notes.append(f"without a score in every setting: {', '.join(title('noisy', m) for m in left_out)}")
+    _style.footnote(figure, "; ".join(notes))
     return figure
 
 
+def _name_of(methods: str) -> str:
+    """Titles of one method, or of several with the same ranking."""
+    return " = ".join(title("noisy", m) for m in methods.split(SAME))
+
+
+def _not_separated(ranks: Mapping[str, float], difference: float) -> list[str]:
+    """The methods whose rank is closer to SG-OIF's than the critical difference, nearest first."""
+    ours = next((m for m in ranks if OURS in m.split(SAME)), None)
+    if ours is None:
+        return []
+    near = [m for m in ranks if m != ours and abs(ranks[m] - ranks[ours]) < difference]
+    return sorted(near, key=lambda m: abs(ranks[m] - ranks[ours]))
+
+
 def _values(table: str, data: FigureData) -> tuple[dict[str, list[float]], list[str]]:
-    """Method -> AUC-PR by setting; and the methods that lack a setting."""
+    """Method -> AUC-PR by setting, equal ones joined by `SAME`; and the methods that lack a setting."""
     panels = data.layout(table).panels
     found = data.numbers(table, "auc_pr")
     full: dict[str, list[float]] = {}
     left_out = []
     for method in dict.fromkeys(m for p in panels for m in p.methods):
-        if method == PLAIN or not is_ranked("noisy", method):
+        if method in (PLAIN, RANDOM) or not is_ranked("noisy", method):
             continue
         places = [(p.dataset, p.setting, method) for p in panels]
         if all(place in found for place in places):
             full[method] = [found[place]["mean"] for place in places]
         else:
             left_out.append(method)
-    return full, left_out
+    return merge_equal(full), left_out
+
+
+def merge_equal(values: Mapping[str, list[float]]) -> dict[str, list[float]]:
+    """Join methods with the same values everywhere, which would use up critical distance twice."""
+    groups: dict[tuple[float, ...], list[str]] = {}
+    for method, numbers in values.items():
+        groups.setdefault(tuple(round(n, 9) for n in numbers), []).append(method)
+    return {SAME.join(methods): list(values[methods[0]]) for methods in groups.values()}
 
 
 def cliques(ranks: dict[str, float], difference: float) -> list[tuple[float, float]]:
     """Find the groups of methods that do not differ significantly.
 
     Args:
-        ranks: Method -> average rank.
+        ranks: Name -> average rank.
         difference: The critical difference.
 
     Returns:
@@ -88,10 +114,10 @@ def _diagram(axes: Axes, ranks: dict[str, float], difference: float) -> None:
     n = len(ranks)
     bars = cliques(ranks, difference)
     depth = 0.55 * len(bars) + 0.6  # beneath the axis, before the names begin
-    for i, method in enumerate(sorted(ranks, key=ranks.__getitem__)):
+    for i, name in enumerate(sorted(ranks, key=ranks.__getitem__)):
         left = i < (n + 1) // 2
         row = i if left else n - 1 - i
-        _name(axes, method, ranks[method], -depth - row - 0.5, 0.6 if left else n + 0.4, left)
+        _name(axes, name, ranks[name], -depth - row - 0.5, 0.6 if left else n + 0.4, left)
     for i, (low, high) in enumerate(bars):
         y = -0.55 * (i + 1)
         axes.plot([low - 0.06, high + 0.06], [y, y], color=_style.BLUE, linewidth=3.5, solid_capstyle="round", zorder=3)
@@ -106,12 +132,11 @@ def _diagram(axes: Axes, ranks: dict[str, float], difference: float) -> None:
     axes.axis("off")
 
 
-def _name(axes: Axes, method: str, rank: float, y: float, edge: float, left: bool) -> None:
+def _name(axes: Axes, name: str, rank: float, y: float, edge: float, left: bool) -> None:
     """Write a method's name at the left or right edge, with a line to its rank on the axis."""
-    ours = method == OURS
+    ours = name == title("noisy", OURS)
     axes.plot([rank, rank, edge], [0, y, y], color="black" if ours else "#666666", linewidth=1.5 if ours else 0.8)
     weight = "bold" if ours else "normal"
-    name = _style.name_of(method)
     if left:
         axes.text(edge - 0.08, y, f"{name}  {rank:.1f}", ha="right", va="center", weight=weight)
     else:

@@ -15,8 +15,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PLACE = 90
-FROM_CURVES = True
-TITLE = "The most suspicious images"
+TITLE = "The most suspicious images: given label → true label"
 CAPTION = (
     "The training images with the highest SG-OIF score in one cell (one setting, first seed), best first. Given label "
     "→ true label where they differ (✓: the label is wrong, as suspected); a frame and ✗ mark a label that was right, "
@@ -30,22 +29,19 @@ def subjects(config: Mapping[str, Any]) -> list[str]:
     return sgoif_datasets(config)
 
 
-def draw(dataset: str, data: FigureData) -> Figure:
+def draw(dataset: str, data: FigureData) -> Figure | None:
     """Draw the figure of one dataset."""
     found = data.gallery(dataset)
     n = len(found.get("labels", ()))
     if not n:
-        figure, grid = _style.canvas(1, 1, height=2)
-        _style.heading(figure, data.title(dataset))
-        _style.gap(grid[0, 0], "SG-OIF has no finished cell in the setting to be shown")
-        return figure
+        return None
     rows = -(-n // N_COLUMNS)
-    figure, grid = _style.canvas(rows, N_COLUMNS, height=1.12 * rows + 0.4)
+    figure, grid = _style.canvas(rows, N_COLUMNS, height=1.12 * rows + 0.1)
     hits = int(found["wrong"].sum())
     judged = int(found["known"].sum())
-    where = f"{data.title(dataset)}; {found['setting']}, seed {found['seed']}"
+    where = f"{data.title(dataset)}; {data.setting_title(dataset, str(found['setting']))}, seed {found['seed']}"
     of = f"the top {n}" if judged == n else f"the {judged} among the top {n} whose truth is known"
-    _style.heading(figure, f"{where}: {hits} of {of} have a wrong label")
+    _style.subtitle(figure, f"{where}: {hits} of {of} have a wrong label")
     for axes in grid.flat[n:]:
         axes.axis("off")
     for i, axes in enumerate(grid.flat[:n]):

@@ -1,0 +1,1 @@
+"""Figures about SG-OIF itself: one module for each (the contract is in `sgoif.bench.figures`)."""

@@ -1,0 +1,94 @@
+"""AUC-PR of the parts of SG-OIF's ranking by setting: the influence alone, the latent classes alone, and both."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgoif.bench.figures import _style
+from sgoif.bench.figures._data import FigureData, sgoif_datasets
+from sgoif.bench.methods.registry import OURS
+from sgoif.bench.tables.names import title
+
+if TYPE_CHECKING:
+    from matplotlib.axes import Axes
+    from matplotlib.figure import Figure
+
+PLACE = 45
+TITLE = "Influence, latent classes, and both"
+CAPTION = (
+    "AUC-PR of three rankings of one training run in every setting: the influence score alone (the paper's part), the "
+    "log-odds of the latent classes alone (not in the paper), and SG-OIF, which ranks by both. Mean over seeds; bars "
+    "hold all seeds. Orange: the best other method that is not given all clean labels, by name."
+)
+PARTS = {  # variant of the score -> words, colour and marker
+    "influence": ("influence alone", _style.GREEN, "^"),
+    "latent": ("latent classes alone", _style.SKY, "s"),
+    "": ("both: SG-OIF", "black", "*"),
+}
+
+
+def subjects(config: Mapping[str, Any]) -> list[str]:
+    """Return the noisy datasets with two settings or more that SG-OIF runs on."""
+    return sgoif_datasets(config, n_settings=2)
+
+
+def draw(dataset: str, data: FigureData) -> Figure | None:
+    """Draw the figure of one dataset."""
+    settings = [
+        s for s in data.settings(dataset) if all(data.by_seed(dataset, s, OURS, variant=part) for part in PARTS)
+    ]
+    if not settings:
+        return None
+    figure, grid = _style.canvas(height=0.26 * len(settings) + 0.7)
+    axes = grid[0, 0]
+    rows = settings[::-1]
+    found = {s: {part: _values(data, dataset, s, part) for part in PARTS} for s in rows}
+    lowest = min(float(values.min()) for parts in found.values() for values in parts.values())
+    low = min(95.0, 5.0 * math.floor(lowest / 5))
+    for row, setting in enumerate(rows):
+        _draw_parts(axes, row, found[setting])
+        _draw_best_other(axes, row, low, _means(data, dataset, setting))
+    _style.method_rows(axes, [data.setting_title(dataset, s) for s in rows], [False] * len(rows))
+    axes.set_xlim(low, 100 + 0.01 * (100 - low))
+    axes.set_xlabel("AUC-PR (%)")
+    _style.legend(figure, axes.get_legend_handles_labels()[0])
+    _style.subtitle(figure, data.title(dataset))
+    return figure
+
+
+def _values(data: FigureData, dataset: str, setting: str, part: str) -> np.ndarray:
+    """AUC-PR in percent of a part of the ranking, one value a seed."""
+    return 100 * np.array(list(data.by_seed(dataset, setting, OURS, variant=part).values()))
+
+
+def _means(data: FigureData, dataset: str, setting: str) -> dict[str, float]:
+    """Mean AUC-PR in percent of every other method."""
+    found = {m: list(data.by_seed(dataset, setting, m).values()) for m in data.rivals(dataset, "auc_pr")}
+    return {m: 100 * float(np.mean(values)) for m, values in found.items() if values}
+
+
+def _draw_parts(axes: Axes, row: int, parts: Mapping[str, np.ndarray]) -> None:
+    for i, (part, (words, colour, marker)) in enumerate(PARTS.items()):
+        values = parts[part]
+        y = row + 0.16 * (1 - i)
+        axes.plot([values.min(), values.max()], [y, y], color=colour, linewidth=1.2, zorder=2)
+        size = 8 if part == "" else 4.5
+        axes.plot(values.mean(), y, color=colour, marker=marker, markersize=size, linestyle="", label=words, zorder=3)
+
+
+def _draw_best_other(axes: Axes, row: int, low: float, means: Mapping[str, float]) -> None:
+    """Draw the best other method by name; one that lies below the axis stands at its edge, with its number."""
+    if not means:
+        return
+    best = max(means, key=means.__getitem__)
+    outside = means[best] < low
+    words = f"{title('noisy', best)} {means[best]:.1f}" if outside else title("noisy", best)
+    look: dict[str, Any] = {"marker": "<" if outside else "D", "markersize": 4, "linestyle": ""}
+    at = (max(low, means[best]), row - 0.3)
+    axes.plot(*at, color=_style.ORANGE, zorder=2, label=None if outside else "best other method", clip_on=False, **look)
+    side: dict[str, Any] = {"xytext": (5, 0), "ha": "left"} if outside else {"xytext": (-5, 0), "ha": "right"}
+    axes.annotate(words, at, textcoords="offset points", fontsize=5.5, va="center", color="#8a5f00", **side)

@@ -1,0 +1,62 @@
+"""Dependence on the seed: standard deviation of the final AUC-PR of every method."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from sgoif.bench.figures import _style
+from sgoif.bench.figures._data import RANDOM, FigureData, sgoif_datasets
+from sgoif.bench.methods.registry import OURS, is_variant
+from sgoif.bench.tables.names import title
+
+if TYPE_CHECKING:
+    from matplotlib.figure import Figure
+
+PLACE = 70
+TITLE = "How much the result depends on the seed"
+CAPTION = (
+    "Standard deviation over seeds of the final AUC-PR (log scale), a small mark for each setting with two seeds or "
+    "more and a large one at their median, least at the top. The seed changes the initial network and the order of the "
+    "examples, not the wrong labels. In brackets: the number of settings."
+)
+LEAST = 0.01  # points; smaller deviations are drawn here
+
+
+def subjects(config: Mapping[str, Any]) -> list[str]:
+    """Return the noisy datasets that SG-OIF runs on with two seeds or more."""
+    return [name for name in sgoif_datasets(config) if len(config["noisy"][name]["seeds"]) > 1]
+
+
+def draw(dataset: str, data: FigureData) -> Figure | None:
+    """Draw the figure of one dataset."""
+    spec = data.config["noisy"][dataset]
+    gates = data.gate_methods(dataset).values()
+    methods = [m for m in spec["methods"] if m != RANDOM and (m in gates or not is_variant(m))]
+    found = {m: values for m in methods if (values := _deviations(data, dataset, m))}
+    if OURS not in found or len(found) < 2:
+        return None
+    order = sorted(found, key=lambda m: -np.median(found[m]))
+    figure, grid = _style.canvas(height=0.21 * len(order) + 0.8)
+    axes = grid[0, 0]
+    for row, method in enumerate(order):
+        colour = "black" if method == OURS else _style.BLUE
+        points = np.maximum(found[method], LEAST)
+        axes.plot(points, [row] * len(points), linestyle="", marker="o", color=colour, alpha=0.35, markersize=3)
+        axes.plot(np.median(points), row, marker="D", markersize=5.5, color=colour)
+    names = [f"{title('noisy', m)} ({len(found[m])})" for m in order]
+    _style.method_rows(axes, names, [m == OURS for m in order])
+    axes.set_xscale("log")
+    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    axes.set_xlabel("standard deviation of AUC-PR over seeds (points)")
+    _style.subtitle(figure, data.title(dataset))
+    return figure
+
+
+def _deviations(data: FigureData, dataset: str, method: str) -> list[float]:
+    """Standard deviation over seeds (n - 1), in points, for each setting with two seeds or more."""
+    settings = data.config["noisy"][dataset]["settings"]
+    values = [list(data.by_seed(dataset, s, method).values()) for s in settings]
+    return [100 * float(np.std(v, ddof=1)) for v in values if len(v) > 1]
