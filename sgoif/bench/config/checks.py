@@ -6,11 +6,13 @@ The schema has checked the form of each value before. Every function raises a Us
 from __future__ import annotations
 
 import os
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from sgoif.bench.config.schema import check_known
 from sgoif.bench.config.types import DatasetSpec, NoisySpec, OodSpec, ResolvedConfig, ShareSpec
+from sgoif.bench.config.values import digest
 from sgoif.bench.data import catalogue
 from sgoif.bench.data.noisy_labels import check_setting
 from sgoif.bench.methods import registry
@@ -20,6 +22,7 @@ RESERVED_SETTINGS = ("clean", "val")  # names of files that every dataset has
 # Folders of the system, with all that lies in them, and those that are no one's data folder themselves.
 SYSTEM_FOLDERS = ("/bin", "/boot", "/dev", "/etc", "/lib", "/lib32", "/lib64", "/proc", "/sbin", "/sys", "/usr")
 SHARED_FOLDERS = ("/", "/home", "/root", "/run", "/var", "/dev/shm", "~")
+CHECKED_PARAMS = "SGOIF_CHECKED_PARAMS"  # environment variable: hyper-parameters that were checked already
 RESERVED_RUNS = ("published",)  # folders in results that belong to no run
 
 
@@ -90,9 +93,19 @@ def _check_share(share: ShareSpec, spec: DatasetSpec, where: str) -> None:
         _check_share(further, spec, f"{where}.besides.{number}")
 
 
+def params_digest(config: Mapping[str, Any]) -> str:
+    """Return the hash of the hyper-parameters that `check_params` checks; the value of `CHECKED_PARAMS`."""
+    return digest([config["params"], config["variants"]])
+
+
 def check_params(config: ResolvedConfig) -> None:
-    """Check hyper-parameters that differ from the defaults by constructing the methods, which loads torch."""
+    """Check hyper-parameters that differ from the defaults by constructing the methods, which loads torch.
+
+    A process that was started by one that has checked the same ones does not check them again.
+    """
     params, variants = config["params"], config["variants"]
+    if os.environ.get(CHECKED_PARAMS) == params_digest(config):
+        return
     for name, values in params.items():
         _check_method_params(name, values)
     for name, changes in variants.items():

@@ -9,6 +9,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sgoif.bench.config import load_config, read_schema, resolve_config, walk
+from sgoif.bench.config.checks import CHECKED_PARAMS, params_digest
 from sgoif.bench.config.layering import layer, merge
 from sgoif.errors import UserError
 from sgoif.utils.paths import ROOT
@@ -281,3 +282,13 @@ def test_a_method_is_run_on_its_share_and_besides():
 def test_a_wrong_restriction_is_refused(share, told):
     with pytest.raises(UserError, match=told):
         resolve_config(changed("noisy.digits.restrict", share))
+
+
+def test_hyper_parameters_that_the_starting_process_has_checked_are_not_checked_again(monkeypatch):
+    """Checking them loads torch, which Snakemake does not need to plan."""
+    wrong, other = changed("params.mixup", {"alfa": 1}), changed("params.mixup", {"alfa": 2})
+    whole = {"params": wrong["params"], "variants": {}}
+    monkeypatch.setenv(CHECKED_PARAMS, params_digest(whole))
+    assert resolve_config(wrong)["params"] == wrong["params"]
+    with pytest.raises(UserError, match="no such hyper-parameter"):
+        resolve_config(other)

@@ -49,17 +49,21 @@ def test_without_a_gpu_there_is_no_slot_to_wait_for(tmp_path, monkeypatch):
         assert nothing is None
 
 
+CACHES = (fingerprint._source, fingerprint._known_sources, fingerprint.imports)
+
+
 @pytest.fixture
 def project(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
     monkeypatch.setattr(fingerprint, "ROOT", tmp_path)
-    for cached in (fingerprint._tree, fingerprint._code, fingerprint.imports):
+    for cached in CACHES:
         cached.cache_clear()
     (tmp_path / "sgoif").mkdir()
     (tmp_path / "sgoif" / "a.py").write_text("from sgoif.b import f\n\n\ndef g():\n    return f()\n")
     (tmp_path / "sgoif" / "b.py").write_text('def f():\n    """One."""\n    return 1\n')
     (tmp_path / "sgoif" / "c.py").write_text("x = 1\n")
     yield tmp_path
-    for cached in (fingerprint._tree, fingerprint._code, fingerprint.imports):
+    for cached in CACHES:
         cached.cache_clear()
 
 
@@ -74,6 +78,25 @@ def project(tmp_path, monkeypatch):
 def test_fingerprints(project, name, text, changes):
     before = fingerprint.source_hash("sgoif.a")
     (project / "sgoif" / name).write_text(text)
-    for cached in (fingerprint._tree, fingerprint._code, fingerprint.imports):
+    for cached in CACHES:
         cached.cache_clear()
     assert (fingerprint.source_hash("sgoif.a") != before) == changes
+
+
+@pytest.mark.parametrize("damage", [None, b"", b"[1]", b'{"a": 3}', b'{"a": [1, 2]}'])
+def test_sources_that_were_read_before_are_not_parsed_again(project, monkeypatch, damage):
+    (project / ".snakemake").mkdir()
+    before = fingerprint.source_hash("sgoif.a")
+    for cached in CACHES:
+        cached.cache_clear()
+    parsed = []
+    read = fingerprint._read
+    monkeypatch.setattr(fingerprint, "_read", lambda content: parsed.append(content) or read(content))
+    if damage is not None:
+        fingerprint.KNOWN_SOURCES.write_bytes(damage)
+    assert fingerprint.source_hash("sgoif.a") == before
+    assert len(parsed) == (0 if damage is None else 2)
+    (project / "sgoif" / "b.py").write_text("def f():\n    return 2\n")
+    for cached in CACHES:
+        cached.cache_clear()
+    assert fingerprint.source_hash("sgoif.a") != before and parsed[-1].endswith(b"return 2\n")
