@@ -14,10 +14,13 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench.config import load_config
+from sgoif.bench.config.checks import CHECKED_PARAMS, params_digest
 from sgoif.bench.execution.clock import settle_future_times
 from sgoif.bench.execution.integrity.damage import delete
 from sgoif.bench.execution.integrity.quick_check import quick_check
 from sgoif.bench.execution.integrity.run_files import missing_sources
+from sgoif.bench.execution.launch.progress import LogReader, follow
+from sgoif.bench.execution.launch.server import job_server
 from sgoif.bench.execution.lifeline import killed_with_parent, run_process
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.run_folder import RUN_LOCK, check_writable, folder_of, refuse_unknown_run, write_config
@@ -37,6 +40,9 @@ PLANNING = (
     "--filegraph",
     "--list",
 )
+LOG = Path(".snakemake/run.log")  # of the last run: what Snakemake and the jobs say
+REMARKS = 30  # lines of it that are shown if Snakemake fails without a job that says why
+SECONDS_TO_END = 5.0  # for Snakemake, after an interrupt
 MIN_FREE_BYTES = 1 << 20  # with less than this left no job can write its result
 
 
@@ -70,17 +76,62 @@ def run(arguments: list[str], select: Mapping[str, Any] | None = None) -> int:
         again = _make_again(Plan(resolved), run_dir) if computes else []
         if computes:
             settle_future_times(run_dir, Path(resolved["data"]["root"]))
-        done = subprocess.run(
-            [*snakemake, *arguments, *again, *selected],
-            pass_fds=[lock],
-            env={**os.environ, **run_process()},
-            preexec_fn=killed_with_parent(),
-        )
-    if done.returncode:
+        command = [*snakemake, *arguments, *again, *selected]
+        checked = {CHECKED_PARAMS: params_digest(resolved)}
+        status = _compute(command, resolved, run_dir, lock, checked) if computes else _plan(command, lock, checked)
+    if status:
         _check_free_disk()
     elif computes and not {"--config", "-C"} & set(arguments):
         write_config(run_dir, resolved)  # where nothing was to be done no job has started, and nothing wrote it
-    return done.returncode
+    return status
+
+
+def _plan(command: list[str], lock: int, environment: dict[str, str]) -> int:
+    """Runs Snakemake where it only plans or reports: what it says is the result."""
+    return subprocess.run(command, pass_fds=[lock], env={**os.environ, **environment}).returncode
+
+
+def _compute(command: list[str], config: dict[str, Any], run_dir: Path, lock: int, environment: dict[str, str]) -> int:
+    """Runs Snakemake, with its log in a file and a line of progress instead."""
+    with _prepared_process(config) as where, LOG.open("wb") as log:
+        process = subprocess.Popen(
+            command,
+            pass_fds=[lock],
+            env={**os.environ, **run_process(), **environment, **where},
+            preexec_fn=killed_with_parent(),
+            stdin=subprocess.DEVNULL,
+            stdout=log,
+            stderr=log,
+        )
+        try:
+            said = follow(process, LOG, Plan(config), run_dir, sys.stdout)
+        except KeyboardInterrupt:
+            print(file=sys.stdout, flush=True)
+            with contextlib.suppress(subprocess.TimeoutExpired):
+                process.wait(SECONDS_TO_END)  # a terminal sends the interrupt to all
+            process.kill()
+            raise
+    if process.returncode == 0:
+        print("Nothing to be done: everything is there and up to date." if said.idle else f"{said.done} jobs done.")
+        return 0
+    for line in [] if said.errors else said.remarks[-REMARKS:]:
+        print(line, file=sys.stderr)
+    print(f"error: {_what_failed(said)}; the log is {LOG}, that of a job in {run_dir}/logs", file=sys.stderr)
+    return process.returncode
+
+
+def _what_failed(said: LogReader) -> str:
+    jobs = f"{len(said.failed)} jobs" if len(said.failed) > 1 else "a job"
+    return f"{jobs} failed ({', '.join(said.failed)})" if said.failed else "Snakemake ended with an error"
+
+
+def _prepared_process(config: dict[str, Any]) -> contextlib.AbstractContextManager[dict[str, str]]:
+    """Returns the process of which jobs are copies; none on a GPU, which a forked process cannot use."""
+    execution = config["execution"]
+    if execution["device"] != "cpu":
+        return contextlib.nullcontext({})
+    threads = os.environ.get("OMP_NUM_THREADS", str(execution["threads"]))
+    return job_server(CUDA_VISIBLE_DEVICES="", OMP_NUM_THREADS=threads, **run_process())
 
 
 @contextlib.contextmanager

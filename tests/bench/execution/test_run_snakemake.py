@@ -1,5 +1,6 @@
 """What `sgoif.bench run` does around Snakemake, which is replaced by a function here."""
 
+import contextlib
 import json
 import subprocess
 from pathlib import Path
@@ -9,6 +10,7 @@ import pytest
 
 from sgoif.bench.cli import main
 from sgoif.bench.config import load_config
+from sgoif.bench.execution import run_snakemake
 from tests.helpers.project_copy import MINI_CONFIG
 
 RUN = Path("results/mini")
@@ -20,8 +22,10 @@ def project(tmp_path, monkeypatch) -> list[list[str]]:
     monkeypatch.chdir(tmp_path)
     Path("mini.yaml").write_text(MINI_CONFIG.read_text())
     calls: list[list[str]] = []
-    answer = SimpleNamespace(returncode=0)
-    monkeypatch.setattr(subprocess, "run", lambda command, **others: calls.append(command) or answer)
+    answer = SimpleNamespace(returncode=0, poll=lambda: 0)
+    for name in ("run", "Popen"):
+        monkeypatch.setattr(subprocess, name, lambda command, **others: calls.append(command) or answer)
+    monkeypatch.setattr(run_snakemake, "job_server", lambda **environment: contextlib.nullcontext({}))
     return calls
 
 
