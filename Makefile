@@ -16,12 +16,15 @@ $(foreach name,$(USER_VALUES),$(eval override $(name) := $$(value $(name))))
 export $(USER_VALUES)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv tables measured published verify retry test checks types ui report doctor plan lock clean chaos mutants new-baseline docs cluster test-slurm
+.PHONY: help venv demo tables measured published verify retry test checks types ui report doctor plan lock clean chaos mutants new-baseline docs cluster test-slurm
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
 
 venv: $(VENV)/run.stamp  ## only the environment, with the command .venv/bin/sgoif
+
+demo: $(VENV)/run.stamp  ## one small table and one figure, within two minutes once the environment is there
+	@python -m sgoif.bench demo
 
 # A part of a run: METHODS=sgoif,aum SETTINGS=n20_s0 SEEDS=0 DATASETS=digits.
 SELECTION := $${METHODS:+--methods="$$METHODS"} $${SETTINGS:+--settings="$$SETTINGS"} $${SEEDS:+--seeds="$$SEEDS"} $${DATASETS:+--datasets="$$DATASETS"}

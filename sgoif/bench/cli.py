@@ -162,6 +162,7 @@ def _add_sharing(commands: Any) -> None:
 
 
 def _add_tools(commands: Any) -> None:
+    _add(commands, "demo", steps.demo_step, "make one small table and one figure, and show them")
     step = _add(commands, "where", steps.where_step, "print where the results of a run are", "config")
     _add_selection(step)
     about = "print the folder of the run of a configuration file"
