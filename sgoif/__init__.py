@@ -1,4 +1,4 @@
-"""SG-OIF: online influence scores with a certificate, in your own training loop.
+"""SG-OIF: find wrong labels while a network trains, in your own training loop.
 
 `OnlineInfluence` is the way in; its settings are `InfluenceConfig`, its scores an `InfluenceResult`. Names are imported
 when first used, so that `import sgoif` and the benchmark's planning do not load torch.

@@ -265,7 +265,7 @@ class OnlineInfluence:
 
     @torch.no_grad()
     def scores(self) -> InfluenceResult:
-        """Return the score of every example over the score window, with its certificate.
+        """Return the score of every example over the score window, with its confidence.
 
         Reading changes nothing that follows; you may read scores during training.
 

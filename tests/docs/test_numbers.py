@@ -38,6 +38,7 @@ def default(path: str, name: str):
 def facts() -> dict[str, object]:
     """Phrase of a page -> what the number in it must be."""
     cifar, measured = settings("cifar"), settings("measured")
+    scanned = int(re.search(r"first ([\d,]+) images", read("docs/scan.md"))[1].replace(",", ""))
     growth = json.loads(read("benchmarks/measured/scaling-h200-2026-11-15.json"))["figures"]
     recipe, provenance = cifar["recipes"]["resnet9"], yaml.safe_load(read("results/published/measured/provenance.json"))
     return {
@@ -53,6 +54,7 @@ def facts() -> dict[str, object]:
         "FastIF with {} clean": default("baselines/noisy/fastif.py", "n_anchors"),
         "{} clean labels": cifar["variants"]["fastif"]["all_trusted"]["n_anchors"],
         "first {} test images": cifar["variants"]["fastif"]["all_trusted"]["n_anchors"],
+        "first of {} images of CIFAR-10": scanned,
         "{} partial runs": len(provenance["pieces"]),
         "more than {} configurations": 150,
         "{} images and ten classes": growth["n"]["50000"]["n"],
