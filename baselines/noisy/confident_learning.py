@@ -18,14 +18,18 @@ Five prune rules say which labels are wrong:
 
 As in cleanlab 2, no rule calls a label wrong that the prediction agrees with, and each class keeps an example.
 
-Score: 1 - p_iy (self-confidence). Variants: the margin max_{k != y} p_ik - p_iy and the confidence-weighted entropy
-H(p_i) / (p_iy log K); `adjusted_*` take p'_ik ~ p_ik - t_k + max t, which forgives classes the network is unsure of.
-Removal rule: `prune` (default `prune_by_noise_rate`, the paper's and cleanlab's recommendation).
+Candidates: 1 - p_iy (self-confidence, cleanlab's default), the margin max_{k != y} p_ik - p_iy and the
+confidence-weighted entropy H(p_i) / (p_iy log K); `adjusted_*` take p'_ik ~ p_ik - t_k + max t, which forgives classes
+the network is unsure of. Removal rule: `prune` (default `prune_by_noise_rate`, the paper's and cleanlab's
+recommendation). What is left is retrained with class weights 1 / P(given k | true k) = sum_j C[j, k] / C[k, k], which
+make up for what was pruned, as cleanlab's `CleanLearning` and the released training script do. The paper's Co-Teaching
+on the pruned set is left out.
 """
 
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import numpy as np
 
@@ -125,6 +129,11 @@ def adjusted(p: np.ndarray, labels: np.ndarray) -> np.ndarray:
     return shifted / shifted.sum(axis=1, keepdims=True)
 
 
+def class_weights(joint: np.ndarray) -> np.ndarray:
+    """[K] 1 / P(given k | true k), by which the classes that lost examples count more in retraining."""
+    return joint.sum(axis=0) / np.maximum(joint.diagonal(), 1)
+
+
 RULES = ("argmax", "confident", "prune_by_class", "prune_by_noise_rate", "both")
 
 
@@ -134,6 +143,14 @@ class ConfidentLearning(NoisyLabelDetector):
     group = "Methods of the paper"
     order = 8
     reads_folds = True
+    candidates: ClassVar = {
+        "self_confidence": "one minus the out-of-fold probability of the label (cleanlab's default)",
+        "normalized_margin": "margin of the best other class over the label",
+        "confidence_weighted_entropy": "entropy of the prediction over the probability of the label",
+        "adjusted_self_confidence": "self-confidence of probabilities adjusted by the classes' thresholds",
+        "adjusted_margin": "margin of probabilities adjusted by the classes' thresholds",
+    }
+    ranked_by = "adjusted_margin"
 
     @dataclass(frozen=True)
     class Params:
@@ -148,14 +165,16 @@ class ConfidentLearning(NoisyLabelDetector):
         joint = calibrate(confident_joint(p, labels), labels)
         masks = prune_masks(p, labels, joint)
         extras = {f"pruned_{rule}": float(mask.sum()) for rule, mask in masks.items()}
-        return Detection(
-            scores=1.0 - self_confidence(p, labels),
+        scores = {
+            "self_confidence": 1.0 - self_confidence(p, labels),
+            "normalized_margin": margin(p, labels),
+            "confidence_weighted_entropy": weighted_entropy(p, labels),
+            "adjusted_self_confidence": 1.0 - self_confidence(adjusted(p, labels), labels),
+            "adjusted_margin": margin(adjusted(p, labels), labels),
+        }
+        return self.detection(
+            scores,
             remove=masks[self.params.prune],
-            variants={
-                "normalized_margin": margin(p, labels),
-                "confidence_weighted_entropy": weighted_entropy(p, labels),
-                "adjusted_self_confidence": 1.0 - self_confidence(adjusted(p, labels), labels),
-                "adjusted_margin": margin(adjusted(p, labels), labels),
-            },
+            class_weights=class_weights(joint),
             extras={"noise_rate": float(1 - np.trace(joint) / len(labels)), **extras},
         )

@@ -8,7 +8,10 @@ Influence functions made affordable. For each validation anchor v (here: a trust
                 averaged over `replicas` independent chains. It converges when scale > lambda_max(H_j).
     3. score    influence(i, v) = -g_i . s_v, how up-weighting i changes the loss of v: positive = harmful
 
-    s_i = mean of influence(i, v) over the anchors v that retrieved i
+    `knn`            s_i = mean of influence(i, v) over the anchors v that retrieved i (published)
+    `all`            over all anchors, whether they retrieved i or not: here k = N costs nothing more
+    `balanced`       the same with every class of anchors counting alike: a plain mean is ruled by misclassified ones
+    `balanced_soft`  the same for the loss at temperature 4, f / 4, at which memorised examples still have a gradient
 
 Parameters are those of the last layer (the paper takes the last few). There f = c (W z + b); with errors
 e = p - onehot(y) and a = [z, 1] the gradient is c e (x) a, and the Hessian of the mean loss maps V [K, d + 1] to
@@ -23,6 +26,7 @@ Examples that no anchor retrieved say nothing: they score 0, are never removed, 
 `scale=None` is twice the largest eigenvalue of H by power iteration (the paper's 1e4 is a guess for its BERT, and would
 damp with damp * scale = 50). Damping and number of steps are the paper's; one chain over batches of 128 replaces three
 chains over single examples.
+Official code: github.com/salesforce/fast-influence-functions (`influence_utils/nn_influence_utils.py`).
 Removal rule: of the judged examples the suspicious component of a two-Gaussian mixture
 (`score_threshold.by_mixture`), as far as it is harmful (s > 0).
 """
@@ -42,6 +46,8 @@ from sgoif.bench.methods.score_threshold import by_mixture
 from sgoif.errors import UserError
 from sgoif.training.learner import Diverged
 from sgoif.training.seeds import mix_seed, numpy_generator, torch_generator
+
+TEMPERATURE = 4.0  # of `balanced_soft`: SG-OIF's default
 
 
 def hvp(p: Tensor, a: Tensor, v: Tensor, c: float = 1.0) -> Tensor:
@@ -92,6 +98,33 @@ def break_ties(scores: np.ndarray, judged: np.ndarray, rng: np.random.Generator)
     return np.where(judged, scores, gap * rng.uniform(-0.5, 0.5, len(scores)))
 
 
+def class_balanced(labels: Tensor) -> Tensor:
+    """[M] weights that sum to 1, alike for every class that occurs."""
+    _, place, counts = labels.unique(return_inverse=True, return_counts=True)
+    return 1 / (counts[place].float() * len(counts))
+
+
+class Head:
+    """The last layer on some examples: probabilities p [n, K], inputs a = [z, 1] [n, D], errors e [n, K], scale c."""
+
+    def __init__(self, logits: Tensor, features: Tensor, labels: Tensor, scale: float):
+        self.logits, self.labels, self.c = logits, labels, scale
+        self.p, self.a = logits.softmax(1), F.pad(features, (0, 1), value=1.0)
+        self.errors = self.p - F.one_hot(labels, logits.shape[1])
+
+    def soften(self, temperature: float) -> Head:
+        """The same for the loss of f / temperature."""
+        return Head(self.logits / temperature, self.a[:, :-1], self.labels, self.c / temperature)
+
+    def gradients(self) -> Tensor:
+        """[n, K, D] gradient of each example's loss."""
+        return self.c * torch.einsum("nk,nd->nkd", self.errors, self.a)
+
+    def influence(self, s: Tensor, index: Tensor | slice = slice(None)) -> Tensor:
+        """[n] -g_i . s for s [K, D]."""
+        return -self.c * (self.errors[index] * (self.a[index] @ s.T)).sum(1)
+
+
 class FastIF(NoisyLabelDetector):
     name = "fastif"
     title = "FastIF †"
@@ -107,6 +140,13 @@ class FastIF(NoisyLabelDetector):
     }
     reads_plain = True
     uses_trusted = True
+    candidates: ClassVar = {
+        "knn": "mean influence on the anchors that retrieved the example (published)",
+        "all": "mean influence on all anchors",
+        "balanced": "mean influence on all anchors, every class alike",
+        "balanced_soft": "the same for the loss at temperature 4",
+    }
+    ranked_by = "balanced_soft"
 
     @dataclass(frozen=True)
     class Params:
@@ -128,42 +168,64 @@ class FastIF(NoisyLabelDetector):
     def detect(self, task: NoisyTask) -> Detection:
         if task.trusted is None:
             raise UserError("fastif needs trusted images (noisy.<dataset>.val): its anchors are validation examples")
-        q, net = self.params, task.plain.network()
+        net = task.plain.network()
+        images, clean = task.trusted
+        order = numpy_generator(task.seed, "fastif", "anchors").permutation(len(images))
+        chosen = np.sort(order[: self.params.n_anchors])
         logits, z = task.predict(net, features=True)
-        p, a = logits.softmax(1), F.pad(z, (0, 1), value=1.0)
-        errors = p - F.one_hot(task.labels, task.n_classes)
-
-        images, labels = task.trusted
-        chosen = np.sort(numpy_generator(task.seed, "fastif", "anchors").permutation(len(images))[: q.n_anchors])
         v_logits, v_z = task.predict(net, images, chosen, features=True)
-        v_errors = v_logits.softmax(1) - F.one_hot(labels.to(p.device)[chosen], task.n_classes)
-        g = net.scale * torch.einsum("mk,md->mkd", v_errors, F.pad(v_z, (0, 1), value=1.0))  # [M, K, D]
+        v_labels = clean.to(logits.device)[torch.as_tensor(chosen, device=logits.device)]
 
-        scale = q.scale or 2 * largest_eigenvalue(p, a, net.scale, seed=task.seed)
+        train, anchors = Head(logits, z, task.labels, net.scale), Head(v_logits, v_z, v_labels, net.scale)
+        s, scale = self.solve(train, anchors.gradients(), task.seed)
+        weights = class_balanced(v_labels)
+        soft, soft_anchors = train.soften(TEMPERATURE), anchors.soften(TEMPERATURE)
+        mean = torch.einsum("m,mkd->kd", weights, soft_anchors.gradients())[None]
+        soft_direction, _ = self.solve(soft, mean, task.seed)
+        knn, judged = self.retrieved(train, s, nearest(v_z, z, min(self.params.k, len(z))))
+        scores = {
+            "knn": break_ties(knn, judged, numpy_generator(task.seed, "fastif", "ties")),
+            "all": train.influence(s.mean(0)).double().cpu().numpy(),
+            "balanced": train.influence(torch.einsum("m,mkd->kd", weights, s)).double().cpu().numpy(),
+            "balanced_soft": soft.influence(soft_direction[0]).double().cpu().numpy(),
+        }
+        if self.score_name != "knn":
+            judged = np.ones_like(judged)
+
+        def harmful(ranking: np.ndarray) -> np.ndarray:
+            remove = np.zeros(len(ranking), dtype=bool)
+            remove[judged] = by_mixture(ranking[judged])
+            return remove & (ranking > 0)
+
+        return self.detection(
+            scores,
+            remove=harmful,
+            extras={
+                "coverage": float(judged.mean()),
+                "anchors": float(len(chosen)),
+                "scale": float(scale),
+                "hvps": float(self.params.steps * self.params.replicas * (len(chosen) + 1)),
+            },
+        )
+
+    def solve(self, head: Head, g: Tensor, seed: int) -> tuple[Tensor, float]:
+        """s_v ~ (H + damp scale I)^-1 g_v for every row of g [M, K, D], and the scale."""
+        q = self.params
+        scale = q.scale or 2 * largest_eigenvalue(head.p, head.a, head.c, seed=seed)
         chains = [
-            lissa(p, a, g, net.scale, q.damp, scale, q.steps, q.batch_size, mix_seed(task.seed, "lissa", replica))
+            lissa(head.p, head.a, g, head.c, q.damp, scale, q.steps, q.batch_size, mix_seed(seed, "lissa", replica))
             for replica in range(q.replicas)
         ]
         s = torch.stack(chains).mean(0)
         if not torch.isfinite(s).all():
             raise Diverged(f"LiSSA diverged: scale {scale:.3g} is below the largest eigenvalue of a minibatch Hessian")
+        return s, scale
 
-        neighbours = nearest(v_z, z, min(q.k, len(z)))
-        total, times = torch.zeros(len(z)).to(z), torch.zeros(len(z)).to(z)
+    @staticmethod
+    def retrieved(head: Head, s: Tensor, neighbours: Tensor) -> tuple[np.ndarray, np.ndarray]:
+        """[N] mean influence on the anchors that retrieved an example, and which were retrieved by any."""
+        total, times = torch.zeros(2, len(head.a)).to(head.a)
         for near, s_v in zip(neighbours, s, strict=True):
-            total.index_add_(0, near, -net.scale * (errors[near] * (a[near] @ s_v.T)).sum(1))
-            times.index_add_(0, near, torch.ones(len(near)).to(z))
-        judged = (times > 0).cpu().numpy()
-        scores = (total / times.clamp(min=1)).double().cpu().numpy()
-        remove = np.zeros(len(scores), dtype=bool)
-        remove[judged] = by_mixture(scores[judged])
-        return Detection(
-            break_ties(scores, judged, numpy_generator(task.seed, "fastif", "ties")),
-            remove=remove & (scores > 0),
-            extras={
-                "coverage": float(judged.mean()),
-                "anchors": float(len(chosen)),
-                "scale": float(scale),
-                "hvps": float(q.steps * q.replicas * len(chosen)),
-            },
-        )
+            total.index_add_(0, near, head.influence(s_v, near))
+            times.index_add_(0, near, torch.ones(len(near)).to(head.a))
+        return (total / times.clamp(min=1)).double().cpu().numpy(), (times > 0).cpu().numpy()

@@ -18,9 +18,16 @@ Stage 2 is Co-teaching on S, whose own noise rate is ε_S = ε² / (ε² + c (1 
 minibatch each network picks n = round(B (1 - ε_S min(1, e / T_k))) small-loss examples, in eval mode, for the other.
 After e_warm epochs up to B/2 remaining candidates join the minibatch; still only n are used.
 
-Score, from the last time i was held out, and in the order selected < still a candidate < discarded:
+The released program is told whether the noise is symmetric or asymmetric (`pattern: told`): with asymmetric noise
+nothing is discarded, c = 1 and e_warm is twice as long. Here class-conditional noise of sparsity 0 counts as symmetric,
+and everything else that is not (sparse matrices, superclasses, human labels) as asymmetric.
 
-    s_i = CE(f_oof(x_i), y_i) + rank(i) · (1 + max_j CE_j),   rank = 0, 1, 2          variant `oof_loss`: CE alone
+Candidates. `selection`, from the last time i was held out, and in the order selected < still a candidate < discarded:
+
+    s_i = CE(f_oof(x_i), y_i) + rank(i) · (1 + max_j CE_j),   rank = 0, 1, 2          `oof_loss`: CE alone
+
+`stage2_loss` and `stage2_margin`: means of both networks over four passes, evenly spaced over the last half of stage 2.
+Official code: github.com/chenpf1025/noisy_label_understanding_utilizing (`INCV_main.py`).
 
 `remove` is everything not selected (the published detection set). Yielded model: the first network of stage 2.
 Cost: 4 x 2 fits of a quarter of the recipe's steps = 2, plus two networks with a selection pass, about 2.7: 4.7 plain
@@ -34,7 +41,8 @@ count of 0 discards nothing (in the released code the slice [-0:] would discard 
 from __future__ import annotations
 
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import asdict, dataclass
+from typing import ClassVar
 
 import numpy as np
 import torch
@@ -43,8 +51,11 @@ from torch import Tensor
 
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
 from sgoif.bench.methods.peer_networks import Peers, exchange
+from sgoif.bench.methods.robust.visits import VisitRecorder, measure
 from sgoif.training.batches import Batch, Batches
 from sgoif.training.seeds import mix_seed, numpy_generator
+
+PASSES = 4  # over the training images, in the last half of stage 2
 
 
 class INCV(NoisyLabelDetector):
@@ -52,6 +63,14 @@ class INCV(NoisyLabelDetector):
     title = "INCV"
     group = "Methods of the paper"
     order = 1
+    candidates: ClassVar = {
+        "selection": "held-out cross-entropy in the order selected, candidate, discarded",
+        "oof_loss": "held-out cross-entropy alone",
+        "stage2_loss": "mean cross-entropy of both networks over passes in the last half of stage 2",
+        "stage2_margin": "minus the mean margin of both networks over these passes",
+    }
+    ranked_by = "stage2_margin"
+    told_noise = True  # used if `pattern` is "told"
 
     @dataclass(frozen=True)
     class Params:
@@ -60,7 +79,7 @@ class INCV(NoisyLabelDetector):
             0.25  # length of one fit of stage 1, as a share of the recipe's steps (published: 50 of 200 epochs)
         )
         least_steps: int = 32  # … but no fit is shorter than this, unless the recipe is (published fits: 9,750 steps)
-        pattern: str = "symmetric"  # or "asymmetric": what is assumed of the noise
+        pattern: str = "told"  # or "symmetric", "asymmetric": what is assumed of the noise
         ramp: float = 0.05  # T_k of stage 2 as a share of its epochs (published: 10 of 200)
 
     def __init__(self, **params):
@@ -70,7 +89,8 @@ class INCV(NoisyLabelDetector):
         self.need(0 < p.fit <= 1, "fit", "a share in (0, 1]")
         self.need(p.least_steps >= 1, "least_steps", "must be at least 1")
         self.need(0 < p.ramp <= 1, "ramp", "a share in (0, 1]")
-        self.need(p.pattern in ("symmetric", "asymmetric"), "pattern", 'must be "symmetric" or "asymmetric"')
+        patterns = ("told", "symmetric", "asymmetric")
+        self.need(p.pattern in patterns, "pattern", 'must be "told", "symmetric" or "asymmetric"')
 
     # --- formulas -----------------------------------------------------------------------------------------------------
 
@@ -101,6 +121,9 @@ class INCV(NoisyLabelDetector):
     # --- stages -------------------------------------------------------------------------------------------------------
 
     def detect(self, task: NoisyTask) -> Detection:
+        if self.params.pattern == "told":
+            told = {**asdict(self.params), "pattern": task.noise_facts(self.name).pattern}
+            return INCV(score=self.score_name, **told).detect(task)
         y = task.labels.cpu().numpy()
         selected, discarded = np.zeros(len(y), dtype=bool), np.zeros(len(y), dtype=bool)
         losses, rate = np.zeros(len(y)), 0.0
@@ -125,15 +148,21 @@ class INCV(NoisyLabelDetector):
             if self.params.pattern == "symmetric":
                 discarded[np.concatenate(worst)] = True
                 discarded &= ~selected
-        peers = self._second_stage(task, selected, ~selected & ~discarded, rate)
+        recorder = VisitRecorder(len(y), task.labels.device)
+        peers = self._second_stage(task, selected, ~selected & ~discarded, rate, recorder)
         with task.session.timer("score"):
             test_logits, _ = task.predict(peers.first.net, task.test)
-        rank = np.where(selected, 0, np.where(discarded, 2, 1))
-        return Detection(
-            losses + rank * (1 + losses.max()),
-            test_logits.cpu().numpy(),
+        rank, visits = np.where(selected, 0, np.where(discarded, 2, 1)), recorder.visits()
+        scores = {
+            "selection": losses + rank * (1 + losses.max()),
+            "oof_loss": losses,
+            "stage2_loss": visits.mean_loss(),
+            "stage2_margin": visits.mean_margin(),
+        }
+        return self.detection(
+            scores,
+            test_logits=test_logits.cpu().numpy(),
             remove=~selected,
-            variants={"oof_loss": losses},
             extras={"noise_rate": rate, "selected": float(selected.mean()), "discarded": float(discarded.mean())},
         )
 
@@ -157,7 +186,15 @@ class INCV(NoisyLabelDetector):
 
         return task.session.cached(phase, fit)["logits"]
 
-    def _second_stage(self, task: NoisyTask, selected: np.ndarray, rest: np.ndarray, rate: float) -> Peers:
+    def _second_stage(
+        self,
+        task: NoisyTask,
+        selected: np.ndarray,
+        rest: np.ndarray,
+        rate: float,
+        recorder: VisitRecorder | None = None,
+    ) -> Peers:
+        """Train both networks; a recorder gets the training images as they see them in the last half."""
         p, size = self.params, task.recipe.batch_size
         batches = task.batches(np.flatnonzero(selected) if selected.any() else None)
         epochs = _epochs(task, batches)
@@ -179,13 +216,20 @@ class INCV(NoisyLabelDetector):
             )
 
         step = peers.stepper(forward)
-        for epoch in task.session.epochs(epochs, peers, phase="second-stage"):
+        states = [peers] if recorder is None else [peers, recorder]
+        passes = {round(epochs * (0.5 + 0.5 * (i + 1) / PASSES)) - 1 for i in range(PASSES)}
+        for epoch in task.session.epochs(epochs, *states, phase="second-stage"):
             more = _forever(joining, epoch) if joining is not None and epoch > alone else None
             keep = round(batches.batch_size * (1 - noise * min(1.0, epoch / max(p.ramp * epochs, 1))))
             # its length is part of the shapes by which steps are captured, so each number kept has a graph of its own
             places = torch.arange(max(keep, 1), device=task.labels.device)
             for batch in batches.epoch(epoch):
                 step((batch if more is None else batch.concatenate(next(more))).with_extra(places))
+            if recorder is not None and epoch in passes:
+                with task.session.timer("score"):
+                    both = [measure(logits, task.labels) for logits in peers.predict(task)]
+                    recorder.add(torch.arange(len(task.labels), device=task.labels.device), (both[0] + both[1]) / 2)
+                    recorder.end_epoch()
         return peers
 
 

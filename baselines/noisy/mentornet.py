@@ -5,6 +5,9 @@ through v). The mentor sees ℓ_i, its distance to a moving percentile of the ba
 
     m ← ρ m + (1 - ρ) percentile_p(ℓ),    d_i = ℓ_i - m                       (ρ = 0.5, p = 0.7)
 
+p = 0.7 is the released default; the released commands for PD take 0.75 at 20 and 40 % noise and 0.5 at 80 %
+(`percentile: null`, the variant `given`: p follows the noise rate that is told, linearly between 40 and 80 %).
+
 * `predefined` (PD, the main row), here in the closed form that the published mentor network approximates:
       v = 1 for e ≤ 18;      v = 1[d ≤ 0] for 18 < e < 90;      v = clip(1 - d / γ, 0, 1) from e = 90 on
 * `data_driven` (DD): v = σ(mentor(ℓ, d, 0, e)) is learned from trusted images (`task.trusted`). Some of their labels
@@ -14,9 +17,13 @@ through v). The mentor sees ℓ_i, its distance to a moving percentile of the ba
 
 Example dropout, as published: a random half of the weights is zeroed for the first 17 % of training, 5 % later.
 
-MentorNet was published as a trainer. Score, over the epochs after burn-in (weights from the scoring pass):
+MentorNet was published as a trainer. Candidates: the losses, margins and probabilities of its own training steps, and
 
-    s_i = 1 - mean_t v_i(t) + 0.001 c_i / (1 + c_i),   c_i = mean_t CE_i(t)   (weights are mostly 0 or 1: c breaks ties)
+    weight:  s_i = 1 - mean_t v_i(t) + 0.001 c_i / (1 + c_i)
+
+over the epochs after burn-in, with the weights v that the mentor gave in the training steps, before example dropout, to
+losses of the kind its percentile is of; c_i, the mean loss over the same visits, breaks ties, since weights are 0 or 1.
+Official code: github.com/google/mentornet (`code/utils.py`, `training_mentornet/models.py`).
 
 Cost: 1 plain run; the mentor is tiny. PD reads no trusted label.
 Deviations: the recipe's weight decay is not scaled by mean v; the mentor takes 500 Adam steps on a table of the
@@ -25,7 +32,7 @@ trusted examples instead of 30,000 on 100,000 rows.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import ClassVar
 
 import numpy as np
@@ -34,6 +41,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.robust.visits import VisitRecorder, candidate_scores, late_mean, measure
 from sgoif.bench.methods.robust_training import History
 from sgoif.errors import UserError
 from sgoif.training.batches import Batch, Batches
@@ -56,14 +64,32 @@ class MentorNet(NoisyLabelDetector):
             "group": "Given all clean labels that were set aside",
             "order": 1,
             "ranked": False,
-        }
+        },
+        "given": {
+            "title": "MentorNet, noise rate given",
+            "group": "Told the noise rate",
+            "order": 2,
+            "ranked": False,
+        },
     }
+    candidates: ClassVar = {
+        "weight": "one minus the mean weight that the mentor gave after burn-in, ties broken by the loss",
+        "last_loss": "cross-entropy after the last epoch",
+        "window_loss": "mean cross-entropy over the last half of training",
+        "window_margin": "minus the mean margin over the last half of training",
+        "window_doubt": "one minus the mean probability of the label over the last half of training",
+        "mean_loss": "mean cross-entropy over all of training",
+        "mean_margin": "minus the mean margin over all of training",
+        "mean_doubt": "one minus the mean probability of the label over all of training",
+    }
+    ranked_by = "window_margin"
     uses_trusted = True  # by the data-driven mentor alone
+    told_noise = True  # used if `percentile` is null
 
     @dataclass(frozen=True)
     class Params:
         mentor: str = "predefined"  # or "data_driven"
-        percentile: float = 0.7  # p
+        percentile: float | None = 0.7  # p; None: by the noise rate that is told
         decay: float = 0.5  # ρ
         gamma: float = 1.0  # γ
         flips: float = 0.4  # data-driven: share of the trusted labels that is flipped
@@ -73,7 +99,7 @@ class MentorNet(NoisyLabelDetector):
         super().__init__(**params)
         p = self.params
         self.need(p.mentor in ("predefined", "data_driven"), "mentor", 'must be "predefined" or "data_driven"')
-        self.need(0 < p.percentile < 1, "percentile", "a share in (0, 1)")
+        self.need(p.percentile is None or 0 < p.percentile < 1, "percentile", "a share in (0, 1) or null")
         self.need(0 <= p.decay < 1, "decay", "must be in [0, 1)")
         self.need(p.gamma > 0, "gamma", "must be above 0")
         self.need(0 < p.flips < 1, "flips", "a share in (0, 1)")
@@ -86,6 +112,11 @@ class MentorNet(NoisyLabelDetector):
         """The percentile is the nearest loss: `torch.quantile` by "nearest", with its place known before its value."""
         place = int(np.rint(np.float32(percentile) * np.float32(len(losses) - 1)))
         return decay * average + (1 - decay) * losses.sort().values[place]
+
+    @staticmethod
+    def released_percentile(noise_rate: float) -> float:
+        """p of the released commands: 0.75 up to 40 % noise, 0.5 from 80 % on."""
+        return float(np.interp(noise_rate, [0.4, 0.8], [0.75, 0.5]))
 
     @staticmethod
     def predefined(difference: Tensor, percent: Tensor | int, gamma: float = 1.0) -> Tensor:
@@ -108,41 +139,55 @@ class MentorNet(NoisyLabelDetector):
         learned = p.mentor == "data_driven"
         batches, trusted_is_right = self._with_trusted(task) if learned else (task.batches(), None)
         student, history = task.learner(batches), History()
-        mentor = Mentor(p, task.seed, task.labels.device)
+        percentile = p.percentile or self.released_percentile(task.noise_facts(self.name).rate)
+        mentor = Mentor(replace(p, percentile=percentile), task.seed, task.labels.device)
+        n, device = len(task.labels), task.labels.device
+        recorder = VisitRecorder(n if trusted_is_right is None else n + len(trusted_is_right), device)
 
-        def forward(batch: Batch) -> tuple[Tensor, Tensor]:
+        def forward(batch: Batch) -> tuple[Tensor, ...]:
             percent, dropped = batch.extra
-            losses = F.cross_entropy(student(batch.x), batch.labels, reduction="none")
+            logits = student(batch.x)
+            losses = F.cross_entropy(logits, batch.labels, reduction="none")
             weights = mentor.weigh(losses.detach(), percent, learning=True)
-            return (weights.masked_fill(dropped, 0.0) * losses).mean(), losses
+            loss = (weights.masked_fill(dropped, 0.0) * losses).mean()
+            return loss, losses, weights, measure(logits, batch.labels)
 
-        step = student.stepper(forward)
-        for epoch in session.epochs(task.recipe.epochs, student, mentor, history):
+        step, start = student.stepper(forward), UPDATES[0] if learned else BURN_IN
+        for epoch in session.epochs(task.recipe.epochs, student, mentor, history, recorder):
+            given = torch.full((len(batches.labels),), torch.nan, device=device)
             for batch in batches.epoch(epoch):
                 percent = min(100 * student.steps_done // student.total_steps, 99)
                 if learned:
                     mentor.learn_if_due(percent)
-                _, losses = step(batch.with_extra(torch.tensor(percent), self.dropped(len(batch.labels), percent)))
+                dropped = self.dropped(len(batch.labels), percent)
+                _, losses, weights, measured = step(batch.with_extra(torch.tensor(percent), dropped))
+                recorder.add(batch.index, measured)
+                if percent > start:
+                    given.index_copy_(0, batch.index, weights)
                 if learned:
-                    mentor.watch(batch.index - len(task.labels), losses, percent, trusted_is_right)
-            with session.timer("score"):
-                percent = min(100 * (epoch + 1) // task.recipe.epochs, 99)
-                logits, _ = task.predict(student.net)
-                losses = F.cross_entropy(logits, task.labels, reduction="none")
-                history.add(loss=losses, weight=mentor.weigh(losses, percent), percent=percent)
+                    mentor.watch(batch.index - n, losses, percent, trusted_is_right)
+            recorder.end_epoch()
+            history.add(weight=given[:n])
         with session.timer("score"):
             test_logits, _ = task.predict(student.net, task.test)
-        losses, weights = history.stack("loss"), history.stack("weight")
-        start = UPDATES[0] if learned else BURN_IN
-        after_burn_in = [percent > start for percent in history.curves["percent"]]
-        late_loss = losses[after_burn_in].mean(0)
-        return Detection(
-            1 - weights[after_burn_in].mean(0) + TIE * late_loss / (1 + late_loss),
-            test_logits.cpu().numpy(),
-            epoch_scores=1 - weights + TIE * losses / (1 + losses),
-            variants={"loss": losses[-1]},
-            extras={"trusted_labels": float(len(trusted_is_right)) if learned else 0.0},
-            curves={"mean_weight": weights.mean(1).tolist()},
+            losses = F.cross_entropy(task.predict(student.net)[0], task.labels, reduction="none")
+        visits = recorder.visits().first(n)
+        weights = torch.from_numpy(history.stack("weight"))
+        after = weights.isfinite()
+        late_loss = late_mean(torch.where(after, visits.losses, torch.nan) if after.any() else visits.losses)
+        scores = {
+            "weight": 1
+            - late_mean(weights if after.any() else torch.ones_like(weights))
+            + TIE * late_loss / (1 + late_loss),
+            "last_loss": losses.cpu().numpy(),
+            **candidate_scores(visits),
+        }
+        mean_weight = weights.nan_to_num(0.0).sum(1) / after.sum(1)
+        return self.detection(
+            scores,
+            test_logits=test_logits.cpu().numpy(),
+            extras={"trusted_labels": float(len(trusted_is_right)) if learned else 0.0, "percentile": percentile},
+            curves={"mean_weight": mean_weight.nan_to_num(1.0).tolist()},
         )
 
     def _with_trusted(self, task: NoisyTask) -> tuple[Batches, Tensor]:

@@ -5,30 +5,43 @@ rates eta_c and per-example gradients g (eval mode, no augmentation, given label
 
     TracIn(i, j) = sum_c eta_c g_i(theta_c) . g_j(theta_c)
 
-    score         s_i = TracIn(i, i), the self-influence: a label that only its own gradient supports is suspicious
-    `anchor`      s_i = -mean_v TracIn(i, v) over the trusted images v: training on i raises their loss
+    `rates`       s_i = TracIn(i, i), the self-influence: a label that only its own gradient supports is suspicious
+    `equal`       the same with equal weights instead of the rates eta_c
+    `late`        with equal weights, over the checkpoints of the last half of training
+    `late_soft`   as `late`, with the gradients of the loss at temperature 4, f / 4
+    `late_error`  as `late`, of the error alone, ||e_i||^2: without the norm of the features
+    `anchor`      s_i = -mean_v TracIn(i, v) over the trusted images v: training on i raises their loss (rates eta_c)
+
+The authors' checkpoints have nearly the same rate. Under a one-cycle schedule the rates weigh the first half of
+training, where a wrong label and one that is not learned yet look alike, three times as much as the second. Official
+code: github.com/frederick0329/TracIn.
 
 `layers="head"` takes the gradients of the last linear layer, f = s (W z + b). With the error e = p - onehot(y):
 
     g_i = s e_i (x) [z_i, 1]        ||g_i||^2 = s^2 ||e_i||^2 (||z_i||^2 + 1)
 
-`layers="all"` takes those of every parameter, one example at a time (vmap).
-Removal rule: the suspicious component of a two-Gaussian mixture (`removal.by_mixture`).
+`layers="all"` takes those of every parameter, one example at a time (vmap), for `rates`, `equal`, `late`, `anchor`.
+Removal rule: the suspicious component of a two-Gaussian mixture (`score_threshold.by_mixture`).
 Trusted labels serve the `anchor` variant only.
 """
 
 from __future__ import annotations
 
+from collections import defaultdict
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.robust.visits import in_window
 from sgoif.bench.methods.score_threshold import by_mixture
 from sgoif.training.images import ImageSet
 from sgoif.training.models import Network
+
+TEMPERATURE = 4.0  # of `late_soft`: SG-OIF's default
 
 
 def errors(logits: Tensor, labels: Tensor) -> Tensor:
@@ -69,6 +82,15 @@ class TracIn(NoisyLabelDetector):
     order = 7
     reads_plain = True
     uses_trusted = True
+    candidates: ClassVar = {
+        "rates": "self-influence over all checkpoints, weighted by their learning rates (published)",
+        "equal": "self-influence over all checkpoints with equal weights",
+        "late": "self-influence over the checkpoints of the last half of training, equal weights",
+        "late_soft": "the same at temperature 4",
+        "late_error": "squared norm of the error alone over the checkpoints of the last half of training",
+        "anchor": "minus the mean influence on the trusted images",
+    }
+    ranked_by = "late"
 
     @dataclass(frozen=True)
     class Params:
@@ -82,31 +104,40 @@ class TracIn(NoisyLabelDetector):
 
     def detect(self, task: NoisyTask) -> Detection:
         one_checkpoint = {"head": self.head_products, "all": self.all_products}[self.params.layers]
-        own, anchor = torch.zeros(2, len(task.train), dtype=torch.float64)
+        totals = defaultdict(lambda: torch.zeros(len(task.train), dtype=torch.float64))
         for epoch in task.plain.checkpoint_epochs:
-            squared, product = one_checkpoint(task, task.plain.network(epoch))
+            found = one_checkpoint(task, task.plain.network(epoch))
+            found = {name: values.double().cpu() for name, values in found.items()}
             rate = task.plain.learning_rate(epoch)
-            own += rate * squared.double().cpu()
-            if product is not None:
-                anchor += rate * product.double().cpu()
+            totals["rates"] += rate * found["own"]
+            totals["equal"] += found["own"]
+            if "anchor" in found:
+                totals["anchor"] -= rate * found["anchor"]
+            if in_window(epoch, task.recipe.epochs):
+                totals["late"] += found["own"]
+                for name in ("soft", "error"):
+                    if name in found:
+                        totals[f"late_{name}"] += found[name]
             task.session.check_time()
-        scores = own.numpy()
-        variants = {} if task.trusted is None else {"anchor": -anchor.numpy()}
-        return Detection(scores, remove=by_mixture(scores), variants=variants)
+        return self.detection({name: values.numpy() for name, values in totals.items()}, remove=by_mixture)
 
     @staticmethod
-    def head_products(task: NoisyTask, net: Network) -> tuple[Tensor, Tensor | None]:
-        """[N] g_i . g_i and g_i . mean_v g_v of one checkpoint, last layer."""
+    def head_products(task: NoisyTask, net: Network) -> dict[str, Tensor]:
+        """[N] g_i . g_i (`own`, at temperature 4 `soft`), ||e_i||^2, g_i . mean_v g_v of a checkpoint, last layer."""
         logits, features = task.predict(net, features=True)
-        own = head_self_influence(logits, features, task.labels, net.scale)
-        if task.trusted is None:
-            return own, None
-        images, labels = task.trusted
-        anchor = head_gradient(*task.predict(net, images, features=True), labels.to(logits.device), net.scale)
-        return own, head_influence(logits, features, task.labels, anchor, net.scale)
+        found = {
+            "own": head_self_influence(logits, features, task.labels, net.scale),
+            "soft": head_self_influence(logits / TEMPERATURE, features, task.labels, net.scale / TEMPERATURE),
+            "error": errors(logits, task.labels).square().sum(1),
+        }
+        if task.trusted is not None:
+            images, labels = task.trusted
+            anchor = head_gradient(*task.predict(net, images, features=True), labels.to(logits.device), net.scale)
+            found["anchor"] = head_influence(logits, features, task.labels, anchor, net.scale)
+        return found
 
-    def all_products(self, task: NoisyTask, net: Network) -> tuple[Tensor, Tensor | None]:
-        """[N] g_i . g_i and g_i . mean_v g_v of one checkpoint, all parameters."""
+    def all_products(self, task: NoisyTask, net: Network) -> dict[str, Tensor]:
+        """[N] g_i . g_i (`own`) and g_i . mean_v g_v (`anchor`) of one checkpoint, all parameters."""
         anchor = None
         if task.trusted is not None:
             images, labels = task.trusted
@@ -117,7 +148,7 @@ class TracIn(NoisyLabelDetector):
             own.append(sum(g.flatten(1).square().sum(1) for g in part.values()))
             if anchor is not None:
                 product.append(sum(g.flatten(1) @ anchor[name].flatten() for name, g in part.items()))
-        return torch.cat(own), torch.cat(product) if product else None
+        return {"own": torch.cat(own), **({"anchor": torch.cat(product)} if product else {})}
 
     def chunks(self, net: Network, images: ImageSet, labels: Tensor):
         for index in torch.arange(len(images), device=images.device).split(self.params.chunk):

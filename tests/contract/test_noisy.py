@@ -8,7 +8,7 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from sgoif.bench.methods import registry
-from sgoif.bench.methods.base import NoisyLabelDetector
+from sgoif.bench.methods.base import NoiseFacts, NoisyLabelDetector
 from sgoif.errors import UserError
 from tests.contract.declarations import check_declaration
 from tests.contract.interrupt import Killed, killing_session, quiet_session
@@ -25,6 +25,7 @@ def run(name: str, session=None, seed: int = 0):
     )
     if not kind.uses_trusted:
         task.trusted = None
+    task.noise = NoiseFacts(0.3, "symmetric") if kind.told_noise else None
     if session is not None:
         task.session = session
     return kind().detect(task), wrong

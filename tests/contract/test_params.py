@@ -28,7 +28,7 @@ PARAMS = {  # method: parameter: its default, and the interval or the names it m
                 ("argmax", "confident", "prune_by_class", "prune_by_noise_rate", "both"),
             )
         },
-        "coteaching": {"noise_rate": (None, "[0, 1)"), "ramp": (0.05, SHARE), "warmup": (0.25, INSIDE)},
+        "coteaching": {"noise_rate": (None, "[0, 1)"), "ramp": (0.3, SHARE), "warmup": (0.25, INSIDE)},
         "fastif": {
             "k": (1000, FROM_1),
             "n_anchors": (100, FROM_1),
@@ -42,7 +42,7 @@ PARAMS = {  # method: parameter: its default, and the interval or the names it m
             "iterations": (4, FROM_1),
             "fit": (50 / 200, SHARE),
             "least_steps": (32, FROM_1),
-            "pattern": ("symmetric", ("symmetric", "asymmetric")),
+            "pattern": ("told", ("told", "symmetric", "asymmetric")),
             "ramp": (10 / 200, SHARE),
         },
         "mentornet": {

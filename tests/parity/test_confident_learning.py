@@ -157,11 +157,24 @@ def test_detects_wrong_digits(digits_oof):
     assert other.remove.sum() == found.extras["pruned_both"]
 
 
+def test_class_weights_are_cleanlabs(digits_oof):
+    """1 / P(given k | true k), by which `CleanLearning` weighs the examples it keeps, from the same joint."""
+    from cleanlab.count import estimate_py_and_noise_matrices_from_probabilities
+
+    task, _ = digits_oof
+    p, labels = cl.out_of_fold(task), task.labels.numpy()
+    _, noise_matrix, *_ = estimate_py_and_noise_matrices_from_probabilities(labels, p)
+    found = cl.ConfidentLearning().detect(task).class_weights
+    np.testing.assert_allclose(found, 1 / np.diag(noise_matrix), rtol=0.05)  # theirs is not rounded to whole examples
+    joint = np.array([[8, 3], [2, 6]])
+    np.testing.assert_allclose(cl.class_weights(joint), [10 / 8, 9 / 6])
+
+
 def test_reads_the_shared_folds_instead_of_training(digits_oof):
     task, _ = digits_oof
     task.folds, kept = np.full_like(task.folds, 0.1), task.folds
     try:
-        assert np.ptp(cl.ConfidentLearning().detect(task).scores) == 0
+        assert np.ptp(cl.ConfidentLearning().detect(task).scores) < 1e-12
     finally:
         task.folds = kept
 

@@ -5,8 +5,10 @@ import pytest
 import torch
 import torch.nn.functional as F
 
-from baselines.noisy.coteaching import CoTeaching
+from baselines.noisy.coteaching import TOLD, CoTeaching
+from sgoif.bench.methods.base import NoiseFacts
 from sgoif.bench.methods.peer_networks import Peers, among, exchange, mean_loss
+from sgoif.bench.methods.robust.visits import measure
 from sgoif.bench.methods.robust_training import History
 from sgoif.errors import UserError
 from tests.helpers.digit_tasks import noisy_task
@@ -74,22 +76,47 @@ def history(contradicted: list[float]) -> History:
 def test_an_estimated_rate_is_that_of_the_last_epoch_of_the_warmup_and_leaves_something_to_learn_from():
     """R(t) begins at its first value that is not 0: epoch 1 of a ramp of four."""
     forget = CoTeaching()._forget
-    seen = history([0.9, 0.3, 0.6])
+    seen = history([0.9, 0.3])
     assert [forget(epoch, 2, 4, seen) for epoch in range(6)] == pytest.approx([0, 0, 0.1, 0.2, 0.3, 0.3])
     assert forget(9, 2, 4, history([0.0, 1.0])) == 0.9
-    assert CoTeaching(noise_rate=0.6)._forget(1, 2, 4, seen) == pytest.approx(0.2)  # a given one needs no warm-up
+    assert CoTeaching()._forget(1, 0, 4, seen, 0.6) == pytest.approx(0.2)  # a given one needs no warm-up
 
 
 @pytest.mark.parametrize("noise_rate", [0.4, None])
-def test_a_run_forgets_by_the_schedule_and_averages_what_comes_after_it(noise_rate):
+def test_a_run_forgets_by_the_schedule(noise_rate):
     """Half of 8 epochs are the ramp, a quarter the warm-up of an estimated rate."""
     task, _ = noisy_task(plain=False, n_train=64)
     found = CoTeaching(noise_rate=noise_rate, ramp=0.5).detect(task)
     warm = 0 if noise_rate else 2
-    rate = noise_rate or found.curves["contradicted"][1]
+    rate = noise_rate or found.curves["contradicted"][0]
     expected = [0.0] * warm + [CoTeaching.forget_rate(t + (warm > 0), rate, 4) for t in range(8 - warm)]
     assert found.curves["forget_rate"] == pytest.approx(expected) and found.extras["noise_rate"] == expected[-1]
-    assert np.allclose(found.scores, found.epoch_scores[warm + 4 :].mean(0))
+
+
+def test_what_is_told_is_used_as_given():
+    """The rate of the setting is τ, from epoch 0 on, as published."""
+    found = {}
+    for rate in (TOLD, 0.25):
+        task, _ = noisy_task(plain=False, n_train=64)
+        task.noise = NoiseFacts(0.25, "symmetric")
+        found[rate] = CoTeaching(noise_rate=rate).detect(task)
+    assert found[TOLD].curves["forget_rate"] == found[0.25].curves["forget_rate"]
+    assert np.array_equal(found[TOLD].scores, found[0.25].scores)
+    task.noise = None
+    with pytest.raises(UserError, match="coteaching asks for the noise rate"):
+        CoTeaching(noise_rate=TOLD).detect(task)
+
+
+def test_both_networks_are_scored(monkeypatch):
+    """What is recorded of a visit is the mean of what both networks say; one that knows nothing halves the margin."""
+    first, second = torch.tensor([[3.0, 0.0]]), torch.tensor([[0.0, 0.0]])
+    y = torch.tensor([0])
+    assert ((measure(first, y) + measure(second, y)) / 2)[0].item() == 1.5
+    seen = []
+    monkeypatch.setattr("baselines.noisy.coteaching.measure", lambda f, y: seen.append(f) or measure(f, y))
+    task, _ = noisy_task(plain=False, n_train=64)
+    CoTeaching().detect(task)
+    assert len(seen) == 2 * 8 and not torch.equal(seen[0], seen[1])
 
 
 def test_peers_start_apart():

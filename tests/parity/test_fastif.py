@@ -152,7 +152,7 @@ def digits_task():
 def test_whole_method_is_the_exact_influence(digits_task):
     """All anchors, all neighbours and full batches give -mean_v g_i.(H + damp scale)^-1 g_v of the last layer."""
     task, _ = digits_task
-    found = FastIF(k=10**6, n_anchors=10**6, steps=250, damp=0.1, batch_size=10**6).detect(task)
+    found = FastIF(k=10**6, n_anchors=10**6, steps=250, damp=0.1, batch_size=10**6, score="knn").detect(task)
     net = task.plain.network()
     logits, z = task.predict(net, features=True)
     v_logits, v_z = task.predict(net, task.trusted[0], features=True)
@@ -167,17 +167,36 @@ def test_whole_method_is_the_exact_influence(digits_task):
     exact = -g @ torch.linalg.solve(damped, g_v.reshape(len(g_v), 650).mean(0))
     np.testing.assert_allclose(found.scores, exact.numpy(), atol=1e-3 * exact.abs().max().item())
     assert found.extras["coverage"] == 1.0
+    np.testing.assert_allclose(found.variants["all"], exact.numpy(), atol=1e-3 * exact.abs().max().item())
+    by_class = torch.stack([g_v[task.trusted[1] == k].mean(0) for k in range(10)]).mean(0).reshape(650)
+    exact = -g @ torch.linalg.solve(damped, by_class)
+    np.testing.assert_allclose(found.variants["balanced"], exact.numpy(), atol=1e-3 * exact.abs().max().item())
+
+
+def test_soft_is_the_influence_for_logits_over_four(digits_task):
+    """A network whose logits are a quarter gives the same by its ordinary, balanced score."""
+    task, _ = digits_task
+    options = {"n_anchors": 100, "steps": 60, "damp": 0.1, "batch_size": 10**6}
+    soft = FastIF(**options).detect(task).scores
+    network = task.plain.network()
+    network.scale /= 4
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(type(task.plain), "network", lambda self, epoch=None: network)
+        plain = FastIF(**options, score="balanced").detect(task).scores
+    np.testing.assert_allclose(soft, plain, rtol=1e-3, atol=1e-4 * np.abs(plain).max())
 
 
 def test_detects_wrong_digits_and_reports_coverage(digits_task):
     task, wrong = digits_task
-    found = FastIF(steps=300).detect(task)
+    found = FastIF(steps=300, score="knn").detect(task)
     assert detection(found.scores, wrong)["auroc"] > 0.8
     assert wrong[found.remove].mean() > 0.6 and found.remove[wrong].mean() > 0.3
-    few = FastIF(k=5, n_anchors=20, steps=50).detect(task)
+    few = FastIF(k=5, n_anchors=20, steps=50, score="knn").detect(task)
     assert 5 / 600 <= few.extras["coverage"] <= 100 / 600
     assert few.remove.mean() <= few.extras["coverage"] and few.extras["anchors"] == 20
-    np.testing.assert_array_equal(few.scores, FastIF(k=5, n_anchors=20, steps=50).detect(task).scores)
+    np.testing.assert_array_equal(few.scores, FastIF(k=5, n_anchors=20, steps=50, score="knn").detect(task).scores)
+    best = FastIF(steps=300).detect(task)
+    assert best.extras["coverage"] == 1.0 and detection(best.scores, wrong)["auroc"] > 0.9
 
 
 def test_failures_are_told(digits_task):

@@ -8,6 +8,7 @@ import pytest
 import torch
 
 from baselines.noisy.incv import INCV, _Best, _epochs, _forever
+from sgoif.bench.methods.base import NoiseFacts
 from sgoif.errors import UserError
 from sgoif.training.seeds import numpy_generator
 from tests.helpers.digit_tasks import RECIPE, noisy_task
@@ -66,7 +67,7 @@ def test_one_iteration_selects_what_cleanlab_agrees_with(monkeypatch):
         return logits
 
     monkeypatch.setattr(INCV, "_held_out", held_out)
-    detection = INCV(iterations=1).detect(task)
+    detection = INCV(iterations=1, pattern="symmetric", score="selection").detect(task)
     assert np.array_equal(detection.remove, find_predicted_neq_given(task.labels.numpy(), fitted))
     assert 0.2 < detection.remove.mean() < 0.8
     expected = -np.log(fitted[np.arange(300), task.labels.numpy()])
@@ -200,7 +201,27 @@ def test_bad_pattern_is_named():
         INCV(pattern="sym")
 
 
+def test_the_pattern_is_what_is_told(monkeypatch):
+    """The released program is told; without discarding, nothing leaves the candidates but by selection."""
+    monkeypatch.setattr(
+        INCV,
+        "_held_out",
+        lambda self, task, train, held, best, phase: np.eye(10, dtype=np.float32)[
+            numpy_generator(phase).integers(0, 10, len(held))
+        ],
+    )
+    found = {}
+    for pattern in ("symmetric", "asymmetric"):
+        task, _ = noisy_task(plain=False, n_train=200, recipe=replace(RECIPE, epochs=2))
+        task.noise = NoiseFacts(0.3, pattern)
+        found[pattern] = INCV(iterations=1).detect(task).extras["discarded"]
+    assert found["asymmetric"] == 0.0 < found["symmetric"]
+    task.noise = None
+    with pytest.raises(UserError, match="incv asks for the noise rate"):
+        INCV().detect(task)
+
+
 def test_on_digits():
-    detection = check_behaviour(INCV())
+    detection = check_behaviour(INCV(pattern="symmetric"))
     assert 0.25 < detection.extras["noise_rate"] < 0.5
     assert 0.4 < detection.extras["selected"] < 0.75

@@ -7,6 +7,7 @@ import pytest
 import torch
 
 from baselines.noisy.mentornet import Mentor, MentorModel, MentorNet
+from sgoif.bench.methods.base import NoiseFacts
 from sgoif.errors import UserError
 from tests.helpers.digit_tasks import RECIPE, noisy_task
 from tests.parity.trainers import check_behaviour
@@ -147,25 +148,38 @@ def test_flipped_trusted_labels_reach_every_other_class():
     assert set(((given - task.trusted[1]) % 10)[~is_right].tolist()) == set(range(1, 10))
 
 
-def test_scores_are_the_mean_weight_after_burn_in_and_the_loss_breaks_ties(monkeypatch):
-    """Weights and losses of every scoring pass are written down; percents of 4 epochs: 25, 50, 75, 99."""
+def test_weights_are_those_of_the_training_steps_after_burn_in(monkeypatch):
+    """Every weight that the mentor gives in a step is written down; one step per epoch, percents 0, 25, 50, 75."""
     task, _ = noisy_task(plain=False, n_train=64, recipe=replace(RECIPE, epochs=4))
-    passes, weigh = [], Mentor.weigh
+    steps, weigh = [], Mentor.weigh
 
     def watched(self, losses, percent, learning=False):
         weights = weigh(self, losses, percent, learning)
-        if not learning:
-            passes.append((int(percent), losses.numpy(), weights.numpy()))
+        assert learning, "no other losses are weighed than those the percentile is of"
+        steps.append((int(percent), losses.numpy(), weights.numpy()))
         return weights
 
     monkeypatch.setattr(Mentor, "weigh", watched)
-    found = MentorNet().detect(task)
-    percents, losses, weights = zip(*passes, strict=True)
-    assert percents == (25, 50, 75, 99)
-    late = np.mean(losses, 0)
-    assert np.allclose(found.scores, 1 - np.mean(weights, 0) + 0.001 * late / (1 + late), atol=1e-6)
-    assert np.allclose(found.epoch_scores[2], 1 - weights[2] + 0.001 * losses[2] / (1 + losses[2]), atol=1e-6)
-    assert np.array_equal(found.variants["loss"], losses[-1])
+    found = MentorNet(score="weight").detect(task)
+    percents, losses, weights = zip(*steps, strict=True)
+    assert percents == (0, 25, 50, 75)
+    order = [next(iter(task.batches().epoch(epoch))).index.argsort().numpy() for epoch in range(4)]
+    late = np.mean([losses[e][order[e]] for e in (1, 2, 3)], 0)
+    weight = np.mean([weights[e][order[e]] for e in (1, 2, 3)], 0)
+    assert 0 < weight.mean() < 1
+    np.testing.assert_allclose(found.scores, 1 - weight + 0.001 * late / (1 + late), atol=1e-5)
+
+
+def test_the_percentile_follows_the_noise_rate_that_is_told():
+    """The released commands: 0.75 at 20 and 40 %, 0.5 at 80 %."""
+    rates = [MentorNet.released_percentile(rate) for rate in (0.0, 0.2, 0.4, 0.6, 0.8, 0.9)]
+    assert rates == pytest.approx([0.75, 0.75, 0.75, 0.625, 0.5, 0.5])
+    task, _ = noisy_task(plain=False, n_train=64, recipe=replace(RECIPE, epochs=2))
+    with pytest.raises(UserError, match="mentornet asks for the noise rate"):
+        MentorNet(percentile=None).detect(task)
+    task.noise = NoiseFacts(0.6, "symmetric")
+    assert MentorNet(percentile=None).detect(task).extras["percentile"] == pytest.approx(0.625)
+    assert MentorNet().detect(task).extras["percentile"] == 0.7
 
 
 def test_predefined_reads_no_trusted_label():
@@ -183,7 +197,7 @@ def test_bad_mentor_is_named():
 
 def test_on_digits():
     detection = check_behaviour(MentorNet())
-    assert len(np.unique(detection.scores)) > 1100  # ties are broken
+    assert len(np.unique(detection.variants["weight"])) > 1100  # ties are broken
     assert detection.curves["mean_weight"][0] == 1.0
 
 

@@ -1,5 +1,7 @@
 """TracIn against captum's TracInCP and TracInCPFast, and against autograd on the head's own parameters."""
 
+from dataclasses import replace
+
 import numpy as np
 import pytest
 import torch
@@ -44,7 +46,7 @@ def task():
     x, y = digits()
     task, _ = noisy_task(n_train=N, plain=False)
     task.labels = torch.from_numpy((y[:N] + np.arange(N) % 3) % 10)
-    task.plain = Plain()
+    task.plain, task.recipe = Plain(), replace(task.recipe, epochs=2)
     task.trusted = (ImageSet(x[N : N + V], MEAN, STD), torch.from_numpy(y[N : N + V]))
     return task
 
@@ -82,7 +84,7 @@ def bias_part(task):
 @pytest.mark.parametrize("kind,layers", [(TracInCPFast, "head"), (TracInCP, "head"), (TracInCP, "all")])
 def test_equals_captum(task, kind, layers):
     theirs = captum(kind, task, ["head"] if layers == "head" else None)
-    ours = TracIn(layers=layers, chunk=5).detect(task)
+    ours = TracIn(layers=layers, chunk=5, score="rates").detect(task)
     fast = kind is TracInCPFast  # it leaves out the head's bias and whatever stands between head and logits
     bias_own, bias_anchor = bias_part(task) if fast else (0.0, 0.0)
     factor = task.plain.network(0).scale ** 2 if fast else 1.0
@@ -124,12 +126,33 @@ def test_per_example_gradients_do_not_mix_examples(task):
 
 
 def test_learning_rates_count(task):
-    before = TracIn().detect(task).scores
+    """In the published score alone."""
+    before = TracIn(score="rates").detect(task)
     RATES.reverse()
     try:
-        assert not np.allclose(before, TracIn().detect(task).scores, rtol=1e-3)
+        now = TracIn(score="rates").detect(task)
+        assert not np.allclose(before.scores, now.scores, rtol=1e-3)
+        assert all(np.array_equal(now.variants[k], before.variants[k]) for k in ("equal", "late", "late_soft"))
     finally:
         RATES.reverse()
+
+
+def test_late_checkpoints_equal_weights_softness_and_the_error_alone(task):
+    """Both checkpoints, the second alone, its loss at temperature 4 by autograd, and ||p - onehot||^2."""
+    found = TracIn().detect(task)
+    own = [TracIn.head_products(task, task.plain.network(epoch)) for epoch in (0, 1)]
+    np.testing.assert_allclose(found.variants["equal"], own[0]["own"].double() + own[1]["own"].double())
+    np.testing.assert_allclose(found.scores, own[1]["own"].double())
+    net = task.plain.network(1)
+    p = task.predict(net)[0].softmax(1)
+    np.testing.assert_allclose(
+        found.variants["late_error"], (p - F.one_hot(task.labels, 10)).square().sum(1).numpy(), rtol=1e-5
+    )
+    for i in range(N):
+        loss = F.cross_entropy(net(task.train.batch(torch.tensor([i]))) / 4, task.labels[i : i + 1])
+        gradients = torch.autograd.grad(loss, (net.head.weight, net.head.bias))
+        expected = sum(g.square().sum() for g in gradients).item()
+        assert found.variants["late_soft"][i] == pytest.approx(expected, rel=1e-3)
 
 
 def test_detects_wrong_digits_and_needs_no_trusted_labels():
@@ -140,7 +163,7 @@ def test_detects_wrong_digits_and_needs_no_trusted_labels():
     task.trusted = None
     without = TracIn().detect(task)
     np.testing.assert_array_equal(without.scores, found.scores)
-    assert "anchor" in found.variants and not without.variants
+    assert "anchor" in found.variants and "anchor" not in without.variants
 
 
 def test_bad_layers_are_refused():

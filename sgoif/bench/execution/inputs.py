@@ -14,13 +14,14 @@ import torch
 from sgoif.bench.config.values import digest
 from sgoif.bench.data import catalogue, load
 from sgoif.bench.data.holdout import held_out_file
+from sgoif.bench.data.noise.spec import is_symmetric, known_rate
 from sgoif.bench.data.noisy_labels import read_labels, setting_files
 from sgoif.bench.execution.plan import Cell, Plan
 from sgoif.bench.execution.records import BatchEntry, read_batch
 from sgoif.bench.execution.results import files_problem
 from sgoif.bench.execution.validate import damaged_cell
 from sgoif.bench.methods import registry
-from sgoif.bench.methods.base import NoisyTask, OODTask
+from sgoif.bench.methods.base import NoiseFacts, NoisyTask, OODTask
 from sgoif.bench.methods.declaration import MethodDeclaration
 from sgoif.bench.methods.plain_run import PlainRun
 from sgoif.bench.methods.registry import FOLDS, PLAIN, SHARED
@@ -207,6 +208,15 @@ class Inputs:
             return None
         return load_npz(self._shared_folder(cell, FOLDS) / "arrays.npz")["probabilities"]
 
+    def _noise(self, cell: Cell) -> NoiseFacts | None:
+        """Returns what the experimenter knows of the noise, for methods that are told; no label is compared for it."""
+        declared = self._declaration(cell)
+        if declared is None or not declared.told_noise:
+            return None
+        spec = self.plan.settings(cell.task, cell.dataset)[cell.setting]
+        rate = known_rate(spec, len(self.facts.classes), self.facts.superclasses)
+        return None if rate is None else NoiseFacts(rate, "symmetric" if is_symmetric(spec) else "asymmetric")
+
     # --- tasks ------------------------------------------------------------------------------------------------------
 
     def noisy_task(self, cell: Cell, session: Session) -> NoisyTask:
@@ -222,6 +232,7 @@ class Inputs:
             plain=self._plain(cell),
             folds=self._folds(cell),
             trusted=self.val if self._uses_trusted(cell) else None,
+            noise=self._noise(cell),
         )
 
     def ood_task(self, cell: Cell, session: Session) -> OODTask:

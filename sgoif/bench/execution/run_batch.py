@@ -228,16 +228,17 @@ def _detect(method: Any, task: NoisyTask, inputs: Inputs, retrain: bool) -> Outc
     if found.remove is not None:
         arrays["remove"] = distributed.broadcast_array(np.asarray(found.remove, dtype=bool))
         if found.test_logits is None and retrain:
-            arrays["test_logits"] = _retrain(task, arrays["remove"])
+            arrays["test_logits"] = _retrain(task, arrays["remove"], found.class_weights)
     return Outcome(arrays, _finite_numbers(found.extras), found.curves)
 
 
-def _retrain(task: NoisyTask, remove: np.ndarray) -> np.ndarray:
+def _retrain(task: NoisyTask, remove: np.ndarray, class_weights: np.ndarray | None = None) -> np.ndarray:
     """Returns test logits, shape [m, C], of a network trained without the removed examples for as many steps."""
     kept = np.flatnonzero(~remove)
     if len(kept) < task.n_classes:
         raise ValueError(f"the removal rule leaves {len(kept)} of {len(remove)} examples")
-    learner = train_plainly(task, kept, phase="retrain", timer="retrain")
+    weights = None if class_weights is None else torch.as_tensor(class_weights, dtype=torch.float32)
+    learner = train_plainly(task, kept, phase="retrain", timer="retrain", class_weights=weights)
     with task.session.timer("retrain"):
         return task.predict(learner.net, task.test)[0].cpu().numpy()
 

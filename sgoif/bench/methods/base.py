@@ -16,6 +16,7 @@ from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
+import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.bench.methods.plain_run import PlainRun
@@ -106,6 +107,19 @@ class Task:
         raise NotImplementedError
 
 
+@dataclass(frozen=True)
+class NoiseFacts:
+    """What the experimenter knows about the noise of a setting, and some published methods ask to be told.
+
+    Attributes:
+        rate: Share of wrong labels, by the specification of the noise or as published for human labels.
+        pattern: "symmetric" if wrong labels go to all other classes alike, else "asymmetric".
+    """
+
+    rate: float
+    pattern: str
+
+
 @dataclass(kw_only=True)
 class NoisyTask(Task):
     """What a noisy-label method may see. No true training label and no test label is among it.
@@ -114,11 +128,28 @@ class NoisyTask(Task):
         test: Test images without labels, which belong to the evaluation.
         trusted: A few images and their clean labels, shape [V], for methods with `uses_trusted`.
         folds: Out-of-fold probabilities, shape [N, K], for methods with `reads_folds`.
+        noise: Rate and pattern of the noise, for methods with `told_noise`.
     """
 
     test: ImageSource
     trusted: tuple[ImageSource, Tensor] | None = None
     folds: np.ndarray | None = None
+    noise: NoiseFacts | None = None
+
+    def noise_facts(self, method: str) -> NoiseFacts:
+        """Return what is told about the noise.
+
+        Args:
+            method: Name of the method that asks, for the message.
+
+        Raises:
+            UserError: If nothing is told, because the rate of the setting's noise is not known.
+        """
+        if self.noise is None:
+            raise UserError(
+                f"{method} asks for the noise rate, and that of this setting is not known; leave it out there"
+            )
+        return self.noise
 
     def predict(
         self,
@@ -165,6 +196,7 @@ class Detection:
         scores: Finite, shape [N]; higher = more suspicious label.
         test_logits: Logits on the test images, shape [M, K], of the model that a robust trainer yields.
         remove: The method's own removal rule, bool, shape [N]; the benchmark trains again without these examples.
+        class_weights: Weights of the classes in that training, shape [K]; None for equal ones.
         epoch_scores: Scores after each epoch, shape [E, N].
         traces: Quantities recorded during training, shape [T] each, for figures.
         variants: Other scores of the same method, shape [N] each.
@@ -175,6 +207,7 @@ class Detection:
     scores: np.ndarray
     test_logits: np.ndarray | None = None
     remove: np.ndarray | None = None
+    class_weights: np.ndarray | None = None
     epoch_scores: np.ndarray | None = None
     traces: dict[str, np.ndarray] = field(default_factory=dict)
     variants: dict[str, np.ndarray] = field(default_factory=dict)
@@ -262,10 +295,12 @@ class NoisyLabelDetector(Method):
     Attributes:
         uses_trusted: Gets `task.trusted`, a few images with clean labels.
         reads_folds: Gets `task.folds`, out-of-fold probabilities; the folds are trained once for all methods.
+        told_noise: Gets `task.noise`, rate and pattern of the noise, which a hyper-parameter may ask for.
     """
 
     uses_trusted: ClassVar[bool] = False
     reads_folds: ClassVar[bool] = False
+    told_noise: ClassVar[bool] = False
 
     def detect(self, task: NoisyTask) -> Detection:
         """Score every training label; higher = more suspicious."""
@@ -338,6 +373,7 @@ def train_plainly(
     phase: str = "train",
     timer: str = "train",
     seed: int | None = None,
+    class_weights: Tensor | None = None,
     **changes: Any,
 ) -> Learner:
     """Train ordinarily for as many steps as the recipe takes on all examples.
@@ -348,6 +384,7 @@ def train_plainly(
         phase: Name of the resumable state in the session.
         timer: Name of the timer that the seconds are added to.
         seed: Default the task's.
+        class_weights: Weights of the classes in the cross-entropy, shape [K]; default equal ones.
         **changes: Fields of the recipe that are replaced.
 
     Returns:
@@ -357,7 +394,8 @@ def train_plainly(
     batches = task.batches(indices, seed=seed)
     epochs = max(round(total_steps / batches.steps), 1)  # the same number of steps, however few examples are left
     learner = task.learner(batches, seed=seed, epochs=epochs, **changes)
-    step = learner.plain_stepper()
+    weights = None if class_weights is None else class_weights.to(task.labels.device)
+    step = learner.stepper(lambda batch: (F.cross_entropy(learner(batch.x), batch.labels, weights),))
     for epoch in task.session.epochs(epochs, learner, phase=phase, timer=timer):
         for batch in batches.epoch(epoch):
             step(batch)

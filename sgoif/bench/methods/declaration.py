@@ -52,6 +52,7 @@ class MethodDeclaration(RowDeclaration):
     reads_plain: bool = False
     reads_folds: bool = False
     uses_trusted: bool = False
+    told_noise: bool = False
     uses_auxiliary: bool = False
     distributes: bool = False
 

@@ -17,6 +17,7 @@ GROUPS = {
     "noisy": (
         "Methods of the paper",
         "Later robust trainers",
+        "Told the noise rate",
         "Given all clean labels that were set aside",
         "Free detectors",
     ),

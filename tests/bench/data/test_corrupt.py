@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sgoif.bench.data import catalogue
 from sgoif.bench.data.noise.corrupt import corrupt, published_order
 from sgoif.bench.data.noise.matrix import noise_matrix
-from sgoif.bench.data.noise.spec import check_spec
+from sgoif.bench.data.noise.spec import check_spec, is_symmetric, known_rate
 from sgoif.bench.data.noisy_labels import check_setting
 from sgoif.errors import UserError
 
@@ -214,3 +214,27 @@ def test_specifications_and_datasets():
 def test_bad_labels(bad, message):
     with pytest.raises(UserError, match=message):
         corrupt(bad, 10, {"kind": "clean"})
+
+
+@pytest.mark.parametrize(
+    ("spec", "symmetric"),
+    [
+        ({"kind": "clean"}, False),
+        ({"kind": "symmetric", "rate": 0.3}, True),
+        ({"kind": "asymmetric", "rate": 0.4, "map": "next"}, False),
+        ({"kind": "asymmetric", "rate": 0.4, "map": "cifar10"}, False),
+        ({"kind": "class_conditional", "noise": 0.4, "sparsity": 0.0}, True),
+        ({"kind": "class_conditional", "noise": 0.4, "sparsity": 0.4}, False),
+    ],
+)
+def test_the_known_rate_is_the_rate_that_comes_out(spec, symmetric):
+    """What a method may be told, without comparing labels with the truth."""
+    true_labels = np.arange(20_000) % 10
+    assert known_rate(spec, 10) == pytest.approx(corrupt(true_labels, 10, spec).rate, abs=0.02)
+    assert is_symmetric(spec) == symmetric
+
+
+def test_the_rate_of_people_is_the_published_one_and_of_collected_labels_nobody_knows_it():
+    assert known_rate({"kind": "human", "column": "worse_label"}, 10) == 0.4021
+    assert known_rate({"kind": "collected"}, 10) is None
+    assert known_rate({"kind": "superclass", "rate": 0.2}, 100, [k // 5 for k in range(100)]) == 0.2

@@ -4,6 +4,7 @@ import json
 from pathlib import Path
 from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import yaml
@@ -13,11 +14,14 @@ from sgoif.bench.data.holdout import hold_out
 from sgoif.bench.data.noisy_labels import write_setting
 from sgoif.bench.data.prepare import prepare
 from sgoif.bench.execution import run_batch
-from sgoif.bench.execution.plan import Plan
+from sgoif.bench.execution.inputs import Inputs
+from sgoif.bench.execution.plan import Cell, Plan
+from sgoif.bench.execution.run_batch import _retrain
 from sgoif.training.learner import preload_compiler
 from sgoif.training.recipe import Recipe
 from sgoif.utils.interrupt import sigint_as_keyboard_interrupt
 from tests.helpers import lost_interrupts as lost
+from tests.helpers.digit_tasks import noisy_task
 from tests.helpers.project_copy import MINI_CONFIG
 
 
@@ -134,3 +138,26 @@ def test_declared_ood_scores_are_written_beside_the_one_that_ranks():
         logits = torch.from_numpy(arrays["id_logits"])
         expected = MSP.from_logits(logits, 1.0 if ranks == "published" else 4.0).numpy()
         assert arrays["id_test"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_only_methods_that_ask_are_told_the_noise(tmp_path):
+    """By the specification of the setting: no label is compared with the truth for it."""
+    plan, run_dir = small_run(tmp_path)
+    setting, noise = next(iter(plan.settings("noisy", "digits").items()))
+    told = {}
+    for method in ("coteaching", "loss", "plain"):
+        cell = Cell("noisy", "digits", setting, 0, method)
+        told[method] = Inputs(plan, run_dir, "noisy", "digits", torch.device("cpu"))._noise(cell)
+    assert told["coteaching"].rate == pytest.approx(noise.get("noise", noise.get("rate")))
+    assert told["coteaching"].pattern in ("symmetric", "asymmetric") and told["loss"] is told["plain"] is None
+
+
+def test_retraining_weighs_the_classes_as_the_method_says():
+    """Weights that leave one class out give a network that never predicts it."""
+    task, _ = noisy_task(plain=False, n_train=256)
+    weights = np.ones(10)
+    weights[3] = 0.0
+    logits = _retrain(task, np.zeros(256, dtype=bool), weights)
+    assert not (logits.argmax(1) == 3).any()
+    task, _ = noisy_task(plain=False, n_train=256)
+    assert (_retrain(task, np.zeros(256, dtype=bool)).argmax(1) == 3).any()

@@ -21,6 +21,10 @@ HUMAN_COLUMNS = {  # number of classes -> columns of the human label file
     10: ("aggre_label", "random_label1", "random_label2", "random_label3", "worse_label"),
     100: ("noisy_label",),
 }
+HUMAN_RATES = {  # share of wrong labels, as published with CIFAR-10N and CIFAR-100N (Wei et al., ICLR 2022, Table 1)
+    "aggre_label": 0.0903, "random_label1": 0.1723, "random_label2": 0.1812, "random_label3": 0.1764,
+    "worse_label": 0.4021, "noisy_label": 0.4020,
+}  # fmt: skip
 MAX_CLASS_CONDITIONAL_NOISE = 0.9999
 
 
@@ -74,6 +78,30 @@ def check_spec(
     if name != "clean" and n_classes < 2:
         raise UserError(f"{where}.kind: {name} noise needs two classes or more, the dataset has {n_classes}")
     kind.check(spec, LabelSpace(n_classes, classes, superclasses, where))
+
+
+def known_rate(spec: Mapping[str, Any], n_classes: int, superclasses: Sequence[int] | None = None) -> float | None:
+    """Return the share of wrong labels that a specification stands for, for classes of equal size.
+
+    Returns:
+        None for labels as they were collected, whose rate nobody knows.
+    """
+    kind = spec["kind"]
+    if kind == "clean":
+        return 0.0
+    if kind == "collected":
+        return None
+    if kind == "human":
+        return HUMAN_RATES[spec["column"]]
+    if kind == "class_conditional":
+        return float(spec["noise"])
+    share = len(class_map(spec, n_classes, superclasses)) / n_classes if kind == "asymmetric" else 1.0
+    return float(spec["rate"]) * share
+
+
+def is_symmetric(spec: Mapping[str, Any]) -> bool:
+    """Say whether wrong labels go to all other classes alike, or may: class-conditional noise of sparsity 0."""
+    return spec["kind"] == "symmetric" or (spec["kind"] == "class_conditional" and not spec.get("sparsity"))
 
 
 def class_map(

@@ -91,6 +91,10 @@ class Visits:
     losses: Tensor
     errors: Tensor
 
+    def first(self, n: int) -> Visits:
+        """Return the visits of the first n examples."""
+        return Visits(self.margins[:, :n], self.losses[:, :n], self.errors[:, :n])
+
     @property
     def probabilities(self) -> Tensor:
         """p_y of every visit, shape [E, N]."""
