@@ -239,12 +239,14 @@ def test_a_stopped_worker_gives_no_outcome(campaign, tmp_path):
 
 def test_the_budget_leaves_out_what_takes_too_long_and_keeps_the_nearest(campaign):
     limited = Campaign(campaign.root, [], campaign.out, budget=10)
-    limited.choices = {"a.py": ["missing", "near", "long", "short"]}
-    times = {"missing": 1, "near": 20, "long": 30, "short": 2}
+    limited.choices = {"a.py": ["missing", "near", "long", "short", "shorter"]}
+    times = {"missing": 1, "near": 20, "long": 30, "short": 4, "shorter": 2}
     limited.clean = {name: {"seconds": s, "passed": ["test"] * (name != "missing")} for name, s in times.items()}
     assert limited.groups("a.py") == [["near"]]
-    limited.budget = 25
-    assert limited.groups("a.py") == [["near"], ["short"]]
+    limited.budget = 26
+    assert limited.groups("a.py") == [["short"], ["shorter", "near"]]  # a quick one first, then by length
+    limited.choices = {"a.py": ["missing"]}
+    assert limited.groups("a.py") == []
 
 
 def test_survivors_alone_are_run_again_on_request(campaign):

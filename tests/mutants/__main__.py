@@ -11,12 +11,12 @@ import datetime
 import os
 import platform
 import signal
-import subprocess
 import sys
 import tempfile
 from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
 
+from sgoif.bench.execution.environment import commit
 from sgoif.utils.files import atomic_write_text
 from sgoif.utils.paths import ROOT
 from tests.mutants.campaign import Campaign
@@ -46,9 +46,8 @@ def arguments(given: list[str] | None = None) -> argparse.Namespace:
 def facts(options: argparse.Namespace) -> dict[str, str]:
     """Say how the mutants were drawn, and when, where and of which commit they ran."""
     only = " ".join(["", "--only", *options.only]) if options.only else ""
-    commit = subprocess.run(["git", "rev-parse", "--short", "HEAD"], cwd=ROOT, capture_output=True, text=True)
+    known = [f"commit {found}"] if (found := commit()) else []
     where = f"{platform.system()} {platform.machine()}, {options.jobs} at a time, Python {platform.python_version()}"
-    known = [f"commit {commit.stdout.strip()}"] if commit.returncode == 0 else []
     today = datetime.datetime.now(datetime.UTC).date().isoformat()
     return {
         "command": f"python -m tests.mutants --count {options.count} --seed {options.seed}{only}",

@@ -24,6 +24,7 @@ from tests.mutants.workers import NOTHING_RAN, Run, Worker
 
 KILLED, SURVIVED, TIMEOUT, UNTESTED = "killed", "survived", "timeout", "untested"
 MOST_CHOICES = 12  # test files for one mutant
+QUICK = 15.0  # seconds of a test file that may come first
 CLEAN_LIMIT = 900.0  # seconds for one test file on the unchanged project
 PATIENCE, GRACE = 5.0, 60.0  # a mutant's tests may take so many times the unchanged run, and so many seconds more
 
@@ -94,7 +95,10 @@ class Campaign:
         atomic_write_text(self.out, json.dumps(content, indent=1) + "\n")
 
     def groups(self, file: str) -> list[list[str]]:
-        """Return the choices for a file in two groups: the nearest that passes, and the others within the budget."""
+        """Return the choices for a file in two groups: the nearest quick one that passes, and others within the budget.
+
+        The others come in the order of their length, because the first failure ends a mutant.
+        """
         usable = [choice for choice in self.choices[file] if self.clean[choice]["passed"]]
         spent, kept = 0.0, []
         for choice in usable:
@@ -102,7 +106,10 @@ class Campaign:
             if not kept or spent + seconds <= self.budget:
                 kept.append(choice)
                 spent += seconds
-        return [group for group in (kept[:1], kept[1:]) if group]
+        length = {choice: self.clean[choice]["seconds"] for choice in kept}
+        first = next((choice for choice in kept if length[choice] <= QUICK), kept[0] if kept else "")
+        rest = sorted((choice for choice in kept if choice != first), key=lambda choice: length[choice])
+        return [group for group in ([first] if first else [], rest) if group]
 
     def _run_clean(self, worker: Worker, choice: str) -> Run:
         file, _, word = choice.partition(" ")
