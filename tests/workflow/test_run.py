@@ -13,6 +13,9 @@ from pathlib import Path
 
 import pytest
 
+from sgoif.bench.execution import results
+from sgoif.bench.execution.records import BatchEntry, read_batch
+from sgoif.utils.files import atomic_write_json, load_npz
 from sgoif.utils.paths import ROOT
 from tests.helpers.project_copy import MINI_CONFIG
 
@@ -159,3 +162,22 @@ def test_a_corrupt_score_file_is_named_with_its_cure(finished):
     done = subprocess.run(command, cwd=finished, env=environment(), capture_output=True, text=True)
     (cell / "arrays.npz").write_bytes(whole)
     assert done.returncode == 2 and "aum" in done.stderr and "Delete" in done.stderr and "Traceback" not in done.stderr
+
+
+def test_a_failed_cell_is_retried_by_snakemake_and_gives_its_numbers(finished):
+    """By the two commands of `make retry`. This test comes last: what depends on the cell is stale afterwards."""
+    run_dir = finished / "results/mini"
+    batch = run_dir / "batches/noisy/digits/random/0.json"
+    first, *others = read_batch(batch)
+    arrays = run_dir / first.path / "arrays.npz"
+    scores = load_npz(arrays)["scores"]
+    arrays.unlink()
+    failed = results.write(run_dir, first.cell, first.key, "failed", "MemoryError: no luck")
+    atomic_write_json(batch, {"cells": [e.to_json() for e in (BatchEntry.of(failed), *others)]}, seal=True)
+    command = [sys.executable, "-m", "sgoif.bench", "retry", "--config", "mini.yaml"]
+    done = subprocess.run(command, cwd=finished, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0 and f"{first.cell} is tried again; it had failed: MemoryError: no luck" in done.stdout
+    assert not batch.exists() and all((run_dir / e.path / "result.json").exists() for e in others)
+    run(finished, "--until", "noisy_random")
+    assert [entry.status for entry in read_batch(batch)] == ["ok"] * (1 + len(others))
+    assert (load_npz(arrays)["scores"] == scores).all()
