@@ -47,6 +47,7 @@ class OodSpec(DatasetSpec, total=False):
     near: list[str]
     far: list[str]
     auxiliary: str | None
+    openood_lists: bool
     tuning: bool
 
 

@@ -16,6 +16,7 @@ from sgoif.bench.data import catalogue, load
 from sgoif.bench.data.holdout import held_out_file
 from sgoif.bench.data.noise.spec import is_symmetric, known_rate
 from sgoif.bench.data.noisy_labels import read_labels, setting_files
+from sgoif.bench.data.openood_lists import kept_images
 from sgoif.bench.execution.plan import Cell, Plan
 from sgoif.bench.execution.records import BatchEntry, read_batch
 from sgoif.bench.execution.results import files_problem
@@ -116,7 +117,12 @@ class Inputs:
 
     def ood_sets(self) -> dict[str, ImageSource]:
         """Returns the near and far OOD sets by name of their array, "ood:<set>"."""
-        return {f"ood:{name}": self._images(name, "test") for name in self.spec["near"] + self.spec["far"]}
+        return {f"ood:{name}": self._ood_set(name) for name in self.spec["near"] + self.spec["far"]}
+
+    def _ood_set(self, name: str) -> ImageSource:
+        images = self._images(name, "test")
+        kept = kept_images(name, self.dataset, len(images)) if self.spec.get("openood_lists") else None
+        return images if kept is None else images.subset(kept)
 
     def _auxiliary(self) -> ImageSource | None:
         name = self.spec.get("auxiliary")

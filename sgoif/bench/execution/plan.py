@@ -188,6 +188,8 @@ class Plan:
         spec = self.spec(cell.task, cell.dataset)
         keys = ("recipe", "val") if cell.method in SHARED else ("recipe", "val", "near", "far", "auxiliary")
         used = {k: spec[k] for k in keys if k in spec}
+        if spec.get("openood_lists") and cell.method not in SHARED:
+            used["openood_lists"] = True
         if cell.task != "ood" and cell.method not in SHARED:
             used["retrain"] = self.retrains(cell)
         noise = self.settings(cell.task, cell.dataset)[cell.setting]

@@ -23,6 +23,7 @@ from sgoif.bench.figures import write_figures
 from sgoif.bench.methods.registry import SHARED
 from sgoif.bench.paper.comparison import write_ledger
 from sgoif.bench.report import write_report
+from sgoif.bench.sharing.fewer_ood_sets import covers, fewer_ood_sets
 from sgoif.bench.sharing.partial_run import Owner, PartialRun, owner_of, read_partial_run
 from sgoif.bench.tables import write_tables
 from sgoif.errors import UserError
@@ -92,6 +93,8 @@ def write_metrics(plan: Plan, run_dir: Path, merged: Merged) -> None:
     for task in TASKS:
         for dataset in plan.datasets(task):
             own = {owner[2:]: records for owner, records in merged.records.items() if owner[:2] == (task, dataset)}
+            if task == "ood":
+                own = {name: fewer_ood_sets(found, plan.spec(task, dataset)) for name, found in own.items()}
             if own or task != "tuning":
                 records = arrange_records(plan, task, dataset, own)
                 atomic_write_json(metrics_file(run_dir, task, dataset), records, seal=True)
@@ -164,5 +167,7 @@ def _differences(measured: Mapping[str, Any], planned: Mapping[str, Any]) -> Ite
     here = dict(walk(planned))
     for key in sorted(there.keys() | here.keys()):
         in_both = key in there and key in here
+        if key in ("near", "far") and covers(there.get(key), here.get(key)):  # the means follow (`fewer_ood_sets`)
+            continue
         if (in_both or not key.startswith("recipe.")) and there.get(key) != here.get(key):
             yield key, there.get(key, "nothing"), here.get(key, "nothing")

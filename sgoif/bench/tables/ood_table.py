@@ -61,7 +61,7 @@ def ood(source: Source) -> Table:
         "FPR@95: share of ID images above the threshold that finds 95% of the OOD images (lower is better). "
         "The summary also has AUPR-IN, and both as trapezoids as other tables print them.",
         "Training: own seconds before the first score, and stand-alone over plain training (the shared network "
-        "counted). No method sees an OOD image when it is fitted.",
+        "counted). No method is fitted with an image of an OOD test set.",
         TUNING,
         NOT_GIVEN,
     ]
