@@ -126,8 +126,9 @@ class Learner:
             {"params": plain, "weight_decay": 0.0},
         ]
         lr: float | Tensor = recipe.lr if self._lr_on_device is None else self._lr_on_device
-        if recipe.optimizer == "adam":
-            return torch.optim.Adam(groups, lr=lr, fused=fused, capturable=self._lr_on_device is not None)
+        if recipe.optimizer in ("adam", "adamw"):
+            kind = torch.optim.Adam if recipe.optimizer == "adam" else torch.optim.AdamW
+            return kind(groups, lr=lr, fused=fused, capturable=self._lr_on_device is not None)
         nesterov = recipe.nesterov and recipe.momentum > 0
         return torch.optim.SGD(groups, lr=lr, momentum=recipe.momentum, nesterov=nesterov, fused=fused)
 

@@ -9,7 +9,7 @@ from typing import Any
 
 from sgoif.errors import UserError
 
-OPTIMIZERS = ("sgd", "adam")
+OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("onecycle", "cosine", "step", "constant")
 PRECISIONS = ("float32", "bfloat16")
 RECORDS = ("end", "nothing")
@@ -23,7 +23,7 @@ class Recipe:
         model: A name of `models.MODELS`, or `timm:<name>`.
         epochs: Number of epochs.
         batch_size: Examples of a step.
-        optimizer: "sgd" or "adam".
+        optimizer: "sgd", "adam" (weight decay added to the gradient) or "adamw" (apart from it).
         lr: Peak learning rate.
         momentum: Momentum of SGD.
         nesterov: Whether SGD uses Nesterov momentum.

@@ -134,11 +134,10 @@ def batches(task, dataset, method):
 
 
 def truth_sources(w):
-    """Label corruption reads the dataset and, for human noise, the file of human labels."""
-    return [
-        meta(name)
-        for name in required_datasets(w.dataset, PLAN.noise(w.dataset, w.setting))
-    ]
+    """Label corruption reads the dataset, for human noise the file of human labels, and a user's own file of labels."""
+    noise = PLAN.noise(w.dataset, w.setting)
+    own = [noise["path"]] if noise["kind"] == "file" else []
+    return [*(meta(name) for name in required_datasets(w.dataset, noise)), *own]
 
 
 def needs_val(w):

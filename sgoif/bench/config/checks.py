@@ -14,6 +14,7 @@ from sgoif.bench.config.schema import check_known
 from sgoif.bench.config.types import DatasetSpec, NoisySpec, OodSpec, ResolvedConfig, ShareSpec
 from sgoif.bench.config.values import digest
 from sgoif.bench.data import catalogue
+from sgoif.bench.data.noise import label_file
 from sgoif.bench.data.noisy_labels import check_setting
 from sgoif.bench.methods import registry
 from sgoif.errors import UserError
@@ -131,7 +132,10 @@ def _check_method_params(name: str, values: dict[str, Any]) -> None:
 
 
 def check_noise(dataset: str, spec: NoisySpec) -> None:
-    """Check the noise settings of a dataset: their names, and that each can be applied to it."""
+    """Check the noise settings of a dataset: their names, and that each can be applied to it.
+
+    Label files get their sha256 into the configuration, on which all that is computed depends.
+    """
     where = f"noisy.{dataset}"
     both = set(spec["settings"]) & set(spec.get("tuning", {}))
     if both:
@@ -141,6 +145,8 @@ def check_noise(dataset: str, spec: NoisySpec) -> None:
             if setting in RESERVED_SETTINGS:
                 raise UserError(f"{where}.{group}.{setting}: this name is reserved")
             check_setting(dataset, noise, where=f"{where}.{group}.{setting}")
+            if noise["kind"] == "file":
+                noise |= label_file.seal(noise, f"{where}.{group}.{setting}")
 
 
 def check_ood_sets(dataset: str, spec: OodSpec) -> None:

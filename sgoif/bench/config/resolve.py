@@ -114,6 +114,12 @@ def _complete_dataset(task: Task, name: str, spec: DatasetSpec, config: Resolved
     where = f"{task}.{name}"
     check_known(name, catalogue.DATASETS, where, "dataset")
     spec["recipe"] = _resolve_recipe(spec["recipe"], config.get("recipes", {}), f"{where}.recipe")
+    for group in ("settings", "tuning"):
+        settings: Any = spec.get(group, {})
+        for setting, noise in settings.items() if task == "noisy" else ():
+            if "recipe" in noise:
+                at = f"{where}.{group}.{setting}.recipe"
+                noise["recipe"] = _resolve_recipe(noise["recipe"], config.get("recipes", {}), at)
     spec.setdefault("title", catalogue.DATASETS[name].title)
     methods = spec.get("methods", config["methods"][task]) + spec.pop("extra_methods", [])
     spec["methods"] = list(dict.fromkeys(methods))

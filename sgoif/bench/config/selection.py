@@ -245,7 +245,7 @@ def _unshown(tables: Iterable[TableSpec], config: ResolvedConfig) -> list[tuple[
     """(dataset, setting) of all selected labels that no table of results shows."""
     shown: set[tuple[str, str]] = set()
     for table in tables:
-        if table["kind"] not in ("noise_grid", "noise_sets"):
+        if table["kind"] not in ("noise_grid", "noise_sets", "regimes"):
             continue
         if "sets" in table:
             shown |= {(chosen["dataset"], chosen["setting"]) for chosen in table["sets"]}

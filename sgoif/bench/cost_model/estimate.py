@@ -22,6 +22,7 @@ from sgoif.bench.cost_model.measured_costs import (
     network_shape,
 )
 from sgoif.bench.data import catalogue
+from sgoif.bench.data.noise.subset import expected_size
 from sgoif.bench.execution.plan import Cell, Plan
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.registry import FOLDS, PLAIN, SHARED, task_kind
@@ -102,7 +103,7 @@ def _estimate_dataset(plan: Plan, costs: MeasuredCosts, task: str, dataset: str)
             after = tuple((task, dataset, name, number) for name in reads.get(method, ()))
             job = Job((task, dataset, method, number), cells=len(cells), after=after)
             for cell in cells:
-                job.seconds += _seconds(plan, costs, found, cell)
+                job.seconds += _seconds(plan, costs, found, cell) * _scale(plan, found, cell)
                 found.bytes += stored_bytes(plan, found, cell)
             found.jobs.append(job)
     return found
@@ -138,6 +139,16 @@ def _seconds(plan: Plan, costs: MeasuredCosts, found: DatasetEstimate, cell: Cel
         return 0.0
     again = cost.again * train if cell.task != "ood" and plan.retrains(cell) else 0.0
     return cost.own * train + again + cost.score * per_image * _test_images(plan, found, cell)
+
+
+def _scale(plan: Plan, found: DatasetEstimate, cell: Cell) -> float:
+    """Training of this cell's setting in trainings of the dataset: fewer images or other epochs."""
+    if cell.task == "ood":
+        return 1.0
+    setting = plan.settings(cell.task, cell.dataset)[cell.setting]
+    images = expected_size(setting, found.images, found.shape.classes)
+    epochs = plan.recipe(cell.task, cell.dataset, cell.setting).get("epochs", found.recipe.epochs)
+    return float(images * epochs / (found.images * found.recipe.epochs))
 
 
 def _test_images(plan: Plan, found: DatasetEstimate, cell: Cell) -> int:

@@ -13,11 +13,15 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from sgoif.bench.data import catalogue, load
+from sgoif.bench.data.noise import subset
 from sgoif.bench.data.noise.corrupt import Corruption, corrupt
+from sgoif.bench.data.noise.label_file import read_label_file
 from sgoif.bench.data.noise.spec import check_spec
 from sgoif.errors import UserError
 from sgoif.utils.files import load_npz, save_npz
 
+TRAINING_KEYS = ("recipe",)  # of a setting: how networks are trained on it
+UNDRAWN_KINDS = ("clean", "human", "collected", "file")  # kinds of noise that no seed draws
 HUMAN_LABELS = {"cifar10": "cifar10n", "cifar100": "cifar100n"}  # dataset -> the dataset of its human labels
 
 
@@ -48,7 +52,8 @@ def check_setting(dataset: str, spec: Mapping[str, Any], where: str = "noise") -
     d = catalogue.get(dataset)
     if d.kind != "labelled":
         raise UserError(f"{where}: {dataset} is not a set to learn from ({d.kind}), so its labels cannot be corrupted")
-    check_spec(spec, d.n_classes, classes=d.classes, superclasses=d.superclasses, where=where)
+    subset.read_subset(spec, d.n_classes, where)
+    check_spec(noise_of(spec), d.n_classes, classes=d.classes, superclasses=d.superclasses, where=where)
     if spec["kind"] == "human" and dataset not in HUMAN_LABELS:
         raise UserError(f"{where}.kind: human labels exist for {' and '.join(HUMAN_LABELS)}, not for {dataset}")
     has_collected_labels = d.truth != "all"
@@ -56,6 +61,17 @@ def check_setting(dataset: str, spec: Mapping[str, Any], where: str = "noise") -
         raise UserError(f"{where}.kind: {dataset} has labels of its own, which were never checked; use `collected`")
     if not has_collected_labels and spec["kind"] == "collected":
         raise UserError(f"{where}.kind: {dataset} has no collected labels")
+
+
+def noise_of(setting: Mapping[str, Any]) -> dict[str, Any]:
+    """Return the noise specification of a setting, without what it says of the images and of the training.
+
+    `seed` also draws the part of the images; noise that is not drawn does not know it.
+    """
+    noise = {key: value for key, value in setting.items() if key not in (*subset.KEYS, *TRAINING_KEYS)}
+    if subset.is_subset(setting) and setting["kind"] in UNDRAWN_KINDS:
+        noise.pop("seed", None)
+    return noise
 
 
 def required_datasets(dataset: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
@@ -79,7 +95,8 @@ def write_setting(
 
     Returns:
         What was written: `labels` and `ids` in the file of labels; `true_labels`, `wrong`, `ids`, `rate` and `matrix`
-        in the file of the truth. The truth of collected labels has `known` [N] instead of a matrix.
+        in the file of the truth. The truth of collected labels has `known` [N] instead of a matrix. Of a setting
+        with `balance` or `size`, both files hold the images that are kept, in the order of the dataset.
 
     Raises:
         UserError: If the specification cannot be applied, or the dataset is not prepared.
@@ -92,7 +109,14 @@ def write_setting(
     if spec["kind"] == "collected":
         return _write_collected(load.collected_labels(data_root, dataset), true_labels, ids, files)
     human = load.human_labels(data_root, HUMAN_LABELS[dataset]) if spec["kind"] == "human" else None
-    done = corrupt(true_labels, d.n_classes, spec, superclasses=d.superclasses, human=human)
+    given = read_label_file(spec, ids, d.classes, setting) if spec["kind"] == "file" else None
+    wanted = subset.read_subset(spec, d.n_classes, setting)
+    if wanted is not None:
+        kept = subset.draw_subset(wanted, true_labels, d.n_classes, setting)
+        true_labels, ids = true_labels[kept], ids[kept]
+        human = {column: values[kept] for column, values in human.items()} if human else None
+        given = given[kept] if given is not None else None
+    done = corrupt(true_labels, d.n_classes, noise_of(spec), superclasses=d.superclasses, human=human, given=given)
     rate = np.array(done.rate)
     save_npz(files.truth, true_labels=true_labels, wrong=done.wrong, ids=ids, rate=rate, matrix=done.matrix)
     save_npz(files.labels, labels=done.labels, ids=ids)
@@ -124,8 +148,35 @@ def read_labels(file: Path | str, data_root: Path | str, dataset: str) -> np.nda
         UserError: If the file is damaged or belongs to other data.
     """
     labels = align_to_ids(load_npz(file), "labels", load.ids(data_root, dataset, "train"), str(file))
+    return _checked_labels(labels, file, dataset)
+
+
+def read_kept(file: Path | str, data_root: Path | str, dataset: str) -> tuple[np.ndarray, np.ndarray]:
+    """Read the images that a setting keeps, and their noisy labels.
+
+    Args:
+        file: The file of labels that `write_setting` wrote.
+        data_root: Folder of the prepared datasets.
+        dataset: Name of the dataset.
+
+    Returns:
+        Positions in the prepared dataset, ascending, int64, and labels, int64, shape [n] each.
+
+    Raises:
+        UserError: If the file is damaged or belongs to other data.
+    """
+    table = load_npz(file)
+    ids = load.ids(data_root, dataset, "train")
+    if not {"ids", "labels"} <= set(table) or table["labels"].shape != table["ids"].shape:
+        raise UserError(f"{file} does not hold one `labels` for each of its `ids`; delete it and run again")
+    kept = np.flatnonzero(np.isin(ids, table["ids"]))
+    labels = align_to_ids(table, "labels", ids[kept], str(file))
+    return kept, _checked_labels(labels, file, dataset)
+
+
+def _checked_labels(labels: np.ndarray, file: Path | str, dataset: str) -> np.ndarray:
     n = catalogue.get(dataset).n_classes
-    if labels.dtype.kind not in "iu" or not (0 <= labels.min() and labels.max() < n):
+    if labels.dtype.kind not in "iu" or not labels.size or not (0 <= labels.min() and labels.max() < n):
         raise UserError(f"{file}: `labels` are not labels 0 .. {n - 1} of {dataset}; delete it and run again")
     return labels
 

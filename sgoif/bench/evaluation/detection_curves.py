@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sgoif.bench.data import load
-from sgoif.bench.data.noisy_labels import read_labels, setting_files
+from sgoif.bench.data.noisy_labels import read_kept, setting_files
 from sgoif.bench.data.readers.jpeg_archives import decode_image
 from sgoif.bench.evaluation.cell_result import CellResult, read_cells
 from sgoif.bench.evaluation.evaluate import check_identity
@@ -166,10 +166,10 @@ def _gallery(
     dataset = cell.result.cell.dataset
     setting, seed, _ = cell.name
     top = np.argsort(-scores, kind="stable")[:GALLERY_SIZE]
-    labels = read_labels(setting_files(run_dir, dataset, setting).labels, data_root, dataset)
+    kept, labels = read_kept(setting_files(run_dir, dataset, setting).labels, data_root, dataset)
     classes = load.meta(data_root, dataset).get("classes") or [str(c) for c in range(int(labels.max()) + 1)]
     return {
-        "images": _thumbnails(data_root, dataset, top),
+        "images": _thumbnails(data_root, dataset, kept[top]),
         "labels": labels[top],
         "true_labels": truth["true_labels"][top],
         "wrong": truth["wrong"][top],

@@ -15,7 +15,8 @@ from sgoif.bench.config.values import digest
 from sgoif.bench.data import catalogue, load
 from sgoif.bench.data.holdout import held_out_file
 from sgoif.bench.data.noise.spec import is_symmetric, known_rate
-from sgoif.bench.data.noisy_labels import read_labels, setting_files
+from sgoif.bench.data.noise.subset import is_subset
+from sgoif.bench.data.noisy_labels import read_kept, read_labels, setting_files
 from sgoif.bench.data.openood_lists import kept_images
 from sgoif.bench.execution.plan import Cell, Plan
 from sgoif.bench.execution.records import BatchEntry, read_batch
@@ -54,7 +55,7 @@ class Inputs:
         self.root = Path(plan.config["data"]["root"])
         self.spec = plan.spec(task, dataset)
         self.facts = catalogue.get(dataset)
-        self.recipe = Recipe.from_dict(self.spec["recipe"])
+        self._labels: dict[str, tuple[np.ndarray | None, np.ndarray]] = {}  # by setting, see `_given`
         self.unreadable = UnreadableImages()  # images that could not be decoded while they were used
 
     # --- images and labels ------------------------------------------------------------------------------------------
@@ -89,15 +90,24 @@ class Inputs:
         workers = self.plan.config["execution"]["threads"]
         return StreamedSet(files, self.facts.mean, self.facts.std, self.device, workers, self.unreadable)
 
-    @functools.cached_property
-    def train(self) -> ImageSource:
-        """The training images."""
-        return self._images(self.dataset, "train")
+    def recipe(self, setting: str) -> Recipe:
+        """Returns how networks are trained on a setting."""
+        return Recipe.from_dict(self.plan.recipe(self.task, self.dataset, setting))
 
     @functools.cached_property
-    def train_ids(self) -> np.ndarray:
-        """Identities of the training images, shape [n]."""
-        return np.asarray(load.ids(self.root, self.dataset, "train"))
+    def _all_train(self) -> ImageSource:
+        return self._images(self.dataset, "train")
+
+    def train(self, setting: str) -> ImageSource:
+        """Returns the training images of a setting: all, or the part that it keeps."""
+        kept, _ = self._given(setting)
+        return self._all_train if kept is None else self._all_train.subset(kept)
+
+    def train_ids(self, setting: str) -> np.ndarray:
+        """Returns the identities of the training images of a setting, shape [n]."""
+        ids = np.asarray(load.ids(self.root, self.dataset, "train"))
+        kept, _ = self._given(setting)
+        return ids if kept is None else ids[kept]
 
     @functools.cached_property
     def test(self) -> ImageSource:
@@ -112,8 +122,19 @@ class Inputs:
 
     def labels(self, setting: str) -> torch.Tensor:
         """Returns the noisy training labels of a setting, shape [n]."""
+        return torch.from_numpy(self._given(setting)[1]).to(self.device)
+
+    def _given(self, setting: str) -> tuple[np.ndarray | None, np.ndarray]:
+        """Returns the positions of the images that a setting keeps, None for all, and their noisy labels."""
+        if setting not in self._labels:
+            self._labels[setting] = self._read_given(setting)
+        return self._labels[setting]
+
+    def _read_given(self, setting: str) -> tuple[np.ndarray | None, np.ndarray]:
         path = setting_files(self.run_dir, self.dataset, setting).labels
-        return torch.from_numpy(read_labels(path, self.root, self.dataset)).to(self.device)
+        if self.task != "ood" and is_subset(self.plan.noise(self.dataset, setting)):
+            return read_kept(path, self.root, self.dataset)
+        return None, read_labels(path, self.root, self.dataset)
 
     def ood_sets(self) -> dict[str, ImageSource]:
         """Returns the near and far OOD sets by name of their array, "ood:<set>"."""
@@ -207,7 +228,7 @@ class Inputs:
             return None
         folder = self._shared_folder(cell, PLAIN)
         size, channels = self.facts.image_size, self.facts.channels
-        return PlainRun(folder, self.recipe, len(self.facts.classes), channels, size, self.device)
+        return PlainRun(folder, self.recipe(cell.setting), len(self.facts.classes), channels, size, self.device)
 
     def _folds(self, cell: Cell) -> np.ndarray | None:
         if FOLDS not in self.shared_runs(cell):
@@ -228,12 +249,12 @@ class Inputs:
     def noisy_task(self, cell: Cell, session: Session) -> NoisyTask:
         """Returns what the method of a noisy-label cell gets."""
         return NoisyTask(
-            train=self.train,
+            train=self.train(cell.setting),
             labels=self.labels(cell.setting),
             test=self.test,
             n_classes=len(self.facts.classes),
             seed=cell.seed,
-            recipe=self.recipe,
+            recipe=self.recipe(cell.setting),
             session=session,
             plain=self._plain(cell),
             folds=self._folds(cell),
@@ -245,13 +266,13 @@ class Inputs:
         """Returns what the method of an OOD cell gets."""
         images, labels = self.val
         return OODTask(
-            train=self.train,
+            train=self.train(cell.setting),
             labels=self.labels(cell.setting),
             val=images,
             val_labels=labels,
             n_classes=len(self.facts.classes),
             seed=cell.seed,
-            recipe=self.recipe,
+            recipe=self.recipe(cell.setting),
             session=session,
             plain=self._plain(cell),
             auxiliary=self._auxiliary() if cell.method not in SHARED else None,

@@ -102,14 +102,19 @@ class Plan:
         return self.spec(task, dataset)["settings" if task == "noisy" else "tuning"]
 
     def noise(self, dataset: str, setting: str) -> dict[str, Any]:
-        """Returns the noise specification of any setting of a dataset: reported, tuning or clean."""
+        """Returns noise and images of any setting of a dataset, reported, tuning or clean; not how it is trained on."""
         if setting == CLEAN:
             return {"kind": "clean"}
         _require_known(dataset, self.config["noisy"], "dataset of noisy")
         spec = self.config["noisy"][dataset]
-        settings = {**spec["settings"], **spec.get("tuning", {})}
+        settings: dict[str, dict[str, Any]] = {**spec["settings"], **spec.get("tuning", {})}
         _require_known(setting, settings, f"setting of {dataset}")
-        return settings[setting]
+        return {k: v for k, v in settings[setting].items() if k not in noisy_labels.TRAINING_KEYS}
+
+    def recipe(self, task: str, dataset: str, setting: str) -> dict[str, Any]:
+        """Returns the training recipe of a setting: that of its dataset, with the fields that the setting changes."""
+        changed = {} if task == "ood" else self.settings(task, dataset)[setting].get("recipe", {})
+        return {**self.spec(task, dataset)["recipe"], **changed}
 
     def needed_datasets(self) -> set[str]:
         """Returns the names of all datasets that the run reads: its own, those behind noisy labels, and OOD sets."""
@@ -192,7 +197,9 @@ class Plan:
             used["openood_lists"] = True
         if cell.task != "ood" and cell.method not in SHARED:
             used["retrain"] = self.retrains(cell)
-        noise = self.settings(cell.task, cell.dataset)[cell.setting]
+        used["recipe"] = self.recipe(cell.task, cell.dataset, cell.setting)
+        setting = self.settings(cell.task, cell.dataset)[cell.setting]
+        noise = {key: value for key, value in setting.items() if key not in noisy_labels.TRAINING_KEYS}
         return {"cell": asdict(cell), "noise": noise, "params": self.params(cell.method), **used}
 
     def processes(self, task: str, method: str) -> int:

@@ -27,7 +27,8 @@ def provenance(run_dir: Path, config: dict[str, Any]) -> dict[str, Any]:
 
     Returns:
         The run's name, the hash of its configuration, today's date and commit, and of its cells the number, commits,
-        hardware, versions and dates. For a run merged from partial runs also the same of each of them (`pieces`).
+        hardware, versions and dates; the sha256 of label files that users brought (`label_files`). For a run merged
+        from partial runs also the same of each of them (`pieces`).
     """
     cells = [read_json(path) for path in sorted(run_dir.glob("cells/*/*/*/*/*/result.json"))]
     partial_runs = read_json(run_dir / PIECES) if not cells and (run_dir / PIECES).is_file() else []
@@ -39,9 +40,17 @@ def provenance(run_dir: Path, config: dict[str, Any]) -> dict[str, Any]:
         "published_by_commit": commit(),
         **_origin(cells),
     }
+    if label_files := _label_files(config):
+        found["label_files"] = label_files
     if partial_runs:
         found["pieces"] = [_partial_run(one) for one in partial_runs]
     return found
+
+
+def _label_files(config: Mapping[str, Any]) -> dict[str, str]:
+    """Returns the sha256 of every file of labels that a user brought, by its path."""
+    settings = [one for spec in config.get("noisy", {}).values() for one in spec.get("settings", {}).values()]
+    return {one["path"]: one["sha256"] for one in settings if one["kind"] == "file"}
 
 
 def _partial_run(recorded: Mapping[str, Any]) -> dict[str, Any]:

@@ -185,7 +185,8 @@ def _compute_outcome(cell: Cell, session: Session, inputs: Inputs, plan: Plan, r
 def _compute_noisy(cell: Cell, task: NoisyTask, inputs: Inputs, plan: Plan, run_dir: Path) -> Outcome:
     if cell.method in SHARED:
         return _shared_run(cell, task, inputs, run_dir)
-    return _detect(_method(cell, task, inputs, plan), task, inputs, retrain=plan.retrains(cell))
+    ids = inputs.train_ids(cell.setting)
+    return _detect(_method(cell, task, inputs, plan), task, ids, retrain=plan.retrains(cell))
 
 
 def _compute_ood(cell: Cell, task: OODTask, inputs: Inputs, plan: Plan, run_dir: Path) -> Outcome:
@@ -208,18 +209,18 @@ def _shared_run(cell: Cell, task: Any, inputs: Inputs, run_dir: Path) -> Outcome
     preload_compiler(task.recipe, inputs.device)
     if cell.method == PLAIN:
         arrays, curves = plain_run(task, inputs.test, run_dir / cell.folder)
-        return Outcome({**arrays, "ids": inputs.train_ids}, curves=curves)
+        return Outcome({**arrays, "ids": inputs.train_ids(cell.setting)}, curves=curves)
     folds = importlib.import_module(shared_module(FOLDS))  # by name: only the folds themselves depend on its code
-    return Outcome({**folds.fold_probabilities(task), "ids": inputs.train_ids})
+    return Outcome({**folds.fold_probabilities(task), "ids": inputs.train_ids(cell.setting)})
 
 
-def _detect(method: Any, task: NoisyTask, inputs: Inputs, retrain: bool) -> Outcome:
+def _detect(method: Any, task: NoisyTask, ids: np.ndarray, retrain: bool) -> Outcome:
     """Runs a detector of wrong labels, and with `retrain` trains again without the examples it removes."""
     with task.session.timer("score"):  # time that a method does not attribute itself is scoring
         found = method.detect(task)
     scores = np.asarray(found.scores, dtype=np.float64)
     _check_scores(scores, len(task.train), method.name)
-    arrays = {"scores": scores, "ids": inputs.train_ids}
+    arrays = {"scores": scores, "ids": ids}
     arrays |= {f"variant:{k}": np.asarray(v, dtype=np.float64) for k, v in found.variants.items()}
     arrays |= {f"trace:{k}": np.asarray(v) for k, v in found.traces.items()}
     for name in ("epoch_scores", "test_logits"):

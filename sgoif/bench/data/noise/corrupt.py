@@ -9,6 +9,7 @@ A specification is a mapping with `kind` and the keys of that kind (`noise/spec.
     {kind: superclass, rate: 0.2, seed: 0}                          to the next class of the same superclass, circular
     {kind: human, column: worse_label}                              CIFAR-10N / CIFAR-100N
     {kind: collected}                                               the labels the images came with, see `noisy_labels`
+    {kind: file, path: labels.csv}                                  labels that a user brings, see `label_file`
 """
 
 from __future__ import annotations
@@ -32,7 +33,8 @@ class Corruption:
         labels: Noisy labels, which methods may see, int64, shape [N].
         wrong: Where they differ from the true labels, bool, shape [N].
         rate: Share of wrong labels.
-        matrix: P(label = row | true label = column), float64, shape [K, K]. As specified; for human labels, as counted.
+        matrix: P(label = row | true label = column), float64, shape [K, K]. As specified; of human
+            labels and those of a file, as counted.
     """
 
     labels: np.ndarray
@@ -47,6 +49,7 @@ def corrupt(
     spec: Mapping[str, Any],
     superclasses: Sequence[int] | None = None,
     human: Mapping[str, np.ndarray] | None = None,
+    given: np.ndarray | None = None,
 ) -> Corruption:
     """Apply a noise specification to true labels, with a random generator of its own.
 
@@ -57,6 +60,7 @@ def corrupt(
         superclasses: Superclass of each class, length K; needed by superclass noise.
         human: Columns of a human label file, shape [N] each; needed by human noise. Its column `clean_label` must equal
             `true_labels`.
+        given: Labels of a user's file, shape [N]; needed by noise of kind `file`.
 
     Returns:
         The noisy labels, where they are wrong, and their noise matrix.
@@ -69,6 +73,11 @@ def corrupt(
     kind = spec["kind"]
     if kind == "human":
         labels = _human_labels(true_labels, spec["column"], human, n_classes)
+        matrix = _counted_matrix(true_labels, labels, n_classes)
+    elif kind == "file":
+        if given is None:
+            raise UserError("noise.path: the labels of the file were not read")
+        labels = _checked(given, n_classes)
         matrix = _counted_matrix(true_labels, labels, n_classes)
     else:
         matrix = _specified_matrix(spec, n_classes, superclasses)

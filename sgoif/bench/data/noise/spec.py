@@ -6,12 +6,14 @@ explains what the kinds do.
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from numbers import Integral, Real
 from typing import Any
 
 from sgoif.bench.data.catalogue.class_names import CIFAR10
+from sgoif.bench.data.noise.label_file import ENDINGS
 from sgoif.errors import UserError
 from sgoif.utils.suggest import suggest
 
@@ -84,12 +86,12 @@ def known_rate(spec: Mapping[str, Any], n_classes: int, superclasses: Sequence[i
     """Return the share of wrong labels that a specification stands for, for classes of equal size.
 
     Returns:
-        None for labels as they were collected, whose rate nobody knows.
+        None for labels as they were collected or brought, whose rate nobody knows.
     """
     kind = spec["kind"]
     if kind == "clean":
         return 0.0
-    if kind == "collected":
+    if kind in ("collected", "file"):
         return None
     if kind == "human":
         return HUMAN_RATES[spec["column"]]
@@ -209,6 +211,14 @@ def _check_human(spec: Mapping[str, Any], labels: LabelSpace) -> None:
         raise UserError(f"{where}.column: no {column!r}; {suggest(column, HUMAN_COLUMNS[k])}")
 
 
+def _check_file(spec: Mapping[str, Any], labels: LabelSpace) -> None:
+    path, pinned = spec["path"], spec.get("sha256")
+    if not isinstance(path, str) or not path.endswith(ENDINGS):
+        raise UserError(f"{labels.where}.path: expected the name of a file that ends in .csv or .npy, got {path!r}")
+    if pinned is not None and not re.fullmatch("[0-9a-f]{64}", str(pinned)):
+        raise UserError(f"{labels.where}.sha256: expected 64 hexadecimal digits, got {pinned!r}")
+
+
 KINDS = {
     "clean": NoiseKind((), (), _check_nothing),
     "class_conditional": NoiseKind(("noise",), ("sparsity", "seed"), _check_class_conditional),
@@ -217,6 +227,7 @@ KINDS = {
     "superclass": NoiseKind(("rate",), ("seed",), _check_superclass),
     "human": NoiseKind(("column",), (), _check_human),
     "collected": NoiseKind((), (), _check_nothing),
+    "file": NoiseKind(("path",), ("sha256",), _check_file),
 }
 
 
