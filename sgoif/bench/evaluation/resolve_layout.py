@@ -150,6 +150,8 @@ def _panel(table: str, spec: Mapping[str, Any], task: str, choice: _Choice, entr
         raise UserError(f"tables.{table}: noisy.{choice.dataset} has no setting {choice.setting!r}; there are: {known}")
     noise = settings.get(choice.setting) or {}
     title = entry.get("title", choice.dataset)
+    if spec["kind"] == "regimes":
+        title = describe_regime(title, noise)
     tuning = (entry.get("tuning") or {}) if task == "noisy" else {}
     stands_for = {**spec, **choice.words}.get("stands_for")
     return Panel(
@@ -168,6 +170,32 @@ def _panel(table: str, spec: Mapping[str, Any], task: str, choice: _Choice, entr
         near=list(entry.get("near") or []),
         far=list(entry.get("far") or []),
     )
+
+
+def describe_regime(title: str, properties: Mapping[str, Any]) -> str:
+    """Returns what distinguishes a setting in words: its data, class balance, noise, images and training.
+
+    Args:
+        title: Title of the dataset.
+        properties: What the configuration says of it.
+    """
+    kind = properties["kind"]
+    rate = properties.get("rate", properties.get("noise"))
+    kinds = {"symmetric": "sym.", "asymmetric": "pair", "class_conditional": "class-cond."}
+    balance = f"{properties['balance']:g} : 1" if "balance" in properties else ""
+    if balance and properties["balance"] != 1:
+        balance += f" {properties.get('profile', 'exponential')}"
+    recipe = properties.get("recipe", {})
+    training = [f"{recipe['epochs']} epochs"] if "epochs" in recipe else []
+    training += [str(recipe[key]) for key in ("model", "optimizer", "schedule") if key in recipe]
+    amount = f"{100 * rate:.0f}%" if rate is not None else properties.get("column", "")
+    words = [
+        balance,
+        f"{kinds.get(kind, kind)} {amount}".strip(),
+        f"{properties['size']:,} images" if "size" in properties else "",
+        *training,
+    ]
+    return ", ".join([title, *(word for word in words if word)])
 
 
 def _shown_methods(spec: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:

@@ -12,6 +12,7 @@ from typing import Any
 TABLE_KINDS = {  # in the order in which tables are shown, with the title of a table that the configuration gives none
     "noise_grid": "Wrong labels found, by noise rate and sparsity",
     "noise_sets": "Wrong labels found, by dataset",
+    "regimes": "Wrong labels found, by regime",
     "ood": "Out-of-distribution detection",
     "ablation": "Ablation of SG-OIF",
     "stability": "Ablation of SG-OIF: stability and cost",

@@ -17,6 +17,7 @@ from sgoif.bench.tables.cost_table import cost
 from sgoif.bench.tables.model import Table
 from sgoif.bench.tables.noisy_table import noise_grid, noise_sets
 from sgoif.bench.tables.ood_table import ood
+from sgoif.bench.tables.regimes_table import regimes
 from sgoif.bench.tables.sensitivity_table import sensitivity
 from sgoif.bench.tables.source import Source
 from sgoif.bench.tables.table_files import write_table
@@ -25,6 +26,7 @@ from sgoif.errors import UserError
 BUILDERS = {
     "noise_grid": noise_grid,
     "noise_sets": noise_sets,
+    "regimes": regimes,
     "ood": ood,
     "ablation": ablation,
     "stability": stability,

@@ -36,7 +36,7 @@ def noise_grid(source: Source) -> Table:
             fields.append(metric_field(source, panel, column))
             if metric in ("p_at_1", "auc_pr"):
                 fields[-1].extra["base rate"] = source.entry(panel, "", "base_rate")
-        means, footer = _over_panels(source, panels, metric, [m for _, m in rows if is_ranked("noisy", m)])
+        means, footer = over_panels(source, panels, metric, [m for _, m in rows if is_ranked("noisy", m)])
         blocks.append(make_block(title, [*fields, *means], rows, corner=("noise", "sparsity"), footer=footer))
     caption = [
         f"Wrong labels in {panels[0].title}: class-conditional noise by noise rate and sparsity." if panels else "",
@@ -52,7 +52,7 @@ def noise_grid(source: Source) -> Table:
     return source.table(blocks, caption)
 
 
-def _over_panels(
+def over_panels(
     source: Source, panels: Sequence[Panel], metric: str, methods: Sequence[str]
 ) -> tuple[list[Field], str]:
     """Returns the columns of mean and average rank over the panels, and the sentence on the critical difference.

@@ -1,0 +1,88 @@
+"""The table of regimes: a column a cell, AUC-PR and estimated against true wrong labels; and its configurations."""
+
+import pytest
+
+from sgoif.bench.config import load_config
+from sgoif.bench.evaluation.metric_record import Subject, metrics_file
+from sgoif.bench.evaluation.resolve_layout import describe_regime
+from sgoif.bench.evaluation.summary import summarise
+from sgoif.bench.tables import build_tables
+from sgoif.bench.tables.markdown import to_markdown
+from sgoif.utils.files import atomic_write_json
+from sgoif.utils.paths import ROOT
+
+RATES = {"sgoif": 0.9, "aum": 0.8}
+
+
+@pytest.fixture(scope="module")
+def table(tmp_path_factory):
+    """The table of the digits: two methods with made-up numbers, of which SG-OIF calls a quarter too many wrong."""
+    folder = tmp_path_factory.mktemp("run")
+    config = load_config(ROOT / "configs" / "regimes_digits.yaml")
+    spec = config["noisy"]["digits"]
+    spec["methods"] = list(RATES)
+    records = []
+    for setting in spec["settings"]:
+        records.append(Subject("noisy", "digits", setting, None, "").record("base_rate", 0.2))
+        for method, value in RATES.items():
+            cell = Subject("noisy", "digits", setting, 0, method)
+            records.append(cell.record("auc_pr", value))
+            if method == "sgoif":
+                records.append(cell.record("removal_count_error", 0.25))
+    atomic_write_json(metrics_file(folder, "noisy", "digits"), records)
+    (built,) = build_tables(summarise(folder, config))
+    return built
+
+
+def test_every_cell_is_a_column_and_parts_are_narrow(table):
+    parts = [block for block in table.blocks if block.title.startswith("AUC-PR")]
+    titles = [column.title for block in parts for column in block.columns]
+    assert len(titles) == len(set(titles)) == 12 and max(len(block.columns) for block in parts) == 6
+    assert titles[3] == "Digits, 10 : 1 exponential, sym. 20%, 560 images"
+    assert titles[-1] == "Digits, sym. 20%, 560 images, adamw, constant"
+    for block in parts:
+        assert {row.method: row.entries[0].mean for row in block.rows if row.method} == RATES
+
+
+def test_the_share_called_wrong_stands_beside_the_true_one(table):
+    parts = [block for block in table.blocks if block.title.startswith("Labels called wrong")]
+    assert len(parts) == 2
+    for block in parts:
+        rows = {row.title: [entry.mean for entry in row.entries] for row in block.rows}
+        assert rows["SG-OIF"] == pytest.approx([0.25] * 6) and rows["true share"] == pytest.approx([0.2] * 6)
+        assert len(rows) == 2  # a method without a rule has no row
+
+
+def test_mean_and_rank_are_over_all_cells(table):
+    first = table.blocks[0]
+    assert first.title == "All cells: AUC-PR (%)"
+    assert {row.method: row.entries[0].mean for row in first.rows} == pytest.approx(RATES)
+    text = to_markdown(table)
+    assert "| SG-OIF" in text and "Base rate" in text
+
+
+@pytest.mark.parametrize(
+    ("properties", "words"),
+    [
+        ({"kind": "human", "column": "worse_label"}, "X, human worse_label"),
+        ({"kind": "asymmetric", "rate": 0.4, "balance": 50, "profile": "step"}, "X, 50 : 1 step, pair 40%"),
+        ({"kind": "class_conditional", "noise": 0.4, "balance": 1, "size": 50}, "X, 1 : 1, class-cond. 40%, 50 images"),
+        ({"kind": "symmetric", "rate": 0.2, "recipe": {"epochs": 9, "model": "m"}}, "X, sym. 20%, 9 epochs, m"),
+    ],
+)  # fmt: skip
+def test_a_cell_is_described_by_what_distinguishes_it(properties, words):
+    assert describe_regime("X", properties) == words
+
+
+def test_the_grid_covers_what_it_names():
+    settings = load_config(ROOT / "configs" / "regimes.yaml")["noisy"]["cifar10"]["settings"].values()
+    assert len(settings) == 60
+    assert {s.get("balance", 1) for s in settings} == {1, 10, 50, 100}
+    assert {s.get("profile", "exponential") for s in settings} == {"exponential", "step"}
+    assert {s["kind"] for s in settings} == {"symmetric", "asymmetric", "class_conditional", "human"}
+    assert {s.get("recipe", {}).get("epochs", 16) for s in settings} == {10, 16, 30, 100, 200}
+    assert {1500, 14000, 50000} <= {s.get("size") for s in settings}
+    optimisers = {
+        (s.get("recipe", {}).get("optimizer", "sgd"), s.get("recipe", {}).get("schedule", "onecycle")) for s in settings
+    }
+    assert optimisers == {("sgd", "onecycle"), ("sgd", "cosine"), ("adamw", "constant")}
