@@ -9,7 +9,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from baselines.ood import csi, cutpaste, draem, ebo, logitnorm, mos, msp, opengan, pixmix, udg
+from baselines.ood import arpl, csi, cutpaste, draem, ebo, logitnorm, mos, msp, opengan, pixmix, udg
 
 
 def rows(*values):
@@ -39,25 +39,32 @@ def test_energy_has_no_temperature_unless_told():
     torch.testing.assert_close(ebo.EBO.from_logits(f), -f.logsumexp(1))
 
 
-@pytest.mark.parametrize("ensemble", [True, False])
-def test_csi_answers_by_the_mean_of_four_rotations_or_by_its_class_head(ensemble):
+@pytest.mark.parametrize("score", ["ensemble", "class_head"])
+def test_csi_answers_by_the_mean_of_four_rotations_or_by_its_class_head(score):
     from sgoif.training.compute_counter import COMPUTE
     from sgoif.training.images import ImageSet
 
     torch.manual_seed(0)
     images = ImageSet((torch.rand(3, 4, 4) * 255).to(torch.uint8).numpy(), (0.5,), (0.5,))
-    method = csi.CSI(ensemble=ensemble)
+    method = csi.CSI(score=score)
     method.net = SimpleNamespace(features=lambda x: x.flatten(1))
     method.heads = csi.Heads(16, 2)
     x = images.batch(torch.arange(3))
-    expected = method.heads.linear(x.flatten(1))
-    if ensemble:
-        turned = [method.heads.joint(torch.rot90(x, r, (2, 3)).flatten(1))[:, 2 * r : 2 * r + 2] for r in range(4)]
-        expected = sum(turned) / 4
+    turned = [method.heads.joint(torch.rot90(x, r, (2, 3)).flatten(1))[:, 2 * r : 2 * r + 2] for r in range(4)]
+    expected = {"ensemble": sum(turned) / 4, "class_head": method.heads.linear(x.flatten(1))}
     COMPUTE.reset()
-    torch.testing.assert_close(method.logits(images), expected)
-    assert COMPUTE.forward_passes == (12 if ensemble else 3)
-    torch.testing.assert_close(method.score(images), -expected.softmax(1).amax(1))
+    torch.testing.assert_close(method.logits(images), expected[score])
+    assert COMPUTE.forward_passes == 12
+    for name, scores in method.scores(images).items():
+        torch.testing.assert_close(scores, -expected[name].softmax(1).amax(1))
+
+
+def test_arpl_scores_by_the_largest_distance_or_its_softmax():
+    method = arpl.ARPL()
+    method.logits = lambda images: rows((1, 3, 2))
+    found = method.scores(None)
+    assert found["distance"].tolist() == [-3]
+    assert found["softmax"].item() == pytest.approx(-1 / (1 + math.exp(-1) + math.exp(-2)))
 
 
 def test_csi_heads_are_taught_class_rotation_and_both():
