@@ -93,8 +93,9 @@ plan: $(VENV)/run.stamp  ## jobs, hours and storage of CONFIG on 1, 8 and 64 GPU
 new-baseline: $(VENV)/test.stamp  ## the file and the rule of a new method: NAME=foo TASK=noisy|ood
 	@python -m sgoif.bench new-baseline --name="$$NAME" --task="$$TASK"
 
-docs: $(VENV)/test.stamp  ## the API page, the package graph and the measured numbers of the pages; the pages as a site, in site/
+docs: $(VENV)/test.stamp  ## the API page, a section for each method, the package graph and the measured numbers of the pages; the pages as a site, in site/
 	@python docs/api.py
+	@python docs/methods.py
 	@python docs/package_graph.py
 	@python docs/measured.py
 	@NO_MKDOCS_2_WARNING=1 mkdocs build

@@ -11,6 +11,8 @@ This recipe's rate falls all the time, so that the window is open; candidates ar
 and its last quarter. `epoch_scores[T]` is the score `all` had training stopped after epoch T.
 Removal rule: s_i > 0, where another class wins over the mean of the window. The paper finds the threshold by training
 twice more with a fake class of "threshold samples"; a removal rule that costs two trainings is left out.
+
+Deviations: no threshold samples, and no first drop of the rate to stop at.
 """
 
 from __future__ import annotations

@@ -24,6 +24,9 @@ the network is unsure of. Removal rule: `prune` (default `prune_by_noise_rate`, 
 recommendation). What is left is retrained with class weights 1 / P(given k | true k) = sum_j C[j, k] / C[k, k], which
 make up for what was pruned, as cleanlab's `CleanLearning` and the released training script do. The paper's Co-Teaching
 on the pruned set is left out.
+
+Code: https://github.com/cleanlab/cleanlab, https://github.com/cgnorthcutt/confidentlearning-reproduce
+Deviations: the paper's Co-Teaching on the pruned set is left out.
 """
 
 from __future__ import annotations

@@ -8,6 +8,8 @@ often mislabelled. Here there is one network, and the errors are those of the tr
 Candidates: `early`, the first tenth of training but at least two epochs (the authors' time, one network); `window`, its
 last half; `all`.
 Removed before retraining: the upper component of a two-component mixture on the scores.
+
+Deviations: one network for ten, and errors of the training steps for passes of their own.
 """
 
 from __future__ import annotations

@@ -29,6 +29,9 @@ chains over single examples.
 Official code: github.com/salesforce/fast-influence-functions (`influence_utils/nn_influence_utils.py`).
 Removal rule: of the judged examples the suspicious component of a two-Gaussian mixture
 (`score_threshold.by_mixture`), as far as it is harmful (s > 0).
+
+Deviations: gradients of the last layer alone; one chain over batches of 128 for three over single examples; `scale`
+    from the curvature.
 """
 
 from __future__ import annotations

@@ -10,6 +10,8 @@ learned has as many events as there could be). The paper finds that mislabelled 
 Few values are possible, so that ties are many; the metrics take their expectation. Candidate `misclassified` is the
 share of visits at which the example was not classified as labelled.
 Removed before retraining: the upper component of a two-component mixture on the scores.
+
+Deviations: none that changes the count of an example that was seen in every epoch.
 """
 
 from __future__ import annotations

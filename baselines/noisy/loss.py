@@ -3,6 +3,9 @@
 s_i = CE(f(x_i), y_i)   at the end of the plain run
 
 Removed before retraining: the upper component of a two-component mixture on the scores.
+
+Code: none; the formula is all.
+Deviations: none.
 """
 
 from __future__ import annotations

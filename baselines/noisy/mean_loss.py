@@ -6,6 +6,9 @@ The last-epoch loss (`loss.py`) is one pass of one network on one view. The trai
 another view and another network each, at no cost. O2U-Net (Huang, Qu, Jia & Zhao, ICCV 2019) ranks by such a mean, with
 a cyclic learning rate. Candidates: the last half of training (`window`, that of SG-OIF), and all of it.
 Removed before retraining: the upper component of a two-component mixture on the scores.
+
+Code: none; the formula is all.
+Deviations: O2U-Net's cyclic rate is left out.
 """
 
 from __future__ import annotations

@@ -12,6 +12,8 @@ so that the unmixed training images are passed through the network after every e
 cross-entropy after the last epoch, and the means over these passes.
 Cost: 1 plain run and a sixth (half as many passes as epochs).
 Deviation: weight decay is the recipe's, as for every method (the released code has 1e-4).
+
+Code: https://github.com/facebookresearch/mixup-cifar10
 """
 
 from __future__ import annotations

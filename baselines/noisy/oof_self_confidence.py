@@ -4,6 +4,9 @@ s_i = 1 - p_i[y_i],   p_i from the 4-fold cross-validation that Confident Learni
 
 What Confident Learning's ranking is without its noise model: the simplest score that memorisation cannot spoil.
 Removal rule: the out-of-fold prediction differs from the given label, argmax_k p_i[k] != y_i ("C_confusion").
+
+Code: none; the formula is all.
+Deviations: none.
 """
 
 from __future__ import annotations

@@ -1,6 +1,9 @@
 """Random scores: the floor. P@1% and AUC-PR equal the noise rate in expectation.
 
 s_i ~ U(0, 1), a function of the seed alone.   Removal rule: nothing is removed, since nothing was found.
+
+Code: none; the formula is all.
+Deviations: none.
 """
 
 from __future__ import annotations

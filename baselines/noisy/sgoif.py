@@ -10,6 +10,10 @@ hyper-parameters are the fields of `sgoif.InfluenceConfig`. Before retraining as
 expected to be wrong (`InfluenceResult.find_label_issues`): those with the highest prediction score, which is better
 than the suspicion at keeping the classes comparable, or the most suspicious ones where the latent classes lack full
 weight.
+
+Paper: SG-OIF, the paper of this repository.
+Code: `sgoif`, this repository's library.
+Deviations: what differs from the paper is in docs/method.md.
 """
 
 from __future__ import annotations

@@ -6,6 +6,10 @@ labels of a class are wrong in one and the same way: the labels alone then say n
 
 Reference: as for SG-OIF; an influence on validation loss is what the paper's equations define. Cost: one training run,
 and a forward pass of some trusted images per check.
+
+Paper: SG-OIF, the paper of this repository.
+Code: `sgoif`, this repository's library.
+Deviations: what differs from the paper is in docs/method.md.
 """
 
 from __future__ import annotations

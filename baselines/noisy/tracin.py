@@ -23,6 +23,8 @@ code: github.com/frederick0329/TracIn.
 `layers="all"` takes those of every parameter, one example at a time (vmap), for `rates`, `equal`, `late`, `anchor`.
 Removal rule: the suspicious component of a two-Gaussian mixture (`score_threshold.by_mixture`).
 Trusted labels serve the `anchor` variant only.
+
+Deviations: gradients of the last layer by default, and the checkpoints of the recipe's schedule.
 """
 
 from __future__ import annotations

@@ -8,6 +8,14 @@ modelled by one Gaussian, fitted to the *normal* training images alone:
 
 Head: eight layers of the embedding's width d, one of d/4 (8 x 512 -> 128 for ResNet-18), each with batch norm and ReLU,
 then 2 logits. SGD 0.03, weight decay 5e-4, cosine. The ID accuracy is that of the classifier it started from.
+
+Paper: CutPaste: Self-Supervised Learning for Anomaly Detection and Localization, CVPR 2021.
+Code: none by the authors; OpenOOD's `cutpaste`.
+Settings: area 2 to 15 %, aspect 0.3 to 3.33, SGD 0.03, weight decay 5e-4, cosine; as many epochs as the recipe.
+Deviations: the network starts from the ID classifier (the paper: from scratch or ImageNet) and reads no scar patches;
+    no colour jitter. It looks for local defects, so that whole objects of other classes are not what it is made for.
+Parity: tests/parity/test_ood_anomaly.py::test_cutpaste_pastes_by_a_loop
+Score: the Mahalanobis distance of the embedding.
 """
 
 from __future__ import annotations

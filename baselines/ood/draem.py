@@ -11,6 +11,15 @@ Textures are made in code (colour-mapped fractal Perlin noise): the paper's sour
 Depth, width, pooling window (21 of 256 pixels) and Perlin scales (2^0 … 2^5) follow the size of the image.
 Adam; the paper's rate 1e-4 is for 700 epochs of far wider networks, here 3e-3 (finds synthetic defects in ID validation
 images best within `steps`); x0.2 at 80 % and 90 % as in the paper.
+
+Paper: DRAEM: A Discriminatively Trained Reconstruction Embedding for Surface Anomaly Detection, ICCV 2021.
+Code: https://github.com/VitjanZ/DRAEM; OpenOOD's `draem`.
+Settings: opacity up to 0.8, every second image spoiled; Adam 3e-3, x0.2 at 80 and 90 %.
+Deviations: textures are generated, since the paper's source DTD is a test set here; depth, width, pooling window and
+    Perlin scales follow the size of the image; the rate is higher and the training shorter than 700 epochs at 1e-4. It
+    looks for local defects.
+Parity: tests/parity/test_ood_anomaly.py::test_ssim_by_the_formula
+Score: the largest average-pooled defect probability.
 """
 
 from __future__ import annotations

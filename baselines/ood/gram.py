@@ -10,6 +10,15 @@ where lo, hi [C] are the smallest and largest g_{l,p,c} of the training images o
     s(x) = sum_l delta_l(x) / E[delta_l]  /  max_k softmax(f(x))_k,   E over a tenth of the training images, held out
 
 Only the extremes are kept: memory is K x C x powers per stage, whatever the number of images.
+
+Paper: Detecting Out-of-Distribution Examples with Gram Matrices, ICML 2020.
+Code: https://github.com/VectorInstitute/gram-ood-detection; OpenOOD's `gram`.
+Settings: powers 1 to 5 (the paper: 1 to 10; OpenOOD: 1 to 5); a tenth of the training images held out for the
+    normaliser.
+Deviations: stages instead of every convolution and residual block; training images are held out for the normaliser (the
+    paper: validation images).
+Parity: tests/parity/test_ood_anomaly.py::test_gram_statistics_by_the_definition
+Score: the sum of normalised deviations over the confidence.
 """
 
 from __future__ import annotations

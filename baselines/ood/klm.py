@@ -3,6 +3,14 @@
 d_k  = mean softmax(f(x)) over the ID *validation* images the network predicts as k (training images would give
        over-confident templates); a class that is never predicted gets its one-hot
 s(x) = min_k KL( softmax(f(x)) || d_k )          over all k
+
+Paper: Scaling Out-of-Distribution Detection for Real-World Settings, ICML 2022.
+Code: https://github.com/hendrycks/anomaly-seg; OpenOOD's `klm`.
+Settings: none; the templates are of the ID validation images.
+Deviations: a class that is never predicted has its one-hot as template, where pytorch-ood leaves it out and OpenOOD has
+    the same.
+Parity: tests/parity/test_ood_posthoc.py::test_kl_matching
+Score: the smallest KL divergence to a template.
 """
 
 from __future__ import annotations

@@ -1,6 +1,13 @@
 """MLS, maximum logit score (Hendrycks, Basart, Mazeika et al., ICML 2022).
 
 s(x) = -max_k f_k(x)          (no softmax: that would be MSP)
+
+Paper: Scaling Out-of-Distribution Detection for Real-World Settings, ICML 2022.
+Code: https://github.com/hendrycks/anomaly-seg; OpenOOD's `mls`.
+Settings: none.
+Deviations: none.
+Parity: tests/parity/test_ood_posthoc.py::test_max_logit
+Score: the negative largest logit.
 """
 
 from __future__ import annotations

@@ -6,6 +6,13 @@ Both are fully connected (the paper's 1x1 convolutions) with batch norm; Adam, b
 Difference from the paper and OpenOOD, on purpose: they choose the epoch whose D does best on an OOD validation set.
 No method here may see one, so the last epoch is used. A discriminator that has won or lost its game says little about
 real outliers: expect a large variance over seeds (OpenOOD reports +-15 points even with the choice).
+
+Paper: OpenGAN: Open-Set Recognition via Open Data Generation, ICCV 2021.
+Code: https://github.com/aimerykong/OpenGAN; OpenOOD's `opengan`.
+Settings: Adam 1e-4, beta1 0.5, noise of 100 numbers, batches of 128.
+Deviations: the paper and OpenOOD choose the epoch on OOD validation images; here the last one counts.
+Parity: tests/parity/test_ood_trained.py::test_opengan_shapes_and_which_way_each_player_pulls
+Score: one minus the discriminator's probability of a real feature.
 """
 
 from __future__ import annotations

@@ -8,6 +8,14 @@ two are joined. A memory bank M of training patches is thinned by greedy k-centr
     s(x)   = (1 - max_j softmax(d_1 … d_9)_j) * d_1(q*),     q* = the patch of x with the largest d_1
 
 Memory is bounded: at most `pool` patches, drawn evenly from all images while they stream by, enter the selection.
+
+Paper: Towards Total Recall in Industrial Anomaly Detection, CVPR 2022.
+Code: https://github.com/amazon-science/patchcore-inspection; OpenOOD's `patchcore`.
+Settings: 1 % of the patches, at least 500 and at most 10,000; nine neighbours.
+Deviations: the network is the ID classifier (the paper: ImageNet's WideResNet-50). It looks for local defects, so that
+    whole objects of other classes are not what it is made for.
+Parity: tests/parity/test_ood_anomaly.py::test_patchcore_score_by_brute_force
+Score: the weighted distance of the strangest patch.
 """
 
 from __future__ import annotations

@@ -14,6 +14,15 @@ The auxiliary head is drawn anew every epoch (cluster numbers mean nothing acros
 1 / sqrt(cluster size). Purity is a share of all members, unlabelled ones included. Difference from OpenOOD: the number
 of clusters is scaled to the data, one per 50 images up to the paper's 1,000. The unlabelled set shares no class with
 any test set.
+
+Paper: Semantically Coherent Out-of-Distribution Detection, ICCV 2021.
+Code: https://github.com/Jingkang50/ICCV21_SCOOD; OpenOOD's `udg`.
+Settings: purity 0.8, weights 0.5 and 0.1, up to 1,000 clusters, two unlabelled images for a labelled one.
+Deviations: one cluster per 50 images. The auxiliary set is what the configuration names (Fashion-MNIST beside CIFAR,
+    since Tiny-ImageNet is a test set; OpenOOD: TIN-597, other classes of ImageNet). Grey auxiliary images teach that
+    grey is strange and nothing about photographs.
+Parity: tests/parity/test_ood_trained.py::test_udg_loss_by_hand
+Score: the negative largest softmax probability.
 """
 
 from __future__ import annotations

@@ -12,7 +12,13 @@ PAGES = [
     "benchmarks/README.md",
     *sorted(str(p.relative_to(ROOT)) for p in DOCS.rglob("*.md")),
 ]
-GENERATED = ("docs/api.md", "docs/chaos.md", "docs/mutants.md")  # written by programs, from docstrings or runs
+GENERATED = (  # written by programs, from docstrings or runs
+    "docs/api.md",
+    "docs/chaos.md",
+    "docs/mutants.md",
+    "docs/methods/noisy.md",
+    "docs/methods/ood.md",
+)
 NOTEBOOK = [page for page in PAGES if page.startswith("docs/lab-notebook/")]
 
 

@@ -17,6 +17,12 @@ NOISY = '''"""{title}: say here what it is, who published it (authors, venue, ye
     s_i = 1 - p(x_i)[y_i]        at the end of the plain run
 
 The formula above is the template's: one minus the probability of the label. Replace both.
+
+Paper: title and venue.
+Code: the authors' code.
+Settings: where the defaults come from.
+Deviations: what differs from the authors' code.
+Score: what ranks.
 """
 
 from __future__ import annotations
@@ -42,6 +48,12 @@ OOD = '''"""{title}: say here what it is, who published it (authors, venue, year
     s(x) = - sum_k p_k log p_k,   p = softmax(f(x))
 
 The formula above is the template's: the entropy of the prediction. Replace both.
+
+Paper: title and venue.
+Code: the authors' code.
+Settings: where the defaults come from.
+Deviations: what differs from the authors' code.
+Score: what ranks.
 """
 
 from __future__ import annotations
