@@ -1,10 +1,13 @@
 """Co-teaching: selection, exchange and schedule by hand and against the formulas of the released code."""
 
+from itertools import cycle
+
 import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 
+from baselines.noisy import coteaching
 from baselines.noisy.coteaching import TOLD, CoTeaching
 from sgoif.bench.methods.base import NoiseFacts
 from sgoif.bench.methods.peer_networks import Peers, among, exchange, mean_loss
@@ -117,6 +120,21 @@ def test_both_networks_are_scored(monkeypatch):
     task, _ = noisy_task(plain=False, n_train=64)
     CoTeaching().detect(task)
     assert len(seen) == 2 * 8 and not torch.equal(seen[0], seen[1])
+
+
+def test_a_visit_is_measured_by_both_networks_alike(monkeypatch):
+    """The mean of what each says: here 1 and 3."""
+    plain, answers, seen, add = coteaching.measure, cycle((1.0, 3.0)), [], coteaching.VisitRecorder.add
+
+    def watched(self, index, measured):
+        seen.append(measured)
+        add(self, index, measured)
+
+    monkeypatch.setattr(coteaching, "measure", lambda f, y: torch.zeros_like(plain(f, y)) + next(answers))
+    monkeypatch.setattr(coteaching.VisitRecorder, "add", watched)
+    task, _ = noisy_task(plain=False, n_train=64)
+    CoTeaching(noise_rate=0.2).detect(task)
+    assert seen and all((measured == 2).all() for measured in seen)
 
 
 def test_peers_start_apart():
