@@ -76,7 +76,9 @@ def main(argv: list[str] | None = None) -> None:
     options = arguments.parse_args(argv)
     known = registry.available("noisy")
     methods = options.methods or [m for m in known if registry.declaration("noisy", m).candidates]
-    dataset: dict[str, Any] = {"tuning_methods": methods, **({"tuning_seeds": options.seeds} if options.seeds else {})}
+    dataset: dict[str, Any] = {"tuning_methods": methods, "retrain": False}
+    if options.seeds:
+        dataset["tuning_seeds"] = options.seeds
     with tempfile.TemporaryDirectory() as folder:
         layer = {"run": "candidates", "extends": options.config, "data": {"root": f"{folder}/data"}}
         config = resolve_config({**layer, "noisy": {options.dataset: dataset}}, ROOT / "configs")

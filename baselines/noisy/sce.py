@@ -16,6 +16,7 @@ the published one, its length that of cross-entropy.
 
 SCE was published as a trainer. Candidates: the cross-entropy after the last epoch, which the SCE value itself ranks
 like, since both are monotone in p_{y_i}; and the losses, margins and probabilities of its own training steps.
+Removed where its ranking is retrained (`retrain`, the variant `cleaned`): the upper component of a mixture of two.
 Cost: 1 plain run.
 Deviation: the paper's extra L2 penalty on the first dense layer is left out; these networks have none.
 """
@@ -29,6 +30,7 @@ from typing import ClassVar
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
 from sgoif.bench.methods.robust.losses import SymmetricCrossEntropy
 from sgoif.bench.methods.robust_training import train_with_loss
+from sgoif.bench.methods.score_threshold import by_mixture
 
 
 class SCE(NoisyLabelDetector):
@@ -36,6 +38,9 @@ class SCE(NoisyLabelDetector):
     title = "SCE-loss"
     group = "Methods of the paper"
     order = 3
+    shown_variants: ClassVar = {
+        "cleaned": {"title": "SCE-loss, retrained", "group": "Later robust trainers", "order": 20, "ranked": False}
+    }
     candidates: ClassVar = {
         "last_loss": "cross-entropy after the last epoch",
         "window_loss": "mean cross-entropy over the last half of training",
@@ -54,6 +59,7 @@ class SCE(NoisyLabelDetector):
         log_zero: float = math.log(1e-4)  # A, what log 0 counts as
         clip: float = 5.0  # norm at which gradients are clipped
         normalised: bool = True  # divide the loss by alpha + beta
+        retrain: bool = False  # yield a network trained again without what the ranking removes, instead of SCE's own
 
     def __init__(self, **params):
         super().__init__(**params)
@@ -71,4 +77,5 @@ class SCE(NoisyLabelDetector):
 
     def detect(self, task: NoisyTask) -> Detection:
         trained = train_with_loss(task, self.loss(task.n_classes), clip=self.params.clip)
-        return self.detection(trained.scores(), test_logits=trained.test_logits, curves=trained.curves)
+        yielded = None if self.params.retrain else trained.test_logits
+        return self.detection(trained.scores(), test_logits=yielded, remove=by_mixture, curves=trained.curves)

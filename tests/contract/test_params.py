@@ -60,6 +60,7 @@ PARAMS = {  # method: parameter: its default, and the interval or the names it m
             "log_zero": (math.log(1e-4), "(-inf, 0)"),
             "clip": (5.0, POSITIVE),
             "normalised": (True, ANY),
+            "retrain": (False, ANY),
         },
         "cores": {"beta": (2.0, NOT_NEGATIVE)},
         "elr": {"weight": (None, NOT_NEGATIVE), "decay": (None, "[0, 1)")},

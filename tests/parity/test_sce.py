@@ -10,6 +10,7 @@ from torch import Tensor
 from baselines.noisy.sce import SCE
 from sgoif.bench.methods.robust.losses import SymmetricCrossEntropy
 from sgoif.errors import UserError
+from tests.helpers.digit_tasks import noisy_task
 from tests.parity.trainers import check_behaviour
 
 INDEX = torch.arange(64)
@@ -63,3 +64,10 @@ def test_alpha_follows_the_number_of_classes():
 
 def test_on_digits():
     check_behaviour(SCE())
+
+
+def test_its_ranking_can_be_retrained_instead():
+    """Then it yields no model of its own, and the benchmark trains one without what is removed."""
+    task, wrong = noisy_task(rate=0.4, n_train=600, plain=False)
+    found = SCE(retrain=True).detect(task)
+    assert found.test_logits is None and wrong[found.remove].mean() > 0.8 and found.remove[wrong].mean() > 0.8

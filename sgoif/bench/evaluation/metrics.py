@@ -59,7 +59,9 @@ def expected_hits(scores: np.ndarray, positive: np.ndarray, k: int) -> float:
 
 
 def detection(scores: np.ndarray, wrong: np.ndarray, what: str = "scores") -> dict[str, float]:
-    """Returns P@1%, AUC-PR (average precision), AUROC and Recall@1/5/10% of a score for wrong labels.
+    """Returns P@1%, AUC-PR (average precision), AUROC, R-precision and Recall@1/5/10% of a score for wrong labels.
+
+    R-precision is the share of wrong labels among as many of the most suspicious as there are wrong labels.
 
     Args:
         scores: Higher is more suspicious, shape [n].
@@ -74,6 +76,7 @@ def detection(scores: np.ndarray, wrong: np.ndarray, what: str = "scores") -> di
         "p_at_1": expected_hits(scores, wrong, k) / k,
         "auc_pr": float(average_precision_score(wrong, scores)),
         "auroc": float(roc_auc_score(wrong, scores)),
+        "r_precision": expected_hits(scores, wrong, int(wrong.sum())) / int(wrong.sum()),
     }
     for percent in RECALL_PERCENTS:
         hits = expected_hits(scores, wrong, top_count(scores.size, percent))

@@ -18,6 +18,8 @@ TABLE_KINDS = {  # in the order in which tables are shown, with the title of a t
     "stability": "Ablation of SG-OIF: stability and cost",
     "backends": "Curvature backends of SG-OIF",
     "sensitivity": "Sensitivity of SG-OIF to its settings",
+    "scores": "Declared scores of every method",
+    "cleaning": "What is removed before retraining",
     "cost": "Measured cost",
 }
 VARIANT_KINDS = ("ablation", "stability", "backends", "sensitivity")  # kinds whose rows are variants of one method

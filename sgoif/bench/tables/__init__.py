@@ -15,7 +15,7 @@ from sgoif.bench.evaluation.summary_record import layouts, read_summary
 from sgoif.bench.tables.ablation_table import ablation, backends, stability
 from sgoif.bench.tables.cost_table import cost
 from sgoif.bench.tables.model import Table
-from sgoif.bench.tables.noisy_table import noise_grid, noise_sets
+from sgoif.bench.tables.noisy_table import cleaning, noise_grid, noise_sets, noisy_scores
 from sgoif.bench.tables.ood_table import ood
 from sgoif.bench.tables.regimes_table import regimes
 from sgoif.bench.tables.sensitivity_table import sensitivity
@@ -32,6 +32,8 @@ BUILDERS = {
     "stability": stability,
     "backends": backends,
     "sensitivity": sensitivity,
+    "scores": noisy_scores,
+    "cleaning": cleaning,
     "cost": cost,
 }
 

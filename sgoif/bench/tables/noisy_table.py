@@ -6,10 +6,13 @@ from collections.abc import Sequence
 
 from sgoif.bench.evaluation import significance
 from sgoif.bench.evaluation.table_layout import Panel
+from sgoif.bench.methods import registry
+from sgoif.bench.methods.registry import PLAIN
+from sgoif.bench.tables import names
 from sgoif.bench.tables.block import Field, absent_field, make_block, metric_field
 from sgoif.bench.tables.captions import NOT_GIVEN, OVERHEAD, describe_noise, seeds_caption, top_caption
-from sgoif.bench.tables.model import Column, Entry, Table
-from sgoif.bench.tables.names import is_ranked
+from sgoif.bench.tables.model import BEST, Block, Column, Entry, Row, Table
+from sgoif.bench.tables.names import REFERENCE, is_ranked
 from sgoif.bench.tables.source import Source
 
 MAX_COLUMNS = 12  # of a block
@@ -125,6 +128,36 @@ def noise_sets(source: Source) -> Table:
     return source.table(blocks, caption)
 
 
+def cleaning(source: Source) -> Table:
+    """Builds the table of what detectors remove before retraining, and of the model that is trained on the rest."""
+    rows = [(group, method) for group, method in source.methods() if method != PLAIN]
+    columns = [
+        Column("own number", "precision", "removal_precision"),
+        Column("own number", "recall", "removal_recall"),
+        Column("own number", "F1", "removal_f1"),
+        Column("own number", "too many", "removal_count_error", ""),
+        Column("same number", "precision = recall", "r_precision"),
+        Column("model", "test acc.", "test_accuracy"),
+    ]
+    blocks = []
+    for panel in source.panels:
+        fields = [metric_field(source, panel, column) for column in columns]
+        has_rule = [(g, m) for g, m in rows if source.get(panel, m, "removal_precision") is not None]
+        plain = [(REFERENCE, PLAIN)] if source.get(panel, PLAIN, "test_accuracy") is not None else []
+        name = f"{panel.title} {describe_noise(panel)}".strip()
+        blocks.append(make_block(name, fields, [*has_rule, *plain], corner=("removed", "method")))
+    caption = [
+        "What each method removes: by its own rule (own number), and as many as there are wrong labels (same number, "
+        "where precision and recall are one).",
+        *seeds_caption(source),
+        "too many: how many more than there are wrong labels the rule removes, relative to them. test acc.: of the "
+        "model that a detector yields by training again without what its rule removes, two trainings in all; robust "
+        "trainers yield that of their own, one training. All in %.",
+        NOT_GIVEN,
+    ]
+    return source.table(blocks, caption)
+
+
 def _split(groups: Sequence[list[Field]]) -> list[list[Field]]:
     """Puts groups of columns side by side, at most `MAX_COLUMNS` columns in a block, no group torn apart."""
     blocks: list[list[Field]] = []
@@ -145,3 +178,42 @@ def _partly_known(source: Source) -> list[str]:
             among = ", which are ranked among themselves" if n else ": detection is not defined"
             words.append(f"{panel.title}: of {int(whole['mean']):,} training labels {n:,} can be checked{among}.")
     return words
+
+
+def noisy_scores(source: Source) -> Table:
+    """Builds the table of all declared scores of noisy-label methods: AUC-PR by dataset and setting."""
+    columns = [Column(p.title, describe_noise(p), "auc_pr") for p in source.panels]
+    rows: list[Row] = []
+    for _, method in source.methods():
+        name, _ = registry.split_variant(method)
+        if name not in registry.available("noisy") or not registry.declaration("noisy", name).candidates:
+            continue
+        declared, title = registry.declaration("noisy", name), names.title("noisy", method)
+        for candidate, words in declared.candidates.items():
+            if candidate == declared.ranked_by:
+                entries = [source.entry(panel, method, "auc_pr") for panel in source.panels]
+                rows.append(Row(title, method, f"{words} (ranks)", entries))
+            else:
+                entries = [source.variant_entry(panel, method, candidate, "auc_pr") for panel in source.panels]
+                rows.append(Row(title, method, words, entries))
+    _mark_best_of_methods(rows)
+    block = Block("AUC-PR (%)", columns, [r for r in rows if any(e.mean is not None for e in r.entries)], ("", "score"))
+    caption = [
+        "Every score that a method was declared with before it was evaluated. One of them ranks in the other tables; "
+        "it was chosen on tuning noise, which is in no table. {best}: best of the method's scores in the column.",
+        "window: the last half of training, the same for all methods. Scores of the training steps themselves cost "
+        "nothing.",
+    ]
+    return source.table([block], caption)
+
+
+def _mark_best_of_methods(rows: Sequence[Row]) -> None:
+    """Marks the best score of each method in each column."""
+    by_method: dict[str, list[Row]] = {}
+    for row in rows:
+        by_method.setdefault(row.method, []).append(row)
+    for group in by_method.values():
+        for entries in zip(*(row.entries for row in group), strict=True):
+            measured: list[Entry] = [e for e in entries if e.mean is not None]
+            if len(measured) > 1:
+                max(measured, key=lambda e: e.mean or 0.0).mark = BEST

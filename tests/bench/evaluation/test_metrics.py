@@ -77,7 +77,13 @@ def test_a_constant_score_is_exactly_as_good_as_chance():
     wrong = np.arange(1000) % 5 == 0
     out = metrics.detection(np.ones(1000), wrong)
     assert (out["p_at_1"], out["auc_pr"], out["auroc"]) == pytest.approx((0.2, 0.2, 0.5))
-    assert out["recall_at_10"] == pytest.approx(0.1)
+    assert out["recall_at_10"] == pytest.approx(0.1) and out["r_precision"] == pytest.approx(0.2)
+
+
+def test_r_precision_counts_as_many_as_are_wrong():
+    """Three wrong labels: the top three hold two of them."""
+    wrong = np.array([True, False, True, False, True, False])
+    assert metrics.detection(np.array([6.0, 5, 4, 3, 2, 1]), wrong)["r_precision"] == pytest.approx(2 / 3)
 
 
 @few

@@ -4,6 +4,7 @@ import csv
 import io
 import re
 import shutil
+from dataclasses import replace
 
 import pytest
 
@@ -13,6 +14,7 @@ from sgoif.bench.evaluation.overhead import SHARED_GPU
 from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.evaluation.table_layout import Panel, TableLayout
 from sgoif.bench.figures._data import tables_of
+from sgoif.bench.methods import registry
 from sgoif.bench.tables.latex import escape_latex, to_latex
 from sgoif.bench.tables.markdown import to_markdown
 from sgoif.bench.tables.marks import mark_best
@@ -383,3 +385,49 @@ def test_equal_as_printed_is_equally_best():
     assert [e.mark for e in entries.values()] == [BEST, BEST, ""]
     mark_best(entries, Column("", "", "m", "lower"))
     assert entries["c"].mark == BEST
+
+
+# ------------------------------------------------------------------------------------------------ scores, cleaning
+
+
+def built(run, tmp_path, table: dict):
+    shutil.copytree(run.root / "metrics", tmp_path / "metrics")
+    (found,) = tables.build_tables(summarise(tmp_path, config(tables={"t": table})))
+    return found
+
+
+def test_declared_scores_of_a_method_stand_together_and_the_best_is_marked(finished, tmp_path, monkeypatch):
+    """The one that ranks has the method's own number, the other that of its variant."""
+    aum = registry.declaration("noisy", "aum")
+    few = replace(aum, candidates={"early": "an early score", "late": "a late score"}, ranked_by="late")
+    declaration = registry.declaration
+    monkeypatch.setattr(registry, "declaration", lambda task, name: few if name == "aum" else declaration(task, name))
+    sets = [{"dataset": "digits", "setting": s} for s in ("n20s0", "n40s4")]
+    (block,) = built(finished, tmp_path, {"kind": "scores", "sets": sets, "methods": ["aum", "random"]}).blocks
+    early, late = block.rows
+    assert (early.title, late.title) == ("an early score", "a late score (ranks)")
+    for entry, variant, column in zip([*early.entries, *late.entries], 2 * ["early"] + 2 * [""], 2 * sets, strict=True):
+        wanted = {"method": "aum", "variant": variant, "metric": "auc_pr", "setting": column["setting"]}
+        (record,) = find(finished, table="table1", **wanted)
+        assert entry.mean == record["mean"]
+    assert [e.mark for e in late.entries] == ["best", "best"] and not any(e.mark for e in early.entries)
+
+
+def test_what_is_removed_has_precision_and_recall_by_own_rule_and_by_the_same_number(finished, tmp_path):
+    table = built(finished, tmp_path, {"kind": "cleaning", "sets": [{"dataset": "digits", "setting": "n20s0"}]})
+    (block,) = table.blocks
+    rows = {row.method: row.entries for row in block.rows}
+    assert {"aum", "sgoif", "plain"} <= set(rows) and "newcomer" not in rows  # which has no rule
+    wanted = [
+        "removal_precision",
+        "removal_recall",
+        "removal_f1",
+        "removal_count_error",
+        "r_precision",
+        "test_accuracy",
+    ]
+    assert [column.metric for column in block.columns] == wanted
+    for metric, entry in zip(wanted, rows["aum"], strict=True):
+        records = find(finished, table="table1", method="aum", variant="", metric=metric, setting="n20s0")
+        assert [entry.mean] == [r["mean"] for r in records], metric
+    assert rows["plain"][-1].mean is not None and rows["plain"][0].mean is None
