@@ -74,6 +74,12 @@ def test_a_cell_is_described_by_what_distinguishes_it(properties, words):
     assert describe_regime("X", properties) == words
 
 
+@pytest.mark.parametrize(("name", "dataset"), [("regimes", "cifar10"), ("regimes_digits", "digits")])
+def test_every_setting_has_its_column_in_order(name, dataset):
+    config = load_config(ROOT / "configs" / f"{name}.yaml")
+    assert config["tables"]["regimes"]["settings"] == list(config["noisy"][dataset]["settings"])
+
+
 def test_the_grid_covers_what_it_names():
     settings = load_config(ROOT / "configs" / "regimes.yaml")["noisy"]["cifar10"]["settings"].values()
     assert len(settings) == 60
