@@ -10,7 +10,7 @@ from __future__ import annotations
 import base64
 import hashlib
 import json
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -18,6 +18,7 @@ from sgoif.bench import figures
 from sgoif.bench.evaluation.summary_record import layouts, read_summary
 from sgoif.bench.evaluation.table_layout import stand_ins
 from sgoif.bench.execution.provenance import provenance
+from sgoif.bench.report.headline import headline
 from sgoif.bench.report.sections import cost_section, failures_section, ledger_section, table_section
 from sgoif.bench.tables import build_tables
 from sgoif.utils.files import atomic_write_text
@@ -47,6 +48,8 @@ def write_report(run_dir: Path | str, config: Mapping[str, Any]) -> Path:
     records = read_summary(run_dir)
     css, script = ((FOLDER / name).read_text() for name in TEMPLATES[1:])
     page = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
+    ledger = ledger_section(run_dir / "ledger.json")
+    failures = failures_section(run_dir, config)
     text = page.get_template(TEMPLATES[0]).render(
         run=config["run"],
         css=css,
@@ -55,9 +58,10 @@ def write_report(run_dir: Path | str, config: Mapping[str, Any]) -> Path:
         stand_ins=stand_ins(panel for layout in layouts(records).values() for panel in layout.panels),
         tables=[table_section(t) for t in build_tables(records)],
         figures=_figures(run_dir, config),
-        ledger=ledger_section(run_dir / "ledger.json"),
+        headline=headline(records, failures, ledger),
+        ledger=ledger,
         cost=cost_section(run_dir),
-        failures=failures_section(run_dir, config),
+        failures=failures,
         configuration=json.dumps(config, indent=2, ensure_ascii=False),
         origin=provenance(run_dir, dict(config)),
     )
@@ -71,7 +75,14 @@ def _figures(run_dir: Path, config: Mapping[str, Any]) -> list[dict[str, Any]]:
     """Title, caption and image (as a data address) of every figure that shows something."""
     out = []
     for one in figures.drawn(run_dir, config):
-        picture = base64.b64encode((run_dir / "figures" / f"{one.name}.svg").read_bytes()).decode()
+        picture = _data_address([run_dir / "figures" / name for name in one.files])
         title = f"{one.module.TITLE}: {one.about(config)}"
         out.append({"name": one.name, "title": title, "caption": one.module.CAPTION, "picture": picture})
     return out
+
+
+def _data_address(files: Sequence[Path]) -> str:
+    """Return the smallest of several files of one picture as a data address."""
+    smallest = min((path for path in files if path.is_file()), key=lambda path: path.stat().st_size)
+    kind = {".svg": "image/svg+xml", ".png": "image/png"}[smallest.suffix]
+    return f"data:{kind};base64,{base64.b64encode(smallest.read_bytes()).decode()}"

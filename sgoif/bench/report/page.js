@@ -57,3 +57,10 @@ for (const form of document.querySelectorAll("form.filters")) {
   form.addEventListener("input", apply);
   form.addEventListener("submit", (event) => event.preventDefault());
 }
+// Figures: a click or Enter shows one in full size, to be scrolled, and again as wide as the page.
+for (const picture of document.querySelectorAll(".picture")) {
+  picture.addEventListener("click", () => picture.classList.toggle("large"));
+  picture.addEventListener("keydown", (event) => {
+    if (event.key === "Enter") picture.classList.toggle("large");
+  });
+}

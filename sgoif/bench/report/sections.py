@@ -3,18 +3,20 @@
 from __future__ import annotations
 
 from collections import Counter, defaultdict
-from collections.abc import Iterator, Mapping
+from collections.abc import Hashable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
 from typing import Any
 
 from sgoif.bench.evaluation.metric_record import MetricRecord, read_metrics
+from sgoif.bench.evaluation.overhead import SHARED_GPU
 from sgoif.bench.methods.registry import OURS
 from sgoif.bench.tables.model import Block, Entry, Table, format_entry, name_marks
 from sgoif.bench.tables.names import title
 from sgoif.utils.files import read_json
 
 MAX_LISTED_SETTINGS = 4
+VERDICTS = ("reproduced", "differs", "inconclusive", "not defined", "not run")  # in the order of the page
 
 
 def table_section(table: Table) -> dict[str, Any]:
@@ -71,13 +73,14 @@ def ledger_section(path: Path) -> dict[str, Any] | None:
         return None
     found = read_json(path)
     cells = [_ledger_cell(cell) for cell in found["cells"]]
+    counts = Counter(cell["verdict"] for cell in cells)
     findings: dict[str, list[dict[str, Any]]] = {}
     for finding in found["findings"]:
         findings.setdefault(finding["outcome"], []).append(finding)
     return {
         "cells": cells,
         "rules": found["rules"],
-        "verdicts": Counter(cell["verdict"] for cell in cells),
+        "verdicts": {v: counts[v] for v in [*VERDICTS, *sorted(set(counts) - set(VERDICTS))] if counts[v]},
         "findings": findings,
         "tables": {t["name"]: t["shows"] for t in found["tables"]},
     }
@@ -92,26 +95,40 @@ def _ledger_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def cost_section(run_dir: Path) -> list[dict[str, Any]]:
-    """Return what each method cost over all cells of the run, most expensive first."""
-    found: dict[tuple[str, str], dict[str, list[float]]] = defaultdict(lambda: defaultdict(list))
+    """Return what each method cost over all cells of the run, most expensive first.
+
+    `shared` counts the cells that shared their GPU with other jobs. Their seconds are in the sum, but not in the
+    seconds of a cell, which are None where no cell ran alone.
+    """
+    found: dict[tuple[str, str], dict[str, dict[Hashable, float]]] = defaultdict(lambda: defaultdict(dict))
+    shared: dict[tuple[str, str], set[Hashable]] = defaultdict(set)
     for task, r in _metrics(run_dir):
+        cell = (r["dataset"], r["setting"], r["seed"])
+        if r["metric"] == "overhead_marginal" and SHARED_GPU in r["reason"]:
+            shared[task, r["method"]].add(cell)
         if r["method"] and r["value"] is not None and r.get("epoch") is None and not r["variant"]:
-            found[task, r["method"]][r["metric"]].append(r["value"])
-    rows: list[dict[str, Any]] = [
-        {
-            "task": task,
-            "method": title(task, method),
-            "cells": len(m["seconds_total"]),
-            "seconds": sum(m["seconds_total"]),
-            "per_cell": sum(m["seconds_total"]) / len(m["seconds_total"]),
-            "cpu": sum(m["cpu_seconds_total"]),
-            "memory": max(m["peak_memory_mb"], default=None),
-            "marginal": _mean(m["overhead_marginal"]),
-            "standalone": _mean(m["overhead_standalone"]),
-        }
-        for (task, method), m in found.items()
-        if m["seconds_total"]
-    ]
+            found[task, r["method"]][r["metric"]][cell] = r["value"]
+    rows: list[dict[str, Any]] = []
+    for (task, method), m in found.items():
+        seconds = m["seconds_total"]
+        if not seconds:
+            continue
+        beside_others = shared[task, method] & seconds.keys()
+        rows.append(
+            {
+                "task": task,
+                "method": title(task, method),
+                "cells": len(seconds),
+                "shared": len(beside_others),
+                "seconds": sum(seconds.values()),
+                "per_cell": _mean([v for cell, v in seconds.items() if cell not in beside_others]),
+                "cpu": sum(m["cpu_seconds_total"].values()),
+                "memory": max(m["peak_memory_mb"].values(), default=None),
+                "passes": _mean(list(m["overhead_passes"].values())),
+                "marginal": _mean(list(m["overhead_marginal"].values())),
+                "standalone": _mean(list(m["overhead_standalone"].values())),
+            }
+        )
     return sorted(rows, key=lambda row: -row["seconds"])
 
 

@@ -2,8 +2,11 @@
 
 from __future__ import annotations
 
+import math
+
 from sgoif.bench.evaluation import significance
 from sgoif.bench.evaluation.table_layout import Panel
+from sgoif.bench.tables.marks import MIN_DRAWS
 from sgoif.bench.tables.source import Source
 
 OVERHEAD = (
@@ -28,13 +31,23 @@ def seeds_caption(source: Source) -> list[str]:
     if not counts or counts[-1] == 1:
         return ["One seed: no spread and no test can be given. {best}: best of the column."]
     seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
+    spread = f"Mean ± standard deviation over {seeds} seeds{_interval_words(counts[-1])}. {{best}}: best of the column"
+    missing = "A method that lacks seeds does not compete; where its mean is the best, nothing is marked."
+    if counts[-1] < MIN_DRAWS:
+        return [f"{spread}; fewer than {MIN_DRAWS} seeds cannot show that another is as good. {missing}"]
     test = "t-test" if counts[-1] < significance.SMALLEST_WILCOXON else "signed-rank test"
     return [
-        f"Mean ± standard deviation over {seeds} seeds. {{best}}: best of the column; {{close}}: not significantly "
-        f"worse than the best (one-sided paired {test} over seeds, Holm-corrected over the column, "
-        f"α = {significance.ALPHA}). A method that lacks seeds does not compete; where its mean is the best, nothing "
-        "is marked."
+        f"{spread}; {{close}}: not significantly worse than the best (one-sided paired {test} over seeds, "
+        f"Holm-corrected over the column, α = {significance.ALPHA}). {missing}"
     ]
+
+
+def _interval_words(seeds: int) -> str:
+    """Returns how the 95% interval of the mean follows from the standard deviation."""
+    from scipy.stats import t
+
+    times = [(n, float(t.ppf(0.975, n - 1)) / math.sqrt(n)) for n in range(seeds, 1, -1)][:2]
+    return " (95% interval of the mean: ± times " + ", ".join(f"{f:.1f} with {n} seeds" for n, f in times) + ")"
 
 
 def top_caption(source: Source) -> str:
@@ -42,8 +55,8 @@ def top_caption(source: Source) -> str:
     sizes = sorted({int(v) for v in source.means("n_examples")})
     counts = ", ".join(f"{-(-n // 100)} of {n:,}" for n in sizes)
     return (
-        f"P@1%: share of wrong labels among the most suspicious 1% ({counts or 'none'}), expected over ties; "
-        "AUC-PR: average precision."
+        "AUC-PR: average precision of finding the wrong labels; P@1%: share of wrong labels among the most suspicious "
+        f"1% ({counts or 'none'}), expected over ties."
     )
 
 

@@ -13,6 +13,12 @@ OVERHEAD_OOD = (
 )
 
 
+MEMORY = (
+    "memory: peak of the process on a CPU, of the device on a GPU, over that of plain training. On a GPU the peak of "
+    "plain training contains cuDNN's search for algorithms, so that a ratio below 1 is no saving."
+)
+
+
 def cost(source: Source) -> Table:
     """Builds a table of cost: means over settings and seeds, one block for each dataset."""
     task = source.layout.task
@@ -48,6 +54,7 @@ def cost(source: Source) -> Table:
         "machine changes; networks of another size count as many.",
         "total: everything the cell did, what it writes down for other methods included. Nothing is marked: the "
         "cheapest method is not the best.",
+        MEMORY if task == "noisy" else "",
         NOT_GIVEN,
     ]  # fmt: skip
     return source.table(blocks, caption)

@@ -11,9 +11,26 @@ from sgoif.bench.evaluation import significance
 from sgoif.bench.tables.model import BEST, CLOSE, Column, Entry, format_number
 from sgoif.bench.tables.names import is_ranked
 
+MIN_DRAWS = 5  # with fewer, a test hardly ever finds a difference, and its silence says nothing
+
+
+def has_power(best: Entry, other: Entry, n_comparisons: int) -> bool:
+    """Tells whether a test between two entries could have found a difference, so that finding none means something.
+
+    Args:
+        best: The best entry of a column.
+        other: The one that is compared with it.
+        n_comparisons: How many entries are compared with the best, for Holm's correction.
+    """
+    pairs = len(best.pairs.keys() & other.pairs.keys())
+    if pairs < MIN_DRAWS:
+        return False
+    smallest_p = 0.5**pairs if pairs >= significance.SMALLEST_WILCOXON else 0.0
+    return n_comparisons * smallest_p <= significance.ALPHA
+
 
 def mark_best(entries: Mapping[str, Entry], column: Column, task: str = "noisy") -> None:
-    """Marks the best entries of a column, and those that are not significantly worse.
+    """Marks the best entries of a column, and those that are not significantly worse where a test could tell.
 
     The best is the method with the best mean, and every other whose mean looks the same as printed. Methods that are
     declared unranked do not compete, nor does one that lacks seeds: its mean may be good because the hard seed failed.
@@ -36,6 +53,7 @@ def mark_best(entries: Mapping[str, Entry], column: Column, task: str = "noisy")
     sign = 1 if higher_is_better else -1
     if any(sign * (mean - competing[best]) > 0 for m, mean in ranked.items() if m not in competing):
         return
+    not_worse = {m for m in not_worse if has_power(entries[best], entries[m], len(competing) - 1)}
     printed = format_number(competing[best], column.style)
     for method, mean in competing.items():
         if format_number(mean, column.style) == printed:

@@ -16,6 +16,14 @@ from sgoif.bench.tables.names import REFERENCE, is_ranked
 from sgoif.bench.tables.source import Source
 
 MAX_COLUMNS = 12  # of a block
+SET_METRICS = (  # metric, title of its block, what is better, style
+    ("auc_pr", "AUC-PR (%)", "higher", "percent"),
+    ("p_at_1", "P@1% (%)", "higher", "percent"),
+    ("test_accuracy", "Test accuracy of the model the method yields (%)", "higher", "percent"),
+    ("overhead_marginal", "Overhead, marginal (×)", "lower", "times"),
+    ("overhead_standalone", "Overhead, stand-alone (×)", "lower", "times"),
+    ("overhead_passes", "Overhead in passes through a network, stand-alone (×)", "lower", "times"),
+)
 TRUSTED = (
     "†: is given test images with clean labels, set aside from the test set (FastIF: a sample of them); the other rows "
     "see no clean label. Rows that are given all of them stand beside the others and are neither marked nor ranked."
@@ -23,13 +31,13 @@ TRUSTED = (
 
 
 def noise_grid(source: Source) -> Table:
-    """Builds the grid of noise and sparsity, one block each for P@1%, AUC-PR, AUROC and test accuracy."""
+    """Builds the grid of noise and sparsity, one block each for AUC-PR, P@1%, AUROC and test accuracy."""
     rows = source.methods()
     panels = sorted(source.panels, key=lambda p: (p.noise, p.sparsity))
     blocks = []
     for metric, title in (
-        ("p_at_1", "P@1% (%)"),
         ("auc_pr", "AUC-PR (%)"),
+        ("p_at_1", "P@1% (%)"),
         ("auroc", "AUROC (%)"),
         ("test_accuracy", "Test accuracy of the model the method yields (%)"),
     ):
@@ -46,7 +54,8 @@ def noise_grid(source: Source) -> Table:
         *seeds_caption(source),
         top_caption(source) if panels else "",
         "Base rate: the share of wrong labels, which is also the P@1% and AUC-PR of a random ranking.",
-        "mean, rank: over the columns (rank 1 = best; the mean is marked by the same kind of test over the columns).",
+        "mean, rank: over the columns (rank 1 = best). In the column of means, {close}: not significantly worse than "
+        "the best (one-sided paired test over the columns, Holm-corrected), where there are enough columns to tell.",
         "Robust trainers yield their own model; detectors yield one by removing what they suspect (by their own rule, "
         "or where the scores split into two Gaussians) and training again.",
         TRUSTED,
@@ -92,31 +101,19 @@ def over_panels(
 
 
 def noise_sets(source: Source) -> Table:
-    """Builds the table of noisy sets: P@1%, AUC-PR, test accuracy and overheads of each dataset."""
+    """Builds the table of noisy sets: a block for each metric, a column for each dataset and kind of noise."""
     rows = source.methods()
-    groups = []
-    for panel in source.panels:
-        name = f"{panel.title} {describe_noise(panel)}".strip()
-        columns = [
-            Column(name, "P@1%", "p_at_1"),
-            Column(name, "AUC-PR", "auc_pr"),
-            Column(name, "test acc.", "test_accuracy"),
-            Column(name, "× marginal", "overhead_marginal", "lower", "times"),
-            Column(name, "× stand-alone", "overhead_standalone", "lower", "times"),
-        ]
-        fields = [metric_field(source, panel, c) for c in columns]
-        for f in fields[:2]:
-            f.extra["base rate"] = source.entry(panel, "", "base_rate")
-        for f in fields[3:]:
-            f.ranked = False  # the cheapest row is `random`; a mark there would be of no use
-        groups.append(fields)
-    for absent in source.layout.not_run:
-        groups.append([absent_field(source, absent)])
-    blocks = [make_block("", fields, rows) for fields in _split(groups)]
-    for i, block in enumerate(blocks):
-        block.title = f"Part {i + 1} of {len(blocks)}" if len(blocks) > 1 else ""
+    blocks = []
+    for metric, words, better, style in SET_METRICS:
+        fields = [_set_field(source, panel, Column("", "", metric, better, style)) for panel in source.panels]
+        if metric == SET_METRICS[0][0]:
+            fields += [absent_field(source, absent) for absent in source.layout.not_run]
+        parts = _split(fields)
+        for i, part in enumerate(parts):
+            of = f", part {i + 1} of {len(parts)}" if len(parts) > 1 else ""
+            blocks.append(make_block(words + of, part, rows))
     caption = [
-        "Wrong labels found (P@1%, AUC-PR), test accuracy of the model the method yields (all in %), and cost.",
+        "Wrong labels found (AUC-PR, P@1%), test accuracy of the model the method yields (all in %), and cost.",
         *seeds_caption(source),
         top_caption(source) if source.panels else "",
         *_partly_known(source),
@@ -158,14 +155,21 @@ def cleaning(source: Source) -> Table:
     return source.table(blocks, caption)
 
 
-def _split(groups: Sequence[list[Field]]) -> list[list[Field]]:
-    """Puts groups of columns side by side, at most `MAX_COLUMNS` columns in a block, no group torn apart."""
-    blocks: list[list[Field]] = []
-    for group in groups:
-        if not blocks or len(blocks[-1]) + len(group) > MAX_COLUMNS:
-            blocks.append([])
-        blocks[-1] += group
-    return blocks
+def _set_field(source: Source, panel: Panel, column: Column) -> Field:
+    """Returns the column of one dataset and kind of noise in the block of one metric."""
+    column.group, column.title = panel.title, describe_noise(panel)
+    is_cost = column.style == "times"  # the cheapest row is `random`; a mark there would be of no use
+    field = metric_field(source, panel, column, ranked=not is_cost)
+    if column.metric in ("p_at_1", "auc_pr"):
+        field.extra["base rate"] = source.entry(panel, "", "base_rate")
+    return field
+
+
+def _split(fields: Sequence[Field]) -> list[list[Field]]:
+    """Spreads columns evenly over as few blocks as possible, at most `MAX_COLUMNS` in each."""
+    n_blocks = max(1, -(-len(fields) // MAX_COLUMNS))
+    size = -(-len(fields) // n_blocks)
+    return [list(fields[i : i + size]) for i in range(0, len(fields), size)] or [[]]
 
 
 def _partly_known(source: Source) -> list[str]:

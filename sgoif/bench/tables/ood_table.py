@@ -63,6 +63,7 @@ def ood(source: Source) -> Table:
         "The summary also has AUPR-IN, and both as trapezoids as other tables print them.",
         "Training: own seconds before the first score, and stand-alone over plain training (the shared network "
         "counted). No method is fitted with an image of an OOD test set.",
+        _stand_in_words(source),
         TUNING,
         NOT_GIVEN,
     ]
@@ -101,7 +102,7 @@ def _ood_counts(source: Source, panel: Panel, methods: Sequence[str]) -> str:
         inside = source.get(panel, method, "n_id")
         if inside is not None:
             counts = {s: source.get(panel, method, f"n_ood:{s}") for s in panel.near + panel.far}
-            sets = [f"{s} {count['mean']:,.0f}" for s, count in counts.items() if count is not None]
+            sets = [f"{names.set_title(s)} {count['mean']:,.0f}" for s, count in counts.items() if count is not None]
             return f"{panel.title} {inside['mean']:,.0f} ID images against {', '.join(sets)}"
     return ""
 
@@ -130,3 +131,15 @@ def declared_scores(source: Source, panel: Panel, methods: Sequence[str]) -> Blo
             rows.append(Row(title, method, words.get(variant, variant), entries))
     rows = [row for row in rows if any(entry.mean is not None for entry in row.entries)]
     return Block(f"Declared scores, ID: {panel.title}", SCORE_COLUMNS, rows, ("", "score"), "") if rows else None
+
+
+def _stand_in_words(source: Source) -> str:
+    """Returns the sentence on OOD sets that replace official ones; may be empty."""
+    sets = dict.fromkeys(names.set_title(s) for panel in source.panels for s in panel.near + panel.far)
+    found = [name for name in sets if name.endswith(names.STAND_IN_MARK)]
+    if not found:
+        return ""
+    return (
+        f"Not OpenOOD's protocol: {', '.join(found)} stand in for the official sets (a part of them, or other crops), "
+        "and network and training are this benchmark's own."
+    )

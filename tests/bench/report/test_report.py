@@ -7,8 +7,14 @@ import pytest
 
 from sgoif.bench import figures
 from sgoif.bench.evaluation.evaluate import evaluate
+from sgoif.bench.evaluation.metric_record import Subject
+from sgoif.bench.evaluation.overhead import SHARED_GPU
 from sgoif.bench.evaluation.summary import summarise
+from sgoif.bench.evaluation.summary_record import layout_record, summary_record
+from sgoif.bench.evaluation.table_layout import Panel, TableLayout
 from sgoif.bench.report import FOLDER, write_report
+from sgoif.bench.report.headline import headline
+from sgoif.bench.report.sections import cost_section
 from sgoif.bench.tables import build_tables
 from sgoif.utils.files import atomic_write_json, atomic_write_text, read_json
 from tests.helpers.fake_runs import Run, config
@@ -99,7 +105,11 @@ def test_nothing_is_loaded_from_anywhere(written):
     for tag, attributes in page.tags:
         for name in ("src", "href", "srcset", "action", "data", "poster"):
             value = attributes.get(name) or "#"
-            assert value.startswith(("#", "data:image/svg+xml;base64,")), (tag, name, value[:80])
+            assert value.startswith(("#", "data:image/svg+xml;base64,", "data:image/png;base64,")), (
+                tag,
+                name,
+                value[:80],
+            )
     assert not page.all("link") and not page.all("iframe") and not re.search(r"url\(|@import", text)
     policy = next(a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
     assert "default-src 'none'" in policy and "'unsafe-inline'; script-src 'sha256-" in policy
@@ -147,6 +157,41 @@ def test_cost_failures_configuration_and_origin_are_told(written):
     for words in (*reasons, "torch 2.10.0", "cpus 2", "abc1234", '"class_conditional"'):
         assert words in said, words
     assert "SG-OIF (without the gate)" in said and "@no_gate" not in said.split("Configuration")[0]
+
+
+def test_the_page_opens_with_the_result_and_ends_with_the_commits(written):
+    said = " ".join(" ".join(written[2].texts).split())
+    result, tables, origin = (said.index(w) for w in ("The result", "Click a column", "Commit of the cells"))
+    assert result < tables < origin and "abc1234" not in said[:origin]
+    opening = said[result:tables]
+    assert re.search(r"SG-OIF has the highest AUC-PR in \d of 4 settings", opening)
+    assert "times the passes through a network of plain training" in opening and "Seeds 1 to 3 a number" in opening
+    assert "cells failed" in opening and "not run at all: WebVision, ImageNet" in opening
+    assert "1 reproduced, 1 not run" in opening
+
+
+def test_the_headline_says_who_is_ahead_and_what_the_influence_alone_would_do():
+    panel = Panel("noisy", "d", "s", "D", kind="symmetric", noise=0.2, methods=["sgoif", "aum", "sgoif_trusted"])
+    layout = TableLayout(kind="noise_sets", task="noisy", title="t", panels=[panel])
+    where = {"dataset": "d", "setting": "s", "metric": "auc_pr", "n_seeds": 3}
+    means = [("sgoif", "", 0.9), ("sgoif", "influence", 0.96), ("aum", "", 0.95), ("sgoif_trusted", "", 0.99)]
+    records = [layout_record("t", layout)]
+    records += [summary_record("t", **where, method=m, variant=v, mean=mean) for m, v, mean in means]
+    lines = dict(headline(records, [], None))
+    assert lines["Wrong labels"] == (
+        "SG-OIF has the highest AUC-PR in 0 of 1 settings; its influence score alone would have it in 1 of 1. "
+        "Ahead of it: D symmetric 20%: mean margin (AUM) by 5.0 points."
+    )
+    assert lines["Seeds"] == "3 a number." and lines["Missing"] == "nothing."
+
+
+def test_seconds_of_cells_that_shared_a_gpu_are_marked_and_in_no_mean(tmp_path):
+    subject = {seed: Subject("noisy", "d", "s", seed, "aum") for seed in (0, 1)}
+    records = [subject[seed].record("seconds_total", value) for seed, value in ((0, 10.0), (1, 30.0))]
+    records.append(subject[1].record("overhead_marginal", status="undefined", reason=SHARED_GPU))
+    atomic_write_json(tmp_path / "metrics/noisy/d.json", records)
+    (row,) = cost_section(tmp_path)
+    assert (row["cells"], row["shared"], row["seconds"], row["per_cell"]) == (2, 1, 40.0, 10.0)
 
 
 def test_it_can_be_used_with_a_keyboard(written):

@@ -17,7 +17,7 @@ from sgoif.bench.figures._data import tables_of
 from sgoif.bench.methods import registry
 from sgoif.bench.tables.latex import escape_latex, to_latex
 from sgoif.bench.tables.markdown import to_markdown
-from sgoif.bench.tables.marks import mark_best
+from sgoif.bench.tables.marks import has_power, mark_best
 from sgoif.bench.tables.model import BEST, CLOSE, Block, Column, Entry, Row, Table, format_number
 from sgoif.bench.tables.source import Source
 from sgoif.errors import UserError
@@ -185,7 +185,7 @@ def test_the_grid_has_the_papers_order_a_base_rate_and_failures_as_such(finished
     rate = find(finished, table="table1", setting="n20s0", metric="base_rate")[0]["mean"]
     assert rows["base rate"][0] == f"{100 * rate:.1f}"
     titles = [b["title"] for b in read_json(finished.root / "tables/table1.json")["blocks"]]
-    assert [t.split(" (")[0].split(" of the")[0] for t in titles] == ["P@1%", "AUC-PR", "AUROC", "Test accuracy"]
+    assert [t.split(" (")[0].split(" of the")[0] for t in titles] == ["AUC-PR", "P@1%", "AUROC", "Test accuracy"]
     assert "plain training" in rows_of(finished, "table1", 3)[1]  # the accuracy to compare with
 
 
@@ -199,9 +199,12 @@ def test_table_2_has_a_column_for_data_that_was_not_run(finished):
     header, rows = rows_of(finished, "table2")
     assert header[-1] == "WebVision" and rows["SG-OIF"][-1] == "not run [1]"
     assert "[1] data not found: 16 GB" in text(finished, "table2")
-    assert header[1:6] == [f"digits 20% · {c}" for c in ("P@1%", "AUC-PR", "test acc.", "× marginal", "× stand-alone")]
-    assert rows["mean margin (AUM)"][3:5] == ["0.05±0.00×", "1.30±0.00×"]
-    assert rows["Mixup"][3:5] == ["1.85±0.00×", "1.85±0.00×"]
+    assert header[1:] == ["digits · 20%", "WebVision"]
+    titles = [b["title"].split(" (")[0] for b in read_json(finished.root / "tables/table2.json")["blocks"]]
+    assert titles[:3] == ["AUC-PR", "P@1%", "Test accuracy of the model the method yields"] and len(titles) == 6
+    marginal, standalone = (rows_of(finished, "table2", block)[1]["mean margin (AUM)"] for block in (3, 4))
+    assert (marginal, standalone) == (["0.05±0.00×"], ["1.30±0.00×"])
+    assert [rows_of(finished, "table2", block)[1]["Mixup"] for block in (3, 4)] == [["1.85±0.00×"]] * 2
 
 
 def test_table_3_has_the_groups_the_counts_and_separate_costs(finished):
@@ -327,6 +330,22 @@ def test_where_one_that_lacks_seeds_is_ahead_nothing_is_the_best(better, mean, m
     assert [e.mark for e in full.values() if e.mean == level] == [marks] and short.mark == ""
     mark_best({**full, "sgoif_trusted": short}, Column("", "", "auc_pr", better, "percent"))  # it stands apart
     assert [e.mark for e in full.values() if e.mean == level] == [BEST]
+
+
+@pytest.mark.parametrize(
+    ("draws", "comparisons", "power"),
+    [(3, 1, False), (4, 1, False), (5, 1, True), (6, 1, True), (6, 22, False), (12, 22, True)],
+)
+def test_nothing_is_called_as_good_where_no_test_could_tell(draws, comparisons, power):
+    pairs = {i: 0.5 for i in range(draws)}
+    assert has_power(Entry(0.5, pairs=pairs), Entry(0.5, pairs=pairs), comparisons) is power
+
+
+def test_random_is_not_as_good_as_the_best_because_there_are_three_seeds():
+    noisy = {0: 0.1, 1: 0.9, 2: 0.1}
+    entries = {"aum": Entry(0.99, 0.0, 3, pairs=dict.fromkeys(noisy, 0.99)), "random": Entry(0.37, 0.5, 3, pairs=noisy)}
+    mark_best(entries, Column("", "", "auc_pr"))
+    assert [e.mark for e in entries.values()] == [BEST, ""]
 
 
 def test_one_seed_has_no_spread_and_no_second_mark(finished, tmp_path):

@@ -1,0 +1,163 @@
+"""The result of a run in a few sentences: who is first where, what is missing, how many seeds, what it costs."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
+
+from sgoif.bench.evaluation.summary_record import layouts
+from sgoif.bench.evaluation.table_layout import Panel, TableLayout
+from sgoif.bench.methods.registry import OURS, PLAIN
+from sgoif.bench.tables.captions import describe_noise
+from sgoif.bench.tables.names import is_ranked, title
+
+MAX_NAMED = 4  # settings that a sentence lists
+Key = tuple[str, str, str, str, str]  # dataset, setting, method, variant, metric
+
+
+class Line(NamedTuple):
+    """One sentence of the result, with the word it begins with."""
+
+    label: str
+    text: str
+
+
+def headline(
+    records: Sequence[Mapping[str, Any]], failures: Sequence[Mapping[str, Any]], ledger: Mapping[str, Any] | None
+) -> list[Line]:
+    """Return the result of a run in at most six lines.
+
+    Args:
+        records: Records of the summary.
+        failures: What has no result (`sections.failures_section`).
+        ledger: The comparison with the paper (`sections.ledger_section`), or None.
+    """
+    numbers = {
+        (r["dataset"], r["setting"], r["method"], r["variant"], r["metric"]): r
+        for r in records
+        if r["metric"] != "layout" and r["mean"] is not None
+    }
+    known = layouts(records).values()
+    noisy = _panels(known, "noise_grid", "noise_sets")
+    lines = [
+        *_detection(numbers, noisy),
+        *_ood(numbers, _panels(known, "ood")),
+        *_cost(numbers, noisy),
+        *_seeds(numbers, noisy),
+        _missing(failures),
+    ]
+    if ledger is not None:
+        counts = ", ".join(f"{n} {verdict}" for verdict, n in ledger["verdicts"].items())
+        lines.append(Line("Numbers of the paper", f"{counts.replace('differs', 'differ')}."))
+    return lines
+
+
+def _panels(known: Any, *kinds: str) -> list[Panel]:
+    """Panels of the tables of these kinds, each dataset and setting once."""
+    found: dict[tuple[str, str], Panel] = {}
+    layout: TableLayout
+    for layout in known:
+        if layout.kind in kinds:
+            for panel in layout.panels:
+                best = found.get((panel.dataset, panel.setting), panel)
+                found[panel.dataset, panel.setting] = max(best, panel, key=lambda p: len(p.methods))
+    return list(found.values())
+
+
+def _best(numbers: Mapping[Key, Mapping[str, Any]], panel: Panel, task: str, metric: str) -> tuple[str, float] | None:
+    """The best method but SG-OIF that competes, with its mean."""
+    found = {
+        m: numbers[panel.dataset, panel.setting, m, "", metric]["mean"]
+        for m in panel.methods
+        if m not in (OURS, PLAIN) and is_ranked(task, m) and (panel.dataset, panel.setting, m, "", metric) in numbers
+    }
+    best = max(found, key=found.__getitem__, default=None)
+    return None if best is None else (best, found[best])
+
+
+def _detection(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) -> list[Line]:
+    """In how many settings SG-OIF, and its influence alone, find most wrong labels; and who does elsewhere."""
+    first, alone, compared, parts, behind = 0, 0, 0, 0, []
+    for panel in panels:
+        ours = numbers.get((panel.dataset, panel.setting, OURS, "", "auc_pr"))
+        best = _best(numbers, panel, "noisy", "auc_pr")
+        if ours is None or best is None:
+            continue
+        compared += 1
+        if ours["mean"] > best[1]:
+            first += 1
+        else:
+            lead = 100 * (best[1] - ours["mean"])
+            behind.append(f"{panel.title} {describe_noise(panel)}: {title('noisy', best[0])} by {lead:.1f} points")
+        influence = numbers.get((panel.dataset, panel.setting, OURS, "influence", "auc_pr"))
+        if influence is not None:
+            parts += 1
+            alone += influence["mean"] > best[1]
+    if not compared:
+        return []
+    text = f"SG-OIF has the highest AUC-PR in {first} of {compared} settings"
+    text += f"; its influence score alone would have it in {alone} of {parts}." if parts else "."
+    if behind:
+        more = f", and {len(behind) - MAX_NAMED} more" if len(behind) > MAX_NAMED else ""
+        text += f" Ahead of it: {'; '.join(behind[:MAX_NAMED])}{more}."
+    return [Line("Wrong labels", text)]
+
+
+def _ood(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) -> list[Line]:
+    """Where SG-OIF has the highest AUROC on near and on far sets, and who has it elsewhere."""
+    words = []
+    for group in ("near", "far"):
+        firsts = []
+        for panel in panels:
+            ours = numbers.get((panel.dataset, panel.setting, OURS, "", f"auroc:{group}"))
+            best = _best(numbers, panel, "ood", f"auroc:{group}")
+            if ours is not None and best is not None:
+                name = title("ood", OURS if ours["mean"] > best[1] else best[0])
+                firsts.append(f"{name} ({panel.title})")
+        if firsts:
+            words.append(f"{group} sets: {', '.join(firsts)}")
+    return [Line("Out of distribution", f"Highest AUROC on {'; on '.join(words)}.")] if words else []
+
+
+def _cost(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) -> list[Line]:
+    """What SG-OIF costs, in passes through a network and in seconds, over plain training."""
+    parts = []
+    for metric, words in (("overhead_passes", "passes through a network"), ("overhead_standalone", "time")):
+        keys = [(p.dataset, p.setting, OURS, "", metric) for p in panels]
+        found = [numbers[key]["mean"] for key in keys if key in numbers]
+        if found:
+            ends = dict.fromkeys(f"{value:.2f}" for value in (min(found), max(found)))
+            parts.append(f"{' to '.join(ends)} times the {words} of plain training")
+    return [Line("Cost of SG-OIF", f"{'; '.join(parts)}.")] if parts else []
+
+
+def _seeds(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) -> list[Line]:
+    """How many seeds stand behind the numbers, and which methods have fewer than SG-OIF somewhere."""
+    fewer: Counter[str] = Counter()
+    counts = set()
+    for panel in panels:
+        ours = numbers.get((panel.dataset, panel.setting, OURS, "", "auc_pr"))
+        for method in panel.methods:
+            found = numbers.get((panel.dataset, panel.setting, method, "", "auc_pr"))
+            if ours is not None and found is not None:
+                counts.add(found["n_seeds"])
+                fewer[title("noisy", method)] += found["n_seeds"] < ours["n_seeds"]
+    if not counts:
+        return []
+    text = f"{' to '.join(map(str, dict.fromkeys((min(counts), max(counts)))))} a number."
+    lacking = [f"{name} ({n})" for name, n in fewer.most_common() if n]
+    if lacking:
+        text += f" Fewer than SG-OIF, and in how many settings: {', '.join(lacking)}."
+    return [Line("Seeds", text)]
+
+
+def _missing(failures: Sequence[Mapping[str, Any]]) -> Line:
+    """How many cells failed or were not run."""
+    cells: Counter[str] = Counter()
+    for one in failures:
+        cells[one["status"]] += one["cells"] or 0
+    sets = [one["dataset"] for one in failures if one["cells"] is None]
+    words = [f"{n} {'cell' if n == 1 else 'cells'} {status}" for status, n in cells.items() if n]
+    words += [f"not run at all: {', '.join(dict.fromkeys(sets))}"] if sets else []
+    return Line("Missing", f"{'; '.join(words)}." if words else "nothing.")
