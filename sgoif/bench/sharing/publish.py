@@ -16,7 +16,7 @@ from sgoif.bench.execution.provenance import provenance
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, atomic_write_text, read_json
 
-MAX_REPORT_BYTES = 2_000_000  # a larger report stays with its run
+MAX_REPORT_BYTES = 2_500_000  # a larger report stays with its run
 
 
 def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:

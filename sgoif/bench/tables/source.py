@@ -108,10 +108,22 @@ class Source:
         return self.notes.index(reason) + 1
 
     def methods(self) -> list[tuple[str, str]]:
-        """Returns (group, method) of the rows, in the order that the methods declare, then plain training."""
-        shown = list(dict.fromkeys(m for panel in self.panels for m in panel.methods))
+        """Returns (group, method) of the rows, in the order that the methods declare, then plain training.
+
+        A method of which no cell was run has no row; the caption names it (`not_run`).
+        """
+        shown = [m for m in self._planned() if m not in self.not_run()]
         rows = names.grouped(self.layout.task, [m for m in shown if m != PLAIN])
         return [*rows, (REFERENCE, PLAIN)] if PLAIN in shown else rows
+
+    def not_run(self) -> list[str]:
+        """Returns the methods of which no cell of this table was run."""
+        cells = [(m, self.get(panel, m, "status")) for panel in self.panels for m in panel.methods if m != PLAIN]
+        has_run = {m for m, status in cells if status is None or status["status"] != "not run"}
+        return [m for m in self._planned() if m != PLAIN and m not in has_run]
+
+    def _planned(self) -> list[str]:
+        return list(dict.fromkeys(m for panel in self.panels for m in panel.methods))
 
     def table(self, blocks: list[Block], caption: Iterable[str]) -> Table:
         """Makes the table of these blocks; stand-in data, selection and tuning are added to the caption."""
@@ -121,6 +133,7 @@ class Source:
         sentences = [
             f"STAND-IN DATA: {replaced}." if replaced else "",
             *caption,
+            f"Not run, and not shown: {absent}." if (absent := self._not_run_titles()) else "",
             self.layout.selection,
             f"Set aside for tuning, not in this table: {tuning}." if tuning else "",
         ]
@@ -135,3 +148,7 @@ class Source:
             if entry.note:
                 entry.note = order.index(entry.note) + 1
         return [self.notes[number - 1] for number in order]
+
+    def _not_run_titles(self) -> str:
+        is_variants = bool(self.layout.rows)  # its rows are named by the configuration and all shown
+        return "" if is_variants else ", ".join(names.title(self.layout.task, m) for m in self.not_run())

@@ -117,8 +117,7 @@ def _by_area(rows: Sequence[_Row]) -> list[str]:
 
 def _missing(rows: Sequence[_Row]) -> list[str]:
     """Notes on methods that lack seeds or settings somewhere."""
-    wanted = dict.fromkeys(m for row in rows for p in row.panels for m in p.methods if m not in (RANDOM, "plain"))
-    lacking = [m for m in wanted if any(m not in row.curves for row in rows)]
+    lacking = [m for m in _by_area(rows) if any(m not in row.curves for row in rows)]
     names = ", ".join(title("noisy", m) for m in lacking)
     return [f"not everywhere, since seeds or settings are missing: {names}"] if lacking else []
 

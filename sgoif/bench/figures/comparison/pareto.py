@@ -112,7 +112,7 @@ def _points(table: str, metric: str, data: FigureData) -> tuple[Points, list[str
         if all(k in quality and k in cost for k in keys):
             value = 100 * float(np.mean([quality[k]["mean"] for k in keys]))
             points[method] = (float(np.mean([cost[k]["mean"] for k in keys])), value)
-        else:
+        elif any(k in quality for k in keys):
             incomplete.append(method)
     return points, incomplete
 

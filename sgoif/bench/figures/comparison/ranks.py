@@ -82,7 +82,7 @@ def _values(table: str, data: FigureData) -> tuple[dict[str, list[float]], list[
         places = [(p.dataset, p.setting, method) for p in panels]
         if all(place in found for place in places):
             full[method] = [found[place]["mean"] for place in places]
-        else:
+        elif any(place in found for place in places):
             left_out.append(method)
     return merge_equal(full), left_out
 
