@@ -88,7 +88,8 @@ def ledger_section(path: Path) -> dict[str, Any] | None:
 
 def _ledger_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
     interval = " to ".join(f"{v:.4g}" for v in cell["interval"]) if cell["interval"] else ""
-    sources = "; ".join(f"{s['name']}: {s['value']} ({s['status']})" for s in cell["sources"])
+    values = [(s["name"], "" if s["value"] is None else f" {s['value']}", s["status"]) for s in cell["sources"]]
+    sources = "; ".join(f"{name}:{value} ({status})" for name, value, status in values)
     others = [f"{o['what']}: {o['value']:.4g}" for o in cell["also"]]
     what = "; ".join([cell["measured_what"] or "", *others])
     return {**cell, "interval": interval, "sources": sources, "what": what}

@@ -15,11 +15,11 @@ OVERHEAD = (
     "anyway; stand-alone: it is counted."
 )
 HUMAN_LABELS = {  # CIFAR-10N's and CIFAR-100N's names of their label sets
-    "aggre": "majority of three",
-    "random1": "first annotator",
-    "random2": "second annotator",
-    "random3": "third annotator",
-    "worse": "worst of three",
+    "aggre": "majority",
+    "random1": "annotator 1",
+    "random2": "annotator 2",
+    "random3": "annotator 3",
+    "worse": "worst",
     "human": "",
 }
 NOT_GIVEN = "–: the method does not give this quantity."
@@ -64,7 +64,7 @@ def describe_noise(panel: Panel) -> str:
     """Returns the noise of a panel in words, such as "superclass 40%, sparsity 0.2"."""
     if panel.noise is None:
         people = HUMAN_LABELS.get(panel.setting, panel.setting)
-        as_found = {"human": "human labels" + (f", {people}" if people else ""), "collected": "as collected"}
+        as_found = {"human": f"human, {people}" if people else "human labels", "collected": "as collected"}
         return as_found.get(panel.kind, panel.setting)
     kind = {"class_conditional": "", "superclass": "superclass "}.get(panel.kind, f"{panel.kind} ")
     sparsity = f", sparsity {panel.sparsity:.1f}" if panel.sparsity else ""

@@ -10,7 +10,7 @@ from collections.abc import Sequence
 
 from sgoif.bench.data.catalogue.ood_sets import STAND_IN_SETS
 from sgoif.bench.methods import registry
-from sgoif.bench.methods.declaration import OTHERS, RowDeclaration
+from sgoif.bench.methods.declaration import FOLDS, OTHERS, RowDeclaration
 
 REFERENCE = "Reference"  # heading of plain training and of rows that are not methods
 GROUPS = {
@@ -33,7 +33,7 @@ GROUPS = {
         "Free baseline",
     ),
 }
-SHARED_TITLES = {registry.PLAIN: "plain training"}
+SHARED_TITLES = {registry.PLAIN: "plain training", FOLDS: "cross-validation, shared"}
 VARIANT_WORDS = {  # what a variant changes, where its name alone does not say it
     "no_gate": "without the gate",
     "moving_average": "moving-average gate",

@@ -17,6 +17,7 @@ from sgoif.bench.report.headline import headline
 from sgoif.bench.report.sections import cost_section
 from sgoif.bench.tables import build_tables
 from sgoif.utils.files import atomic_write_json, atomic_write_text, read_json
+from tests.helpers.browser import Browser, chromium
 from tests.helpers.fake_runs import Run, config
 
 EVIL = "<script>alert(1)</script><img src=x onerror=alert(2)>"
@@ -82,7 +83,10 @@ def written(tmp_path_factory):
     empty, _, *others = figures.planned(configuration)  # the second is missing
     atomic_write_text(run.root / "figures" / f"{empty.name}.svg", "")
     for one in others:
-        atomic_write_text(run.root / "figures" / f"{one.name}.svg", "<svg xmlns='http://www.w3.org/2000/svg'/>")
+        atomic_write_text(
+            run.root / "figures" / f"{one.name}.svg",
+            "<svg xmlns='http://www.w3.org/2000/svg' width='700' height='400'/>",
+        )
     path = write_report(run.root, configuration)
     return run.root, configuration, Page(path.read_text()), path.read_text()
 
@@ -202,6 +206,23 @@ def test_it_can_be_used_with_a_keyboard(written):
     ids = {a["id"] for _, a in page.tags if "id" in a}
     assert all(a["href"][1:] in ids for a in page.all("a"))  # no link leads nowhere
     assert len(ids) == sum("id" in a for _, a in page.tags)
+
+
+@pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine")
+def test_figures_fit_a_phone_and_the_ledger_a_screen(written, tmp_path):
+    with Browser(tmp_path / "profile") as browser:
+        browser.resize(390, 844)
+        browser.open(written[0] / "report.html")
+        assert browser.ask("document.documentElement.scrollWidth <= document.documentElement.clientWidth")
+        width = "document.querySelector('.picture img').getBoundingClientRect().width"
+        assert browser.ask(f"{width} <= 390")
+        browser.ask("document.querySelector('.picture').click()")
+        assert browser.ask(f"{width} > 1000"), "a click shows the picture in full size"
+        browser.resize(1280, 900, dark=True)
+        assert browser.ask(
+            "(t => t.scrollWidth <= t.clientWidth)(document.getElementById('ledger-table').parentElement)"
+        )
+        assert browser.complaints() == []
 
 
 def test_a_run_without_ledger_metrics_or_figures_still_has_its_page(tmp_path):
