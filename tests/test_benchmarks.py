@@ -109,3 +109,13 @@ def test_what_more_images_cost_is_their_batches():
     stages = posthoc.Stages("cpu")
     stages.seconds, stages.per_batch = {"covariance": 5.0, "eigendecomposition": 7.0}, {"covariance": 1.0}
     assert posthoc.extrapolated(stages, done=20, wanted=100, batch=10) == 5 + 7 + 8
+
+
+def test_ood_candidates_are_those_that_the_method_declares():
+    from benchmarks.ood_candidates import images, measure
+    from sgoif.bench.methods import registry
+
+    assert set(images()["train"][1]) == set(range(6)) == set(images()["test"][1])
+    found = measure("arpl", 0, epochs=1)
+    assert set(found) == set(registry.declaration("ood", "arpl").candidates)
+    assert all(0 <= value <= 1 for pair in found.values() for value in pair)
