@@ -21,6 +21,7 @@ from sgoif.errors import BatchError, CaptureError, InfluenceError
 from sgoif.gradients.factored_batch import FactoredBatch
 from sgoif.gradients.queue import MAX_QUEUED_EXAMPLES, Pass, remaining_weight, repeat_each, step_sizes
 from sgoif.scopes import LearningSample, create_scope
+from sgoif.scores.predictions import PredictedVisits, PredictionStatistics
 from sgoif.scores.visit_statistics import VisitStatistics
 
 PROGRESS = ("steps", "checks", "epoch", "epoch_steps", "step_flops")
@@ -68,10 +69,13 @@ class Engine:
         self.stream = SideStream(device, enabled=self.scope.scores_on_side_stream and may_overlap)
         with self.stream.run(), device:  # vectors may have millions of entries: create them on the device
             self.parts = Parts(self.scope, n_examples)
-            kept_classes = self.n_classes if config.memory else 0
-            self.visits = VisitStatistics(
-                n_examples, config.window, total_steps, device, self.hooks.dtype, kept_classes
-            )
+            self.visits = VisitStatistics(n_examples, config.window, total_steps, device, self.hooks.dtype)
+            self.predictions: PredictionStatistics | None = None
+            if config.memory:
+                with_influence = config.scope == "head"
+                self.predictions = PredictionStatistics(
+                    n_examples, self.n_classes, device, self.hooks.dtype, with_influence
+                )
         # In deep scopes only the Kronecker inverses run on the side stream; they are first needed at the next check.
         overlap_refresh = not self.scope.scores_on_side_stream and self.parts.curvature.side_stream_refresh
         self.refresh_stream = SideStream(device, enabled=overlap_refresh and may_overlap)
@@ -140,14 +144,17 @@ class Engine:
             return None
         directions = self.parts.directions
         batch, out_of_range = self.queue.to_batch(passes, self.temperature(), self.config.half_life)
-        batch, score = self.scope.score(batch, passes)
+        scored = self.scope.score(batch, passes)
+        batch, score = scored.batch, scored.score
         sizes = step_sizes(passes)
         steps = repeat_each(list(sizes), list(sizes.values()), batch.index.device, torch.long)
         age = steps - self.checks * directions.schedule.interval
         first, end = passes[0].step, passes[-1].step + 1
         self.visits.add(batch.index, batch.valid, score, directions.certificate, age, end)
-        logits = torch.cat([p.logits for p in passes]).to(score.dtype)
-        self.visits.add_predictions(batch.index, batch.valid, logits, batch.labels, steps - first, end - first, end)
+        if self.predictions is not None:
+            logits = torch.cat([p.logits for p in passes]).to(score.dtype)
+            visits = PredictedVisits(batch.index, batch.valid, logits, batch.labels, scored.class_influence)
+            self.predictions.add(visits, steps - first, end - first)
         invalid = torch.zeros(end - first, device=score.device)
         invalid.index_add_(0, steps - first, (~batch.valid).to(invalid.dtype))
         self.parts.count("nan_batches", (invalid > 0).sum())
@@ -169,6 +176,7 @@ class Engine:
         config = self.config
         decay = remaining_weight(sample.represented, config.half_life, self.n_examples)
         self.parts.curvature.update(sample.batch, decay)
+        self.parts.anchors.count_labels(sample.batch)
         if config.source == "stream":
             self.parts.anchors.update(sample.batch, decay)
         if config.temperature == 0:
@@ -187,7 +195,7 @@ class Engine:
         gradient_norm, sound = _probe_gradient_norm(probe)
         with restore_buffers_unless(sound, controller, directions):
             controller.update_tolerance(inputs.learning_rate, inputs.weight_decay, gradient_norm, curvature.condition())
-            directions.check(anchors.targets(), probe, curvature, controller)
+            directions.check(anchors.targets(), anchors.prior(), probe, curvature, controller)
         directions.copy_flag_to_host()
         self.scope.set_scoring_direction(directions.scoring_direction)
         with self.refresh_stream.run():
@@ -247,6 +255,7 @@ class Engine:
             "progress": {**progress, "hvps": self.parts.directions.hvps},
             "parts": {name: value.clone() if isinstance(value, Tensor) else value for name, value in parts.items()},
             "visits": self.visits.state_dict(),
+            "predictions": None if self.predictions is None else self.predictions.state_dict(),
             "queue": self.queue.state_dict(),
             "anchor_cycle": None if self.anchor_cycle is None else self.anchor_cycle.state_dict(),
         }
@@ -265,6 +274,8 @@ class Engine:
             self.parts.load_state_dict(state["parts"])
             directions.forget_host_flag()
             self.visits.load_state_dict(state["visits"])
+            if self.predictions is not None:
+                self.predictions.load_state_dict(state["predictions"])
         self.queue.load_state_dict(state["queue"], self.scope.device)
         if self.anchor_cycle is not None:
             self.anchor_cycle.load_state_dict(state["anchor_cycle"])

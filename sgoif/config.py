@@ -20,6 +20,7 @@ CHOICES = {
     "solver": ("richardson", "neumann", "pcg", "direct"),
     "gate": ("stability", "moving_average", "none"),
     "weighting": ("confidence", "uniform"),
+    "anchor_prior": ("labels", "uniform"),
     "tolerance": ("relative", "literal"),
     "refiner": ("sketch_pcg", "cg"),
 }
@@ -59,6 +60,9 @@ class InfluenceConfig:
         512,
         "Maximum number of external anchor examples evaluated per check. Larger sets are cycled through about once per "
         "epoch.",
+    )
+    anchor_prior: str = option(
+        "labels", "How anchors count in a score: 'labels' (by the share of their class) or 'uniform' (all alike)."
     )
     half_life: float = option(
         0.25, "Half-life of the averages of anchor gradients and curvature, in epochs; shorter than one epoch."
@@ -122,7 +126,10 @@ class InfluenceConfig:
 
     # scores
     window: float = option(0.5, "Last fraction of training whose visits make the score.")
-    memory: bool = option(True, "Keep the mean predictions [N, C]. Needed for the latent-class term of `suspicion`.")
+    memory: bool = option(
+        True,
+        "Keep mean predictions and class influences, both [N, C]. Without them `suspicion` is the influence alone.",
+    )
     alpha: float = option(0.05, "1 - level of the empirical-Bernstein interval.")
 
     def __post_init__(self) -> None:

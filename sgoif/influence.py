@@ -282,7 +282,7 @@ class OnlineInfluence:
             if engine.anchor_cycle is not None and self.config.source == "trusted" and self.config.memory:
                 trusted = anchor_predictions(engine.hooks, engine.anchor_cycle.batches())
             return InfluenceResult.from_statistics(
-                engine.visits, self.config, self.counters(), self._describe_scope(), trusted
+                engine.visits, engine.predictions, self.config, self.counters(), self._describe_scope(), trusted
             )
 
     def counters(self) -> dict[str, float]:
@@ -354,7 +354,7 @@ class OnlineInfluence:
         engine = self._engine
         engine.stream.synchronise()
         batch = engine.hooks.head_batch(features, logits, index, labels, engine.temperature())
-        weights = engine.parts.controller.anchor_weights()
+        weights = engine.parts.controller.anchor_weights() * engine.parts.anchors.prior()
         return -batch.dot(engine.parts.directions.phi.nan_to_num(0.0)) * weights, batch.valid
 
     def curvature_state_dict(self) -> dict[str, Any]:

@@ -11,12 +11,12 @@ from torch import Tensor
 from sgoif.backend.linalg import tf32_products
 from sgoif.config import InfluenceConfig
 from sgoif.label_noise.count import estimate_label_errors
+from sgoif.label_noise.evidence import SignalWeights, read_labels, read_labels_by_trusted
 from sgoif.label_noise.issues import LabelIssues, suggest_labels
-from sgoif.label_noise.latent_classes import TrustedPredictions, fit_latent_classes
+from sgoif.label_noise.latent_classes import TrustedPredictions
 from sgoif.scores.bernstein import half_width
-from sgoif.scores.visit_statistics import PredictionSums, VisitStatistics
-
-MARGIN_WEIGHT = 3  # weight of the margins at noise entropy 1
+from sgoif.scores.predictions import PredictionStatistics
+from sgoif.scores.visit_statistics import VisitStatistics
 
 
 def scale_to_unit_rms(values: Tensor) -> Tensor:
@@ -35,8 +35,9 @@ def scale_to_unit_rms(values: Tensor) -> Tensor:
 class InfluenceResult:
     """Scores of all training examples. A higher score means more harmful, so more suspicious.
 
-    All tensors are on the host, in data-set order. The fields from `mean_predictions` to `noise_entropy` describe what
-    the predictions say about the labels (see `sgoif.label_noise.latent_classes`); they are set if `config.memory` is.
+    All tensors are on the host, in data-set order. The fields from `mean_predictions` to `weights` describe what
+    predictions and class influences say about the labels (see `sgoif.label_noise.evidence`); they are set if
+    `config.memory` is. Means are over all visits, weighted as `sgoif.scores.predictions` says.
 
     Attributes:
         score: Mean over the visits in the score window of -<phibar, g_i>, shape [N]; 0 where never visited.
@@ -52,9 +53,9 @@ class InfluenceResult:
         mean_predictions: Mean predicted probabilities, shape [N, C]; uniform where never visited.
         log_odds: Log-odds that the label is wrong, shape [N]; 0 where never visited.
         transition: Estimated noise matrix, shape [C, C]; row c says how often class c has each label.
-        margin: Mean over all visits of the largest other logit minus the label's, shape [N].
-        latent_weight: Weight of the latent classes in `suspicion`, in [0, 1].
+        margin: Mean of the largest other logit minus the label's, shape [N].
         noise_entropy: How far the wrong labels of a class are spread over many labels, in [0, 1].
+        weights: How far score, log-odds and margins count in `suspicion`.
     """
 
     score: Tensor
@@ -71,13 +72,14 @@ class InfluenceResult:
     log_odds: Tensor | None = None
     transition: Tensor | None = None
     margin: Tensor | None = None
-    latent_weight: float = 0.0
     noise_entropy: float = 0.0
+    weights: SignalWeights = field(default_factory=SignalWeights)
 
     @classmethod
     def from_statistics(
         cls,
         statistics: VisitStatistics,
+        predictions: PredictionStatistics | None,
         config: InfluenceConfig,
         counters: dict[str, float],
         scope: dict[str, Any],
@@ -87,6 +89,7 @@ class InfluenceResult:
 
         Args:
             statistics: Sums over the visits of every example.
+            predictions: Weighted means over the visits of every example, if they were kept.
             config: Settings of the run.
             counters: Cost and events of the run, by name.
             scope: What was watched, by name.
@@ -110,45 +113,35 @@ class InfluenceResult:
             counters=counters,
             scope=scope,
             config=config,
-            **_latent_fields(statistics.read_predictions(), trusted),
+            **_evidence_fields(predictions, trusted),
         )
 
     @property
     def suspicion(self) -> Tensor:
-        """How suspicious each label is, shape [N]: the influence score plus the evidence of the latent classes,
+        """How suspicious each label is, shape [N]; higher = more likely wrong. Only the order means something.
 
-            s_i / rms(s) + t (o_i / rms(o) + 3 e m_i / rms(m)),
+        It is the weighted sum of influence score s_i, log-odds o_i and margin m_i, each over its root mean square:
 
-        where s_i is `score`, o_i `log_odds`, m_i `margin`, t `latent_weight` and e `noise_entropy`.
+            a s_i / rms(s) + b o_i / rms(o) + c m_i / rms(m),
 
-        The terms complement each other. Anchors are built from the labels of the last fraction of an epoch, so they are
-        wrong for a class whose labels are mostly wrong. The predictions of the whole window form clusters by what the
-        examples look like, whatever their labels. Where wrong labels are spread over many classes, neither helps much,
-        and the margins tell how long the network resisted a label.
-
-        With `config.memory = False` this is the influence score alone.
-        """
-        prediction_score = self.prediction_score
-        if prediction_score is None:
-            return self.score
-        return scale_to_unit_rms(self.score) + self.latent_weight * prediction_score
-
-    @property
-    def prediction_score(self) -> Tensor | None:
-        """The predictions' evidence against each label, shape [N]: o_i / rms(o) + 3 e m_i / rms(m), see `suspicion`.
-
-        None with `config.memory = False`.
+        with the weights a, b, c of `weights` (see `sgoif.label_noise.evidence`). With `config.memory = False` it is the
+        influence score alone.
         """
         if self.log_odds is None or self.margin is None:
-            return None
-        return scale_to_unit_rms(self.log_odds) + MARGIN_WEIGHT * self.noise_entropy * scale_to_unit_rms(self.margin)
+            return self.score
+        weights = self.weights
+        return (
+            weights.influence * scale_to_unit_rms(self.score)
+            + weights.log_odds * scale_to_unit_rms(self.log_odds)
+            + weights.margin * scale_to_unit_rms(self.margin)
+        )
 
     def find_label_issues(self, labels: Tensor, probabilities: Tensor | None = None) -> LabelIssues:
         """Find the labels that are probably wrong, without knowing the truth.
 
-        If the latent classes have full weight (`latent_weight` = 1), the number of wrong labels follows from
-        `log_odds`, and the labels with the highest `prediction_score` are taken. Otherwise both follow from
-        `suspicion`.
+        The labels with the highest `suspicion` are taken. Their number is the expected number of wrong labels by the
+        log-odds. As far as the log-odds lack full weight (with trusted anchors only), the number that the suspicion
+        alone implies takes their place.
 
         Args:
             labels: The labels that were trained on, shape [N].
@@ -162,17 +155,14 @@ class InfluenceResult:
             InfluenceError: If labels or probabilities do not fit the examples.
         """
         labels = torch.as_tensor(labels).long().cpu()
-        prediction_score = self.prediction_score
-        if self.latent_weight == 1 and prediction_score is not None:
-            count, mask = estimate_label_errors(prediction_score, labels, self.log_odds)
-        else:
-            count, mask = estimate_label_errors(self.suspicion, labels)
+        suspicion = self.suspicion
+        count, mask = estimate_label_errors(suspicion, labels, self.log_odds, min(1.0, self.weights.log_odds))
         if probabilities is None:
             probabilities = self.mean_predictions
         suggested = labels
         if probabilities is not None:
             suggested = suggest_labels(mask, labels, torch.as_tensor(probabilities).float().cpu())
-        order = self.suspicion.argsort(descending=True, stable=True)
+        order = suspicion.argsort(descending=True, stable=True)
         return LabelIssues(mask, order, suggested, count)
 
     def numpy(self) -> dict[str, Any]:
@@ -180,21 +170,23 @@ class InfluenceResult:
         return {name: value.numpy() for name, value in vars(self).items() if isinstance(value, torch.Tensor)}
 
 
-def _latent_fields(sums: PredictionSums | None, trusted: TrustedPredictions | None) -> dict[str, Any]:
+def _evidence_fields(predictions: PredictionStatistics | None, trusted: TrustedPredictions | None) -> dict[str, Any]:
     """The fields of `InfluenceResult` that follow from the predictions, by name; none if no predictions were kept."""
-    if sums is None:
+    if predictions is None:
         return {}
-    visited = sums.predictions.sum(1) > 0
-    uniform = 1 / sums.predictions.shape[1]
-    mean = torch.where(visited.unsqueeze(1), sums.predictions / sums.predictions.sum(1, keepdim=True), uniform)
-    log_odds = torch.zeros_like(mean[:, 0])
-    tensors = {"mean_predictions": mean, "log_odds": log_odds, "margin": sums.margin}
-    numbers: dict[str, float] = {}
+    means = predictions.read()
+    visited = means.labels >= 0
+    log_odds = torch.zeros_like(means.margin)
+    tensors = {"mean_predictions": means.predictions, "log_odds": log_odds, "margin": means.margin}
+    values: dict[str, Any] = {}
     if visited.any():
-        seen, labels = mean[visited], sums.labels[visited]
+        seen, labels, influence = means.predictions[visited], means.labels[visited], means.class_influence
         with tf32_products(enabled=False):
-            classes = fit_latent_classes(seen, labels, trusted)
-            log_odds[visited] = classes.log_odds(seen, labels)
-        tensors["transition"] = classes.transition
-        numbers = {"latent_weight": classes.latent_weight, "noise_entropy": classes.noise_entropy}
-    return {**{name: value.float().cpu() for name, value in tensors.items()}, **numbers}
+            if trusted is None:
+                evidence = read_labels(seen, None if influence is None else influence[visited], labels)
+            else:
+                evidence = read_labels_by_trusted(seen, labels, trusted)
+        log_odds[visited] = evidence.log_odds.to(log_odds.dtype)
+        tensors["transition"] = evidence.transition
+        values = {"noise_entropy": evidence.noise_entropy, "weights": evidence.weights}
+    return {**{name: value.float().cpu() for name, value in tensors.items()}, **values}

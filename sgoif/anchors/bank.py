@@ -5,6 +5,11 @@
 where sums are exponential averages with a half-life of `config.half_life` epochs. Buckets are balanced over classes:
 with K = m C anchors each class has m buckets (by position in the data set), with K < C classes share buckets.
 
+In the scoring direction an anchor counts by the share of its bucket in the data (`prior`). Anchors of a rare class
+would otherwise outvote the examples of frequent ones: a right label of a frequent class moves the network away from
+every rare class, and would look harmful. The shares are those of the training labels; with trusted anchors those of
+the trusted examples.
+
 `stream` and `heldout` weight an example by the model's probability of its label, so that mislabelled examples, which
 the model has not fitted yet, hardly count; `trusted` weights all examples alike. A batch is scored before it enters
 the bank, so no example affects its own score at the same visit.
@@ -40,7 +45,9 @@ def bank_size(config: InfluenceConfig, n_classes: int) -> int:
 
 
 class AnchorBank(nn.Module):
-    """Keeps the running sums `total` [K, d] and `weight` [K], and `lambda_min` of the last coverage check.
+    """Keeps the running sums `total` [K, d] and `weight` [K].
+
+    `labels_seen` [K] counts the training labels of each bucket; `lambda_min` is of the last coverage check.
 
     Args:
         config: Supplies source and coverage threshold.
@@ -52,6 +59,7 @@ class AnchorBank(nn.Module):
 
     total: Tensor
     weight: Tensor
+    labels_seen: Tensor
     lambda_min: Tensor
 
     def __init__(self, config: InfluenceConfig, count: int, n_classes: int, dim: int, dtype: torch.dtype) -> None:
@@ -61,12 +69,31 @@ class AnchorBank(nn.Module):
         self.n_classes = n_classes
         self.register_buffer("total", torch.zeros(count, dim, dtype=dtype))
         self.register_buffer("weight", torch.zeros(count, dtype=dtype))
+        self.register_buffer("labels_seen", torch.zeros(count, dtype=torch.float64))
         self.register_buffer("lambda_min", torch.tensor(torch.nan, dtype=dtype))
 
     def buckets(self, labels: Tensor, index: Tensor) -> Tensor:
         """Return the bucket of each example, shape [n]."""
         per_class = self.count // self.n_classes
         return labels % self.count if per_class == 0 else labels * per_class + index % per_class
+
+    def count_labels(self, batch: FactoredBatch) -> None:
+        """Count the labels of training examples, for the shares of the buckets."""
+        buckets = self.buckets(batch.labels, batch.index)
+        self.labels_seen.index_add_(0, buckets, batch.valid.to(self.labels_seen.dtype))
+
+    def prior(self) -> Tensor:
+        """Return how far each anchor counts by the share of its bucket, shape [K]; the mean of all anchors is 1.
+
+        All are 1 if `config.anchor_prior` is "uniform", or before anything has been counted.
+        """
+        counts = self.weight if self.config.source == "trusted" else self.labels_seen
+        if collectives.active() and self.config.source != "trusted":
+            counts = counts.clone()
+            collectives.sum_(counts)
+        known = (counts.sum() > 0) & (self.config.anchor_prior == "labels")
+        shares = counts / counts.mean().clamp(min=torch.finfo(counts.dtype).tiny)
+        return torch.where(known, shares, 1.0).to(self.weight.dtype)
 
     def update(self, batch: FactoredBatch, decay: float) -> None:
         """Add a materialised batch to the running sums, the old sums times `decay`."""

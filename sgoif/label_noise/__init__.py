@@ -1,6 +1,7 @@
 """Finds wrong labels from scores and predictions, without knowing the truth.
 
-`fit_latent_classes` estimates true classes and the noise matrix from predictions. `estimate_label_errors` says how many
+`read_labels` fits a class model to what training has recorded (`fit_class_mixture`) and weighs the signals;
+`read_labels_by_trusted` does so with trusted examples (`fit_latent_classes`). `estimate_label_errors` says how many
 labels are wrong, and which. `LabelIssues` is what users get, through `InfluenceResult.find_label_issues`. All work on
 tensors in memory; the package reads and writes no files.
 """

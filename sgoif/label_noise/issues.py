@@ -21,8 +21,7 @@ class LabelIssues:
 
     Attributes:
         mask: Which labels are probably wrong, bool, shape [N].
-        order: Positions of the examples, most suspicious first, shape [N]. The labels in `mask` need not come first:
-            they may be chosen by the predictions alone.
+        order: Positions of the examples, most suspicious first, shape [N]; the labels in `mask` come first.
         suggested: The most probable class other than the label where `mask` is set, else the label, shape [N].
         count: Estimated number of wrong labels, which is the number of labels in `mask`.
     """

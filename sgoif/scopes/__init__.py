@@ -5,9 +5,9 @@ passes are captured, scored and learnt from, on which examples directions are ch
 through the model. No files are read or written.
 """
 
-from sgoif.scopes.base import LearningSample, Scope
+from sgoif.scopes.base import LearningSample, Scope, ScoredBatch
 from sgoif.scopes.create import create_scope
 from sgoif.scopes.deep import DeepScope
 from sgoif.scopes.head import HeadScope
 
-__all__ = ["DeepScope", "HeadScope", "LearningSample", "Scope", "create_scope"]
+__all__ = ["DeepScope", "HeadScope", "LearningSample", "Scope", "ScoredBatch", "create_scope"]

@@ -28,6 +28,15 @@ class LearningSample:
     represented: int  # number of training examples that the sample stands for
 
 
+@dataclass(frozen=True)
+class ScoredBatch:
+    """Scores of a batch."""
+
+    batch: FactoredBatch  # with its final mask of finite examples
+    score: Tensor  # [n] -<phibar, g_i>
+    class_influence: Tensor | None  # [n, C] how the direction moves each logit of an example; head scope only
+
+
 class Scope(ABC):
     """What differs between the last layer and several layers, for each stage of a step.
 
@@ -68,15 +77,13 @@ class Scope(ABC):
         """
 
     @abstractmethod
-    def score(self, batch: FactoredBatch, passes: Sequence[Pass]) -> tuple[FactoredBatch, Tensor]:
+    def score(self, batch: FactoredBatch, passes: Sequence[Pass]) -> ScoredBatch:
         """Score passes by the scoring direction.
 
         Args:
             batch: The head's gradients of the passes.
             passes: The passes themselves.
 
-        Returns:
-            The batch with its final mask of finite examples, and the scores -<phibar, g_i>, shape [n].
         """
 
     @abstractmethod

@@ -22,7 +22,7 @@ from sgoif.curvature import Curvature
 from sgoif.gradients.factored_batch import FactoredBatch
 from sgoif.gradients.layer_hooks import LayerHooks
 from sgoif.gradients.queue import Pass, PassQueue
-from sgoif.scopes.base import LearningSample, Scope
+from sgoif.scopes.base import LearningSample, Scope, ScoredBatch
 
 MAX_CHECK_SHARE = 0.05  # of training's arithmetic that checks may take
 NEGLIGIBLE_STEP_FLOPS = 1e8  # FLOPs per step that are negligible next to kernel-launch overhead
@@ -56,13 +56,13 @@ class DeepScope(Scope):
     def scores_now(self, flush: bool, window_starts: bool) -> bool:
         return flush or window_starts
 
-    def score(self, batch: FactoredBatch, passes: Sequence[Pass]) -> tuple[FactoredBatch, Tensor]:
+    def score(self, batch: FactoredBatch, passes: Sequence[Pass]) -> ScoredBatch:
         """Combine what the backward passes computed; examples that are not finite there are not valid."""
         below = [p.captured.projection for p in passes if p.captured.projection is not None]
         projection = torch.cat(below) if below else None
         head_gradients = [p.captured.head_gradient for p in passes if p.captured.head_gradient is not None]
         total, valid = self.layer_hooks.total_projection(batch, torch.cat(head_gradients), projection)
-        return replace(batch, valid=valid), -total
+        return ScoredBatch(replace(batch, valid=valid), -total, None)
 
     def learning_sample(
         self, current: Sequence[Pass], scored: FactoredBatch | None, temperature: Tensor | float

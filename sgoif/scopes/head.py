@@ -20,7 +20,7 @@ from sgoif.curvature import Curvature
 from sgoif.gradients.factored_batch import FactoredBatch
 from sgoif.gradients.hooks import GradientHooks
 from sgoif.gradients.queue import Pass, PassQueue
-from sgoif.scopes.base import LearningSample, Scope
+from sgoif.scopes.base import LearningSample, Scope, ScoredBatch
 
 HALF_PRECISIONS = (torch.bfloat16, torch.float16)
 
@@ -53,9 +53,12 @@ class HeadScope(Scope):
     def scores_now(self, flush: bool, window_starts: bool) -> bool:
         return True
 
-    def score(self, batch: FactoredBatch, passes: Sequence[Pass]) -> tuple[FactoredBatch, Tensor]:
+    def score(self, batch: FactoredBatch, passes: Sequence[Pass]) -> ScoredBatch:
+        """Score by <phibar, g_i> = <phibar a_i, p_i - onehot(y_i)>; phibar a_i is the influence on each logit."""
         assert self._direction is not None, "set_scoring_direction() comes first"
-        return batch, -batch.dot(self._direction)[:, 0]
+        layer = batch.head_layer
+        class_influence = layer.project(batch.space.split(self._direction)[0])[:, 0]
+        return ScoredBatch(batch, -(class_influence * layer.e).sum(1), class_influence)
 
     def learning_sample(
         self, current: Sequence[Pass], scored: FactoredBatch | None, temperature: Tensor | float

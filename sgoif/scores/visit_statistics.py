@@ -2,10 +2,6 @@
 
 A segment ends at every `end_epoch` and, when the length of training is known, where the score window begins. Closed
 segments are kept in host memory (24 bytes per example and segment), the open one on the device.
-
-If the number of classes is passed, three more things are kept per example: the sum of the predictions `[N, C]` over
-the visits in the score window (over all visits if the length of training is not known), the label, and the sum of the
-margins over all visits. The margin of a visit is the largest other logit minus the label's.
 """
 
 from __future__ import annotations
@@ -18,7 +14,6 @@ from torch import Tensor
 
 from sgoif.backend import collectives
 
-MIN_STEP_WEIGHT = 0.2  # least weight of a step's predictions, however far the network agrees with the labels
 COLUMNS = ("score", "square", "confidence", "residual", "age", "visits")
 
 
@@ -56,21 +51,6 @@ class WindowSums:
     epoch_scores: Tensor
 
 
-@dataclass(frozen=True)
-class PredictionSums:
-    """The predictions that were kept, on the device.
-
-    Attributes:
-        predictions: Weighted sums of the predicted probabilities, shape [N, C]; all zero where never visited.
-        labels: Labels, shape [N]; -1 where never visited.
-        margin: Weighted mean margins, shape [N].
-    """
-
-    predictions: Tensor
-    labels: Tensor
-    margin: Tensor
-
-
 class VisitStatistics:
     """Adds visits to the open segment and reads the score window."""
 
@@ -81,7 +61,6 @@ class VisitStatistics:
         total_steps: int | None,
         device: torch.device,
         dtype: torch.dtype,
-        n_classes: int = 0,
     ) -> None:
         """Start without any visit.
 
@@ -89,17 +68,13 @@ class VisitStatistics:
             n_examples: Size N of the training set.
             window: Length of the score window as a share of training; the window ends with training.
             total_steps: Length of training, or None if it is not known.
-            device: Device of the open segment and the predictions.
+            device: Device of the open segment.
             dtype: Precision of the sums on the device.
-            n_classes: Number of classes C of the predictions to keep; 0 keeps none.
         """
         self.n_examples, self.window, self.total_steps = n_examples, window, total_steps
         self.device, self.dtype = device, dtype
         self.closed: list[Segment] = []
         self.open = self._empty_segment(0, 0)
-        self.predictions = torch.zeros(n_examples if n_classes else 0, n_classes, device=device, dtype=dtype)
-        self.labels = torch.full((len(self.predictions),), -1, device=device)
-        self.margins = torch.zeros(len(self.predictions), 2, device=device, dtype=dtype)  # sum, weight
 
     def _empty_segment(self, epoch: int, first: int) -> Segment:
         sums = torch.zeros(self.n_examples, len(COLUMNS), device=self.device, dtype=self.dtype)
@@ -132,39 +107,6 @@ class VisitStatistics:
         self.open.sums.index_add_(0, index, visit * valid.unsqueeze(1))
         self.open.score_range = torch.maximum(self.open.score_range, score.abs().amax())
         self.open.last = upto
-
-    def add_predictions(
-        self, index: Tensor, valid: Tensor, logits: Tensor, labels: Tensor, place: Tensor, steps: int, upto: int
-    ) -> None:
-        """Add the predictions and margins of visits within the last `steps` steps.
-
-        Once the network fits the labels, its predictions carry little information beyond them. So a step has the
-        weight max(1 - a, 0.2), where a is its mean predicted probability of the labels.
-
-        Args:
-            index: Positions in the training set, shape [n].
-            valid: Which visits count, shape [n].
-            logits: Model outputs at the visits, shape [n, C].
-            labels: Labels, shape [n].
-            place: Which of the `steps` steps each visit belongs to, counted from 0, shape [n].
-            steps: Number of steps that the visits come from.
-            upto: Step after the last one of them.
-        """
-        if not len(self.predictions):
-            return
-        valid_column, label_column = valid.unsqueeze(1), labels.unsqueeze(1)
-        logits = torch.where(valid_column, logits, 0)
-        predicted = logits.softmax(1) * valid_column
-        agreement = torch.stack([predicted.gather(1, label_column)[:, 0], valid.to(predicted.dtype)])
-        per_step = agreement.new_zeros(2, steps).index_add_(1, place, agreement)
-        collectives.sum_(per_step)
-        step_weight = (1 - per_step[0] / per_step[1].clamp(min=1)).clamp(min=MIN_STEP_WEIGHT)
-        weight = step_weight[place].unsqueeze(1) * valid_column
-        margin = logits.scatter(1, label_column, -torch.inf).amax(1, keepdim=True) - logits.gather(1, label_column)
-        self.margins.index_add_(0, index, torch.cat([margin * weight, weight], 1))
-        if self.window_start is None or upto > self.window_start:
-            self.predictions.index_add_(0, index, predicted * weight)
-            self.labels.index_copy_(0, index, labels)
 
     def close(self, next_epoch: int) -> None:
         """End the open segment and move it to the host.
@@ -218,21 +160,10 @@ class VisitStatistics:
             start = (1 - self.window) * steps
         return [s for s in segments if (s.first + s.last) / 2 >= start] or segments
 
-    def read_predictions(self) -> PredictionSums | None:
-        """Return the kept predictions of all processes together, or None if none are kept."""
-        if not len(self.predictions):
-            return None
-        predictions, labels, margins = self.predictions.clone(), self.labels.clone(), self.margins.clone()
-        collectives.sum_(predictions, margins)
-        collectives.max_(labels)
-        weights = torch.where(margins[:, 1] > 0, margins[:, 1], 1)
-        return PredictionSums(predictions, labels, margins[:, 0] / weights)
-
     def state_dict(self) -> dict[str, Any]:
         """Return a copy of everything that a resumed run needs."""
         segments = [vars(s) | {"sums": s.sums.clone()} for s in (*self.closed, self.open)]
-        kept = {name: getattr(self, name).clone() for name in ("predictions", "labels", "margins")}
-        return {"segments": segments, "total_steps": self.total_steps, **kept}
+        return {"segments": segments, "total_steps": self.total_steps}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a state that `state_dict` returned.
@@ -245,6 +176,3 @@ class VisitStatistics:
         last.sums = last.sums.to(self.device, self.dtype, copy=True)
         last.score_range = last.score_range.to(self.device, copy=True)
         self.open = last
-        self.predictions.copy_(state["predictions"])
-        self.labels.copy_(state["labels"])
-        self.margins.copy_(state["margins"])

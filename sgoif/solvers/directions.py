@@ -8,8 +8,8 @@ examples that were not used for delta:
     rows Q. The images of Q give a sketch of H, its leading eigenvalues, and the next Q <- orth(P^-1 H Q).
  2. Measure: s_v is the length that leaves the smallest residual of the cold start alone. A delta_v that does not
     reduce the residual is dropped (restart).
- 3. Certify: the residuals of these phi_v give their confidence. phibar = sum_v w_v t_v phi_v is what scores use until
-    the next check.
+ 3. Certify: the residuals of these phi_v give their confidence. phibar = sum_v pi_v w_v t_v phi_v, with the share pi_v
+    of the anchor's class, is what scores use until the next check.
  4. Advance: delta_v moves one solver step, or a refinement, which the next check certifies.
 """
 
@@ -113,12 +113,18 @@ class Directions(nn.Module):
         return lambda rows: rows / scale
 
     def check(
-        self, targets: Tensor, probe: FactoredBatch, curvature: Curvature, controller: StabilityController
+        self,
+        targets: Tensor,
+        prior: Tensor,
+        probe: FactoredBatch,
+        curvature: Curvature,
+        controller: StabilityController,
     ) -> None:
         """Make one check in the four steps of the module docstring.
 
         Args:
             targets: g_v, shape [K, d].
+            prior: How far each anchor counts by the share of its class, shape [K].
             probe: Examples that were not used for phi or the inverse.
             curvature: Supplies damping and preconditioner.
             controller: Is updated with the residuals and supplies confidence and step sizes.
@@ -126,7 +132,7 @@ class Directions(nn.Module):
         systems = Systems(targets, Operator(probe, curvature), self.preconditioner(curvature))
         images = self._multiply(systems)
         measured = self._measure(systems, images, controller)
-        self._certify(measured, controller)
+        self._certify(measured, prior, controller)
         self._advance(systems, images, measured, controller)
         self.hvps += systems.operator.products
 
@@ -174,14 +180,14 @@ class Directions(nn.Module):
             self.events[0] += restart.sum()
         return Measured(cold, residual - delta_image, error, usable=size > 0)
 
-    def _certify(self, measured: Measured, controller: StabilityController) -> None:
+    def _certify(self, measured: Measured, prior: Tensor, controller: StabilityController) -> None:
         """Step 3: set phi and its confidence, and combine phi into the scoring direction and its certificate."""
         self.phi = measured.cold + self.delta
         controller.update_confidence(measured.residual, measured.usable)
         confidence, error = controller.confidence, controller.relative_error()
         share = safe_divide(confidence, confidence.sum())
         finite_phi = torch.where(torch.isfinite(self.phi), self.phi, 0)
-        self.scoring_direction = (controller.anchor_weights() @ finite_phi).unsqueeze(0)
+        self.scoring_direction = ((prior * controller.anchor_weights()) @ finite_phi).unsqueeze(0)
         mean_error = (share * torch.where(share > 0, error, 0)).sum()
         mean_error = torch.where(confidence.sum() > 0, mean_error, error.max())
         self.certificate = torch.stack([(share * confidence).sum(), mean_error.clamp(max=MAX_CERTIFIED_RESIDUAL)])

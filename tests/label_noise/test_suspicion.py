@@ -5,7 +5,8 @@ import torch
 from torch import nn
 
 from sgoif import InfluenceConfig, InfluenceError, OnlineInfluence
-from sgoif.label_noise.count import estimate_label_errors
+from sgoif.label_noise.count import count_from_scores, estimate_label_errors
+from sgoif.label_noise.evidence import SignalWeights
 from sgoif.result import InfluenceResult, scale_to_unit_rms
 
 
@@ -14,53 +15,40 @@ def result(score, log_odds, **more) -> InfluenceResult:
     return InfluenceResult(
         torch.tensor(score), ones, ones, ones, ones.long(), ones, torch.tensor(score)[None],
         log_odds=None if log_odds is None else torch.tensor(log_odds),
-        **{"latent_weight": 1.0, "margin": 0 * ones, **more},
+        **{"weights": SignalWeights(1.0, 1.0, 0.0), "margin": 0 * ones, **more},
     )  # fmt: skip
 
 
-def test_suspicion_is_score_and_log_odds_each_over_its_root_mean_square():
+def test_suspicion_is_the_weighted_sum_of_the_signals_each_over_its_root_mean_square():
     found = result([3.0, -1.0], [1.0, -7.0])
     torch.testing.assert_close(found.suspicion, torch.tensor([3 / 5**0.5 + 1 / 5, -1 / 5**0.5 - 7 / 5]))
-    half = result([3.0, -1.0], [1.0, -7.0], latent_weight=0.5).suspicion
-    torch.testing.assert_close(half, torch.tensor([3 / 5**0.5 + 0.1, -1 / 5**0.5 - 0.7]))
+    weights, margin = SignalWeights(influence=2.0, log_odds=0.5, margin=3.0), torch.tensor([1.0, -1.0])
+    all_three = result([3.0, -1.0], [1.0, -7.0], weights=weights, margin=margin).suspicion
+    torch.testing.assert_close(all_three, torch.tensor([6 / 5**0.5 + 0.1 + 3, -2 / 5**0.5 - 0.7 - 3]))
     assert torch.equal(result([3.0, -1.0], None).suspicion, torch.tensor([3.0, -1.0]))
     assert torch.equal(scale_to_unit_rms(torch.zeros(3)), torch.zeros(3))
 
 
-def test_margins_count_by_the_noise_entropy():
-    more = {"margin": torch.tensor([1.0, -1.0]), "latent_weight": 0.5}
-    both = result([3.0, -1.0], [1.0, -7.0], noise_entropy=0.5, **more).suspicion
-    torch.testing.assert_close(both, torch.tensor([3 / 5**0.5 + 0.1 + 0.75, -1 / 5**0.5 - 0.7 - 0.75]))
-    torch.testing.assert_close(
-        result([3.0, -1.0], [1.0, -7.0], **more).suspicion, torch.tensor([3 / 5**0.5 + 0.1, -1 / 5**0.5 - 0.7])
-    )
-    torch.testing.assert_close(
-        result([3.0, -1.0], [1.0, -7.0], noise_entropy=1.0, **more).prediction_score, torch.tensor([0.2 + 3, -1.4 - 3])
-    )
-    assert result([3.0, -1.0], None).prediction_score is None
-
-
-def issues(latent_weight: float, **more):
-    """Two labels by the log-odds, three by the scores above zero; predictions and influence disagree on which."""
+def issues(log_odds_weight: float, **more):
+    """Two labels by the log-odds, three by the scores above zero."""
     predictions = torch.tensor([[0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.6, 0.1, 0.3], [0.3, 0.3, 0.4]])
-    found = result(
-        [3.0, 2.0, 1.0, -9.0], [-30.0, 30.0, -30.0, 30.0], latent_weight=latent_weight, mean_predictions=predictions
-    )
+    weights = SignalWeights(0.1, log_odds_weight, 0.0)
+    found = result([3.0, 2.0, 1.0, -9.0], [-30.0, 30.0, -30.0, 30.0], weights=weights, mean_predictions=predictions)
     return found, found.find_label_issues(torch.tensor([1, 2, 0, 0]), **more)
 
 
-def test_label_issues_follow_the_predictions_where_the_latent_classes_have_full_weight():
+def test_label_issues_are_the_most_suspicious_as_many_as_the_log_odds_expect():
     found, wrong = issues(1.0)
     assert wrong.count == 2 and wrong.mask.tolist() == [False, True, False, True]
-    assert torch.equal(wrong.order, found.suspicion.argsort(descending=True)) and wrong.order[0] == 1
+    assert torch.equal(wrong.order, found.suspicion.argsort(descending=True)) and wrong.mask[wrong.order[:2]].all()
     assert wrong.suggested.tolist() == [1, 1, 0, 2]  # never the label itself where it is wrong, else the label
 
 
-def test_label_issues_follow_the_suspicion_where_they_do_not():
-    found, wrong = issues(0.5)
-    count, mask = estimate_label_errors(found.suspicion, torch.tensor([1, 2, 0, 0]))
-    assert wrong.count == count > 0 and torch.equal(wrong.mask, mask)
-    assert not torch.equal(mask, issues(1.0)[1].mask)
+@pytest.mark.parametrize("weight", [0.0, 0.25, 0.5, 0.99])
+def test_the_count_goes_over_to_the_scores_without_a_cliff(weight):
+    found, wrong = issues(weight)
+    alone = count_from_scores(found.suspicion.double(), torch.tensor([1, 2, 0, 0]))
+    assert wrong.count == round(weight * 2 + (1 - weight) * alone) and wrong.mask.sum() == wrong.count
 
 
 def test_suggestions_come_from_other_probabilities_if_there_are_any():
@@ -102,17 +90,17 @@ def watched(memory: bool, window: float = 0.5) -> tuple[InfluenceResult, torch.T
 
 
 def weighted_mean(values, logits, y):
-    """Mean [7, …] of what the passes had, each weighted by 1 - mean probability of the labels."""
-    weight = (1 - logits.softmax(2)[:, torch.arange(7), y].mean(1)).clamp(min=0.2)
+    """Mean [7, …] of what the passes had, each weighted by var(p) (1 - mean(p)) of the labels' probabilities p."""
+    own = logits.softmax(2)[:, torch.arange(7), y]
+    weight = own.var(1, unbiased=False) * (1 - own.mean(1))
     return torch.einsum("s,s...->...", weight, values) / weight.sum()
 
 
-def test_predictions_are_the_weighted_mean_of_the_window():
+def test_predictions_are_the_weighted_mean_of_all_visits_whatever_the_window():
     found, logits, y = watched(memory=True)
-    said = logits.softmax(2)
-    torch.testing.assert_close(found.mean_predictions[:7], weighted_mean(said[2:], logits[2:], y))
+    torch.testing.assert_close(found.mean_predictions[:7], weighted_mean(logits.softmax(2), logits, y))
     assert torch.equal(found.mean_predictions[7], torch.full((3,), 1 / 3)) and found.log_odds[7] == 0
-    torch.testing.assert_close(watched(memory=True, window=1.0)[0].mean_predictions[:7], weighted_mean(said, logits, y))
+    assert torch.equal(watched(memory=True, window=1.0)[0].mean_predictions, found.mean_predictions)
 
 
 def test_margins_are_the_weighted_mean_of_all_visits():

@@ -1,6 +1,5 @@
-"""Sums over visits, by hand: segments, the score window, predictions by weight, and a resumed state."""
+"""Sums over visits, by hand: segments, the score window, and a resumed state."""
 
-import pytest
 import torch
 
 from sgoif.scores.visit_statistics import VisitStatistics
@@ -8,8 +7,8 @@ from sgoif.scores.visit_statistics import VisitStatistics
 CPU, DOUBLE = torch.device("cpu"), torch.float64
 
 
-def statistics(total_steps: int | None = 4, window: float = 0.5, n_classes: int = 0) -> VisitStatistics:
-    return VisitStatistics(3, window, total_steps, CPU, DOUBLE, n_classes)
+def statistics(total_steps: int | None = 4, window: float = 0.5) -> VisitStatistics:
+    return VisitStatistics(3, window, total_steps, CPU, DOUBLE)
 
 
 def visit(kept: VisitStatistics, scores: dict[int, float], upto: int, valid: list[bool] | None = None) -> None:
@@ -69,59 +68,12 @@ def test_a_run_that_ends_before_its_window_keeps_what_it_has():
     assert kept.read().columns["score"].tolist() == [0, 2, 0] and kept.read().score_range == 2
 
 
-def predictions(kept: VisitStatistics, logits, labels, place, upto, valid=None) -> None:
-    logits = torch.tensor(logits, dtype=DOUBLE)
-    n, steps = len(labels), max(place) + 1
-    valid = torch.tensor(valid or [True] * n)
-    kept.add_predictions(torch.arange(n), valid, logits, torch.tensor(labels), torch.tensor(place), steps, upto)
-
-
-def test_a_step_counts_by_what_it_does_not_yet_agree_with():
-    """Probabilities 3/4 and 1/4; step 0 has agreements 3/4 and 1/4 (weight 1/2), step 1 has 3/4 (weight 1/4)."""
-    kept = statistics(total_steps=None, n_classes=2)
-    logit = torch.tensor(3.0).log().item()
-    predictions(kept, [[logit, 0], [logit, 0], [0, logit]], [0, 1, 1], [0, 0, 1], upto=2)
-    found = kept.read_predictions()
-    assert found.labels.tolist() == [0, 1, 1]
-    torch.testing.assert_close(
-        found.predictions, torch.tensor([[3 / 8, 1 / 8], [3 / 8, 1 / 8], [1 / 16, 3 / 16]], dtype=DOUBLE)
-    )
-    torch.testing.assert_close(found.margin, torch.tensor([-logit, logit, -logit], dtype=DOUBLE))
-    predictions(kept, [[0, logit]] * 3, [0, 1, 1], [0, 0, 0], upto=3)  # agreements 1/4, 3/4, 3/4: weight 5/12
-    expected = (-logit / 2 + logit * 5 / 12) / (1 / 2 + 5 / 12)
-    assert kept.read_predictions().margin[0].item() == pytest.approx(expected)
-
-
-def test_a_step_never_counts_less_than_a_fifth_and_spoiled_visits_not_at_all():
-    kept = statistics(total_steps=None, n_classes=2)
-    predictions(
-        kept, [[50.0, 0], [float("nan"), 0], [50.0, 0]], [0, 0, 0], [0, 0, 0], upto=1, valid=[True, False, True]
-    )
-    found = kept.read_predictions()
-    torch.testing.assert_close(found.predictions, torch.tensor([[0.2, 0], [0, 0], [0.2, 0]], dtype=DOUBLE))
-    assert found.margin.tolist() == pytest.approx([-50, 0, -50])
-
-
-def test_predictions_are_of_the_window_and_margins_of_all_visits():
-    kept = statistics(total_steps=4, n_classes=2)
-    predictions(kept, [[1.0, 0.0]] * 3, [0, 1, 0], [0, 0, 0], upto=2)
-    early = kept.read_predictions()
-    assert (early.predictions == 0).all() and early.labels.tolist() == [-1] * 3 and (early.margin != 0).all()
-    predictions(kept, [[1.0, 0.0]] * 3, [0, 1, 0], [0, 0, 0], upto=3)
-    assert (kept.read_predictions().predictions > 0).all()
-    assert statistics().read_predictions() is None
-    nothing = statistics()
-    predictions(nothing, [[1.0, 0.0]] * 3, [0, 1, 0], [0, 0, 0], upto=3)  # where none are kept, none are added
-    assert len(nothing.margins) == 0
-
-
 def test_a_loaded_state_reads_the_same_and_goes_on_alone():
-    kept = statistics(n_classes=2)
+    kept = statistics()
     for step in range(1, 4):
         visit(kept, {0: float(step), 2: -1.0}, upto=step)
-        predictions(kept, [[float(step), 0.0]] * 3, [0, 1, 1], [0, 0, 0], upto=step)
     state = kept.state_dict()
-    copy = statistics(total_steps=99, n_classes=2)
+    copy = statistics(total_steps=99)
     copy.load_state_dict(state)
     assert copy.total_steps == 4
 
@@ -129,13 +81,10 @@ def test_a_loaded_state_reads_the_same_and_goes_on_alone():
         mine, other = a.read(), b.read()
         equal = [torch.equal(mine.columns[c], other.columns[c]) for c in mine.columns]
         equal += [torch.equal(mine.epoch_scores, other.epoch_scores), mine.score_range == other.score_range]
-        ours, theirs = a.read_predictions(), b.read_predictions()
-        equal += [torch.equal(getattr(ours, n), getattr(theirs, n)) for n in ("predictions", "labels", "margin")]
         return all(map(bool, equal))
 
     assert same(kept, copy)
     visit(copy, {0: 50.0}, upto=4)
-    predictions(copy, [[5.0, 0.0]] * 3, [0, 1, 0], [0, 0, 0], upto=4)
-    third = statistics(n_classes=2)
+    third = statistics()
     third.load_state_dict(state)  # what is stored is not changed by who reads it
     assert same(kept, third) and not same(kept, copy)

@@ -108,14 +108,16 @@ def test_the_certificate_is_the_mean_by_confidence():
     judge = controller(kept)
     judge.tolerance = torch.tensor(2.0).double()
     residual = torch.tensor([0.5, 1.5], dtype=torch.float64)
-    kept._certify(Measured(TARGETS, TARGETS, residual, torch.tensor([True, True])), judge)
+    kept._certify(Measured(TARGETS, TARGETS, residual, torch.tensor([True, True])), torch.ones(2), judge)
     torch.testing.assert_close(kept.phi, TARGETS + 1)
     weights = torch.tensor([1 / 1.5, 0.25 / 1.5], dtype=torch.float64)
     torch.testing.assert_close(kept.scoring_direction, weights[None] @ kept.phi)
     assert kept.certificate.tolist() == pytest.approx([0.75**2 + 0.25**2, 0.75 * 0.5 + 0.25 * 1.5])
-    kept._certify(Measured(TARGETS, TARGETS, residual + 5, torch.tensor([True, True])), judge)  # nothing is trusted
+    kept._certify(
+        Measured(TARGETS, TARGETS, residual + 5, torch.tensor([True, True])), torch.ones(2), judge
+    )  # nothing is trusted
     assert kept.certificate.tolist() == [0, 6.5] and (kept.scoring_direction == 0).all()
-    kept._certify(Measured(TARGETS, TARGETS, residual * 1e9, torch.tensor([True, True])), judge)
+    kept._certify(Measured(TARGETS, TARGETS, residual * 1e9, torch.tensor([True, True])), torch.ones(2), judge)
     assert kept.certificate.tolist() == [0, 1e6]
 
 

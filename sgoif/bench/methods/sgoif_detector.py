@@ -80,7 +80,7 @@ class SGOIFDetector(NoisyLabelDetector):
                 "estimated_noise": issues.count / len(task.train),
                 "mean_confidence": float(result.confidence.mean()),
                 "mean_residual": float(result.residual.mean()),
-                "latent_trust": result.latent_weight,
+                "latent_trust": result.weights.log_odds,
                 "latent_scatter": result.noise_entropy,
                 **result.counters,
             },

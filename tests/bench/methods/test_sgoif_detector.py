@@ -7,6 +7,7 @@ import torch
 
 from sgoif.bench.methods.registry import load
 from sgoif.influence import OnlineInfluence
+from sgoif.label_noise.evidence import SignalWeights
 from tests.helpers.digit_tasks import noisy_task
 
 N = 40
@@ -22,16 +23,13 @@ def removed(monkeypatch, **changes) -> np.ndarray:
     said = {"log_odds": first, "margin": last, "score": first.roll(10)}
 
     def scores(self):
-        return replace(read(self), **said, **{"latent_weight": 1.0, **changes})
+        return replace(read(self), **said, **changes)
 
     monkeypatch.setattr(OnlineInfluence, "scores", scores)
     return np.flatnonzero(load("noisy", "sgoif")().detect(task).remove)
 
 
-def test_odds_say_how_many_and_which_and_margins_which_where_wrong_labels_are_scattered(monkeypatch):
-    assert removed(monkeypatch, noise_entropy=0.0).tolist() == list(range(10))
-    assert removed(monkeypatch, noise_entropy=1.0).tolist() == list(range(N - 10, N))
-
-
-def test_odds_that_are_half_trusted_do_not_count(monkeypatch):
-    assert 10 in removed(monkeypatch, latent_weight=0.1, noise_entropy=0.0)
+def test_the_log_odds_say_how_many_and_the_suspicion_which(monkeypatch):
+    assert removed(monkeypatch, weights=SignalWeights(0.0, 1.0, 0.0)).tolist() == list(range(10))
+    assert removed(monkeypatch, weights=SignalWeights(0.0, 1.0, 3.0)).tolist() == list(range(N - 10, N))
+    assert removed(monkeypatch, weights=SignalWeights(3.0, 1.0, 0.0)).tolist() == list(range(10, 20))

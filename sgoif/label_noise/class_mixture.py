@@ -1,0 +1,152 @@
+"""True classes and the noise matrix from records of the training examples, by a mixture that knows the labels.
+
+A record x_i is what training has said of example i: the square roots of its mean predictions, or its mean class
+influences. The records of one true class c scatter around a mean mu_c, with one covariance S for all classes. Its
+label is drawn from row c of the noise matrix T:
+
+    P(x_i, y_i) = sum_c pi_c N(x_i; mu_c, S) T_{c y_i}.
+
+The mixture is fitted by expectation-maximisation. It starts from the labels, each taken to be right with probability
+`RIGHT_AT_START`, so that every class keeps its name. A class of the mixture may not become much larger than its label
+(`MAX_GROWTH`): otherwise the class of a rare label collects the atypical examples of frequent ones.
+
+The log-odds that label y_i is wrong follow from Bayes' rule:
+
+    J_ic = log pi_c + log N(x_i; mu_c, S) + log T_{c y_i},
+    o_i = log sum_{c != y_i} exp J_ic - J_{i y_i}.
+
+**Noise entropy.** e says how far the wrong labels of a class are spread over the other labels: 0 if they all are the
+same one, 1 if all others are equally frequent. With w_c the share of wrong labels of class c and H_c their entropy,
+
+    e = sum_c w_c H_c / (log(C - 1) sum_c w_c).
+"""
+
+from __future__ import annotations
+
+import math
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sgoif.errors import InfluenceError
+
+ITERATIONS = 12
+RIGHT_AT_START = 0.8  # probability that a label is right, before anything is known
+MAX_GROWTH = 1.2  # of a class, over the number of its labels
+RIDGE = 0.02  # added to the covariance, relative to its mean variance
+CHUNK_ROWS = 65_536  # examples in memory at once, times the number of classes
+
+
+@dataclass(frozen=True)
+class ClassMixture:
+    """What the mixture says of the training set; tensors are on the device of the records, in double precision.
+
+    Attributes:
+        log_odds: Log-odds that the labels are wrong, shape [n].
+        transition: Estimated noise matrix T, shape [C, C]; row c says how often class c has each label.
+        class_sizes: Expected number of examples of each true class, shape [C].
+    """
+
+    log_odds: Tensor
+    transition: Tensor
+    class_sizes: Tensor
+
+    @property
+    def noise_entropy(self) -> float:
+        """How far the wrong labels of a class are spread over the other labels, e in [0, 1]; 1 with two classes."""
+        n_classes = len(self.class_sizes)
+        if n_classes < 3:
+            return 1.0
+        wrong = self.transition.clone().fill_diagonal_(0)
+        share = wrong / wrong.sum(1, keepdim=True).clamp(min=1e-12)
+        entropy = -torch.xlogy(share, share).sum(1) / math.log(n_classes - 1)
+        mass = wrong.sum(1) * self.class_sizes
+        return float((mass * entropy).sum() / mass.sum().clamp(min=1e-12))
+
+
+def fit_class_mixture(records: Tensor, labels: Tensor) -> ClassMixture:
+    """Fit the mixture.
+
+    Args:
+        records: One record per example, with one column per class, shape [n, C].
+        labels: Labels, shape [n].
+
+    Returns:
+        Log-odds, noise matrix and class sizes.
+
+    Raises:
+        InfluenceError: If there are no examples, or not one label per record.
+    """
+    n, n_classes = records.shape
+    if labels.shape != (n,) or n == 0:
+        raise InfluenceError(f"class mixture: records {tuple(records.shape)} and labels {tuple(labels.shape)}")
+    x = records.double()
+    x = (x - x.mean(0)) / x.std(unbiased=False).clamp(min=1e-12)
+    labelled = torch.bincount(labels, minlength=n_classes).double()
+    state = _Sums.at_start(x, labels, labelled)
+    moment = x.T @ x
+    for _ in range(ITERATIONS):
+        parameters = _maximise(state, moment, labelled, n)
+        state, log_odds = _expect(x, labels, parameters)
+    return ClassMixture(log_odds, parameters.log_transition.exp(), state.sizes)
+
+
+@dataclass(frozen=True)
+class _Sums:
+    """Sums over the examples, weighted by the probabilities of the classes."""
+
+    sizes: Tensor  # [C]
+    records: Tensor  # [C, d]
+    labels: Tensor  # [C, C] class by label
+
+    @classmethod
+    def at_start(cls, x: Tensor, labels: Tensor, labelled: Tensor) -> _Sums:
+        """Sums with every label right with probability `RIGHT_AT_START`, else any other class."""
+        n_classes = len(labelled)
+        other = (1 - RIGHT_AT_START) / max(n_classes - 1, 1)
+        by_label = x.new_zeros(n_classes, x.shape[1]).index_add_(0, labels, x)
+        mixing = x.new_full((n_classes, n_classes), other).fill_diagonal_(RIGHT_AT_START)
+        return cls(mixing @ labelled, mixing @ by_label, mixing * labelled)
+
+
+@dataclass(frozen=True)
+class _Parameters:
+    """log P(c, x, y) = x' slope_c + offset_c + log T_cy, up to a term of x."""
+
+    slope: Tensor  # [d, C]
+    offset: Tensor  # [C]
+    log_transition: Tensor  # [C, C]
+
+
+def _maximise(sums: _Sums, moment: Tensor, labelled: Tensor, n: int) -> _Parameters:
+    """Return the parameters that the sums imply; `moment` is x'x, `labelled` the number of each label."""
+    dimension = len(moment)
+    sizes = sums.sizes + 1e-6
+    means = sums.records / sizes.unsqueeze(1)
+    covariance = (moment - (means.T * sizes) @ means) / n
+    ridge = RIDGE * covariance.diagonal().mean() + 1e-6
+    covariance = (covariance + covariance.T) / 2 + ridge * torch.eye(dimension, device=moment.device).to(moment)
+    slope = torch.linalg.solve(covariance, means.T)
+    weights = torch.minimum(sizes, MAX_GROWTH * labelled + 1)
+    offset = weights.log() - (means.T * slope).sum(0) / 2
+    transition = sums.labels + 1 / len(sizes)
+    return _Parameters(slope, offset, (transition / transition.sum(1, keepdim=True)).log())
+
+
+def _expect(x: Tensor, labels: Tensor, parameters: _Parameters) -> tuple[_Sums, Tensor]:
+    """Return the sums under the classes' probabilities, and the log-odds of the labels."""
+    n_classes = len(parameters.offset)
+    sizes, by_label = x.new_zeros(n_classes), x.new_zeros(n_classes, n_classes)
+    records = x.new_zeros(n_classes, x.shape[1])
+    log_odds = []
+    for part, part_labels in zip(torch.split(x, CHUNK_ROWS), torch.split(labels, CHUNK_ROWS), strict=True):
+        joint = part @ parameters.slope + parameters.offset + parameters.log_transition.T[part_labels]
+        member = joint.softmax(1)
+        sizes += member.sum(0)
+        records += member.T @ part
+        by_label.index_add_(0, part_labels, member)
+        own = part_labels.unsqueeze(1)
+        others = joint.scatter(1, own, -torch.inf).logsumexp(1)
+        log_odds.append(others - joint.gather(1, own)[:, 0])
+    return _Sums(sizes, records, by_label.T), torch.cat(log_odds)

@@ -1,0 +1,152 @@
+"""Weighted means over the visits of every training example: predictions, class influences and margins.
+
+A network that has not learnt yet predicts the same for all examples. One that has learnt the labels by heart predicts
+them, right or wrong. In between its predictions say what it thinks of the labels, and they do so the more, the more
+the probabilities p of the labels differ between examples. So all visits of a step have the weight
+
+    w = var(p) (1 - mean(p)),
+
+over the examples of the step. It needs no score window: it is small at the start and vanishes once the labels are
+learnt by heart, however long the training is.
+
+The margin of a visit is the largest other logit minus the label's. The class influence of a visit says how the scoring
+direction would move each logit (`ScoredBatch.class_influence`); only scope "head" has one.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import torch
+from torch import Tensor
+
+from sgoif.backend import collectives
+
+MIN_STEP_WEIGHT = 1e-6  # so that steps of one example, which have no variance, count alike
+STATE = ("labels", "predictions", "class_influence", "margin", "weight")
+
+
+@dataclass(frozen=True)
+class PredictedVisits:
+    """One visit of each of n examples.
+
+    Attributes:
+        index: Positions in the training set, shape [n].
+        valid: Which visits count, shape [n].
+        logits: Model outputs, shape [n, C].
+        labels: Labels, shape [n].
+        class_influence: Influence on each logit, shape [n, C], or None.
+    """
+
+    index: Tensor
+    valid: Tensor
+    logits: Tensor
+    labels: Tensor
+    class_influence: Tensor | None = None
+
+
+@dataclass(frozen=True)
+class PredictionMeans:
+    """Weighted means over all visits, on the device.
+
+    Attributes:
+        predictions: Predicted probabilities, shape [N, C]; uniform where never visited.
+        labels: Labels, shape [N]; -1 where never visited.
+        margin: Margins, shape [N]; 0 where never visited.
+        class_influence: Influences on each logit, shape [N, C], or None if there were none.
+    """
+
+    predictions: Tensor
+    labels: Tensor
+    margin: Tensor
+    class_influence: Tensor | None
+
+
+class PredictionStatistics:
+    """Adds visits to weighted sums and reads their means."""
+
+    def __init__(
+        self, n_examples: int, n_classes: int, device: torch.device, dtype: torch.dtype, class_influence: bool
+    ) -> None:
+        """Start without any visit.
+
+        Args:
+            n_examples: Size N of the training set.
+            n_classes: Number of classes C.
+            device: Device of the sums.
+            dtype: Precision of the sums.
+            class_influence: Whether the visits have class influences.
+        """
+        self.predictions = torch.zeros(n_examples, n_classes, device=device, dtype=dtype)
+        self.class_influence = torch.zeros(n_examples if class_influence else 0, n_classes, device=device, dtype=dtype)
+        self.margin = torch.zeros(n_examples, device=device, dtype=dtype)
+        self.weight = torch.zeros(n_examples, device=device, dtype=dtype)
+        self.labels = torch.full((n_examples,), -1, device=device)
+
+    def add(self, visits: PredictedVisits, place: Tensor, steps: int) -> None:
+        """Add one visit of each example.
+
+        Args:
+            visits: The visits.
+            place: Which of the `steps` steps each visit belongs to, counted from 0, shape [n].
+            steps: Number of steps that the visits come from.
+        """
+        index, valid, labels = visits.index, visits.valid.unsqueeze(1), visits.labels.unsqueeze(1)
+        logits = torch.where(valid, visits.logits, 0)
+        predicted = logits.softmax(1)
+        own = predicted.gather(1, labels)
+        weight = step_weights(own[:, 0], visits.valid, place, steps)[place] * visits.valid
+        margin = logits.scatter(1, labels, -torch.inf).amax(1) - logits.gather(1, labels)[:, 0]
+        self.predictions.index_add_(0, index, predicted * weight.unsqueeze(1))
+        self.margin.index_add_(0, index, margin * weight)
+        self.weight.index_add_(0, index, weight)
+        self.labels.index_copy_(0, index, visits.labels)
+        if visits.class_influence is not None:
+            influence = torch.where(valid, visits.class_influence.to(weight.dtype), 0)
+            self.class_influence.index_add_(0, index, influence * weight.unsqueeze(1))
+
+    def read(self) -> PredictionMeans:
+        """Return the weighted means, of all processes together."""
+        sums = {name: getattr(self, name).clone() for name in STATE}
+        labels = sums.pop("labels")
+        collectives.sum_(*sums.values())
+        collectives.max_(labels)
+        weight = sums["weight"]
+        visited = weight > 0
+        scale = torch.where(visited, 1 / torch.where(visited, weight, 1), 0).unsqueeze(1)
+        uniform = 1 / self.predictions.shape[1]
+        return PredictionMeans(
+            predictions=torch.where(visited.unsqueeze(1), sums["predictions"] * scale, uniform),
+            labels=torch.where(visited, labels, -1),
+            margin=sums["margin"] * scale[:, 0],
+            class_influence=sums["class_influence"] * scale if len(self.class_influence) else None,
+        )
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return a copy of everything that a resumed run needs."""
+        return {name: getattr(self, name).clone() for name in STATE}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue from a state that `state_dict` returned; it is copied."""
+        for name in STATE:
+            getattr(self, name).copy_(state[name])
+
+
+def step_weights(probability: Tensor, valid: Tensor, place: Tensor, steps: int) -> Tensor:
+    """Return the weight var(p) (1 - mean(p)) of each step, over the examples of all processes.
+
+    Args:
+        probability: Predicted probability of the label at each visit, shape [n].
+        valid: Which visits count, shape [n].
+        place: Step of each visit, counted from 0, shape [n].
+        steps: Number of steps.
+
+    Returns:
+        Weights, shape [steps].
+    """
+    counted = valid.to(probability.dtype)
+    moments = torch.stack([probability, probability.square(), torch.ones_like(probability)]) * counted
+    sums = moments.new_zeros(3, steps).index_add_(1, place, moments)
+    collectives.sum_(sums)
+    mean, square = sums[:2] / sums[2].clamp(min=1)
+    return ((square - mean.square()) * (1 - mean)).clamp(min=MIN_STEP_WEIGHT)

@@ -1,0 +1,105 @@
+"""The mixture that knows the labels: planted noise of several kinds, rare classes, formulas by hand."""
+
+import math
+
+import pytest
+import torch
+
+from sgoif.errors import InfluenceError
+from sgoif.label_noise.class_mixture import ClassMixture, fit_class_mixture
+from sgoif.label_noise.evidence import read_labels
+
+C = 5
+
+
+def planted(transition: torch.Tensor, sizes: list[int], spread: float = 0.35, seed: int = 0):
+    """Records around the corners of a simplex, and labels drawn from rows of the transition matrix."""
+    generator = torch.Generator().manual_seed(seed)
+    true = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
+    labels = torch.multinomial(transition[true], 1, generator=generator)[:, 0]
+    records = torch.eye(len(sizes))[true] + spread * torch.randn(len(true), len(sizes), generator=generator)
+    return records, labels, true
+
+
+def mixing(rate: float) -> torch.Tensor:
+    return (1 - rate) * torch.eye(C) + rate / (C - 1) * (1 - torch.eye(C))
+
+
+def pairs(rate: float) -> torch.Tensor:
+    return (1 - rate) * torch.eye(C) + rate * torch.eye(C).roll(1, 1)
+
+
+@pytest.mark.parametrize("transition", [mixing(0.3), pairs(0.4)], ids=["symmetric", "pairs"])
+def test_planted_noise_is_found_and_counted(transition):
+    records, labels, true = planted(transition, [400] * C)
+    found = fit_class_mixture(records, labels)
+    wrong = labels != true
+    right_calls = ((found.log_odds > 0) == wrong).double().mean()
+    assert right_calls > 0.95
+    assert abs(found.log_odds.sigmoid().mean() - wrong.double().mean()) < 0.02
+    torch.testing.assert_close(found.transition, transition.double(), atol=0.06, rtol=0)
+
+
+def test_noise_entropy_tells_one_wrong_label_from_many():
+    assert fit_class_mixture(*planted(mixing(0.3), [400] * C)[:2]).noise_entropy > 0.9
+    assert fit_class_mixture(*planted(pairs(0.3), [400] * C)[:2]).noise_entropy < 0.2
+    by_hand = torch.tensor([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.2, 0.2, 0.6]], dtype=torch.float64)
+    mixture = ClassMixture(torch.zeros(1), by_hand, torch.tensor([10.0, 5.0, 20.0], dtype=torch.float64))
+    assert mixture.noise_entropy == pytest.approx(20 * 0.4 * 1 / (10 * 0.5 + 20 * 0.4))
+    two = ClassMixture(torch.zeros(1), torch.eye(2).double(), torch.ones(2).double())
+    assert two.noise_entropy == 1
+
+
+def test_clean_labels_are_left_alone():
+    records, labels, _ = planted(torch.eye(C), [300] * C, spread=0.2)
+    assert fit_class_mixture(records, labels).log_odds.sigmoid().mean() < 0.01
+
+
+def test_a_rare_class_does_not_collect_the_examples_of_frequent_ones():
+    records, labels, true = planted(mixing(0.1), [1000, 500, 250, 60, 20])
+    found = fit_class_mixture(records, labels)
+    counts = torch.bincount(labels, minlength=C)
+    assert (found.class_sizes <= 1.5 * counts + 5).all()
+    frequent = (true == 0) & (labels == 0)
+    assert (found.log_odds[frequent] > 0).double().mean() < 0.02
+
+
+def test_log_odds_do_not_depend_on_order_chunks_or_units(monkeypatch):
+    records, labels, _ = planted(mixing(0.2), [100] * C)
+    whole = fit_class_mixture(records, labels).log_odds
+    order = torch.randperm(len(labels), generator=torch.Generator().manual_seed(1))
+    torch.testing.assert_close(fit_class_mixture(records[order], labels[order]).log_odds, whole[order])
+    torch.testing.assert_close(fit_class_mixture(3 * records + 7, labels).log_odds, whole, atol=1e-5, rtol=1e-5)
+    monkeypatch.setattr("sgoif.label_noise.class_mixture.CHUNK_ROWS", 7)
+    torch.testing.assert_close(fit_class_mixture(records, labels).log_odds, whole)
+
+
+def test_records_that_say_nothing_say_nothing():
+    labels = torch.arange(C).repeat(20)
+    found = fit_class_mixture(torch.zeros(len(labels), C), labels)
+    assert torch.isfinite(found.log_odds).all() and (found.log_odds < 0).all()
+
+
+def test_labels_without_examples_and_a_single_example():
+    records, labels, _ = planted(mixing(0.2), [50] * C)
+    kept = labels != 3
+    assert torch.isfinite(fit_class_mixture(records[kept], labels[kept]).log_odds).all()
+    assert torch.isfinite(fit_class_mixture(records[:1], labels[:1]).log_odds).all()
+    with pytest.raises(InfluenceError, match="class mixture"):
+        fit_class_mixture(records, labels[:-1])
+    with pytest.raises(InfluenceError, match="class mixture"):
+        fit_class_mixture(records[:0], labels[:0])
+
+
+def test_evidence_is_the_mean_of_both_records_and_weighs_signals_by_the_entropy():
+    records, labels, _ = planted(mixing(0.2), [200] * C)
+    predictions = (2 * records).softmax(1)
+    alone = read_labels(predictions, None, labels)
+    both = read_labels(predictions, records, labels)
+    by_predictions = fit_class_mixture(predictions.sqrt(), labels)
+    by_influence = fit_class_mixture(records - records.mean(1, keepdim=True), labels)
+    assert torch.equal(alone.log_odds, by_predictions.log_odds)
+    torch.testing.assert_close(both.log_odds, (by_predictions.log_odds + by_influence.log_odds) / 2)
+    assert both.noise_entropy == by_predictions.noise_entropy and math.isfinite(both.noise_entropy)
+    assert both.weights.log_odds == 1
+    assert both.weights.influence == both.weights.margin == pytest.approx(2 * both.noise_entropy**3)

@@ -1,0 +1,83 @@
+"""Weighted means over visits, by hand: what a step counts for, what is kept, and a resumed state."""
+
+import pytest
+import torch
+
+from sgoif.scores.predictions import MIN_STEP_WEIGHT, PredictedVisits, PredictionStatistics, step_weights
+
+CPU, DOUBLE = torch.device("cpu"), torch.float64
+LOGIT = torch.tensor(3.0, dtype=DOUBLE).log().item()  # probabilities 3/4 and 1/4
+
+
+def statistics(class_influence: bool = True) -> PredictionStatistics:
+    return PredictionStatistics(3, 2, CPU, DOUBLE, class_influence)
+
+
+def add(kept, logits, labels, place, index=None, valid=None, influence=None) -> None:
+    n, steps = len(labels), max(place) + 1
+    visits = PredictedVisits(
+        torch.tensor(index or list(range(n))),
+        torch.tensor(valid or [True] * n),
+        torch.tensor(logits, dtype=DOUBLE),
+        torch.tensor(labels),
+        None if influence is None else torch.tensor(influence, dtype=DOUBLE),
+    )
+    kept.add(visits, torch.tensor(place), steps)
+
+
+def test_a_step_counts_by_the_variance_and_the_doubt_of_its_labels():
+    probability = torch.tensor([0.75, 0.25, 0.9, 0.9, 0.5], dtype=DOUBLE)
+    valid = torch.tensor([True, True, True, True, False])
+    weights = step_weights(probability, valid, torch.tensor([0, 0, 1, 1, 1]), 3)
+    assert weights.tolist() == pytest.approx([0.0625 * 0.5, MIN_STEP_WEIGHT, MIN_STEP_WEIGHT])
+
+
+def test_weights_are_small_before_and_after_learning():
+    """Untrained, half-way and learnt by heart: only the middle one counts."""
+    untrained, midway, by_heart = torch.full((4,), 0.1), torch.tensor([0.9, 0.9, 0.1, 0.9]), torch.full((4,), 0.999)
+    place = torch.arange(3).repeat_interleave(4)
+    weights = step_weights(torch.cat([untrained, midway, by_heart]), torch.ones(12, dtype=torch.bool), place, 3)
+    assert weights.argmax() == 1 and weights[1] > 1e4 * weights[[0, 2]].max()
+
+
+def test_means_are_weighted_by_step():
+    kept = statistics()
+    add(kept, [[LOGIT, 0], [LOGIT, 0], [0, 0]], [0, 1, 1], [0, 0, 0], influence=[[1.0, 0], [2, 0], [3, 0]])
+    weights = step_weights(torch.tensor([0.75, 0.25, 0.5], dtype=DOUBLE), torch.ones(3, dtype=torch.bool),
+                           torch.zeros(3, dtype=torch.long), 1)  # fmt: skip
+    add(kept, [[0, LOGIT], [2 * LOGIT, 0]], [0, 1], [0, 0], index=[0, 1], influence=[[5.0, 1], [6, 1]])
+    second = step_weights(torch.tensor([0.25, 0.1], dtype=DOUBLE), torch.ones(2, dtype=torch.bool),
+                          torch.zeros(2, dtype=torch.long), 1)  # fmt: skip
+    found, first, last = kept.read(), weights.item(), second.item()
+    both = first + last
+    assert found.labels.tolist() == [0, 1, 1]
+    right = (0.75 * first + 0.25 * last) / both
+    assert found.predictions[0].tolist() == pytest.approx([right, 1 - right])
+    assert found.margin[0].item() == pytest.approx((-LOGIT * first + LOGIT * last) / both)
+    assert found.class_influence[0].tolist() == pytest.approx([(first + 5 * last) / both, last / both])
+    assert found.predictions[2].tolist() == [0.5, 0.5] and found.margin[2] == 0
+
+
+def test_spoiled_and_missing_visits_leave_nothing():
+    kept = statistics(class_influence=False)
+    add(kept, [[1.0, 0], [float("nan"), 0]], [0, 1], [0, 0], valid=[True, False])
+    found = kept.read()
+    assert found.labels.tolist() == [0, -1, -1] and found.class_influence is None
+    assert found.predictions[1:].tolist() == [[0.5, 0.5]] * 2 and found.margin[1:].tolist() == [0, 0]
+    assert torch.isfinite(found.predictions).all()
+
+
+def test_a_loaded_state_reads_the_same_and_goes_on_alone():
+    kept = statistics()
+    add(kept, [[1.0, 0], [0, 2.0], [3.0, 0]], [0, 1, 1], [0, 0, 0], influence=[[1.0, 2], [3, 4], [5, 6]])
+    state = kept.state_dict()
+    copy = statistics()
+    copy.load_state_dict(state)
+    names = ("predictions", "labels", "margin", "class_influence")
+    assert all(torch.equal(getattr(kept.read(), n), getattr(copy.read(), n)) for n in names)
+    add(copy, [[9.0, 0], [0, 9.0], [1.0, 0]], [0, 1, 1], [0, 0, 0], influence=[[1.0, 2], [3, 4], [5, 6]])
+    third = statistics()
+    third.load_state_dict(state)
+    assert torch.equal(third.read().margin, kept.read().margin) and not torch.equal(
+        copy.read().margin, kept.read().margin
+    )
