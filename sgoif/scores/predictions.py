@@ -4,7 +4,7 @@ A network that has not learnt yet predicts the same for all examples. One that h
 them, right or wrong. In between its predictions say what it thinks of the labels, and they do so the more, the more
 the probabilities p of the labels differ between examples. So all visits of a step have the weight
 
-    w = var(p) (1 - mean(p)),
+    w = var(p)
 
 over the examples of the step. It needs no score window: it is small at the start and vanishes once the labels are
 learnt by heart, however long the training is.
@@ -133,7 +133,7 @@ class PredictionStatistics:
 
 
 def step_weights(probability: Tensor, valid: Tensor, place: Tensor, steps: int) -> Tensor:
-    """Return the weight var(p) (1 - mean(p)) of each step, over the examples of all processes.
+    """Return the weight var(p) of each step, over the examples of all processes.
 
     Args:
         probability: Predicted probability of the label at each visit, shape [n].
@@ -149,4 +149,4 @@ def step_weights(probability: Tensor, valid: Tensor, place: Tensor, steps: int) 
     sums = moments.new_zeros(3, steps).index_add_(1, place, moments)
     collectives.sum_(sums)
     mean, square = sums[:2] / sums[2].clamp(min=1)
-    return ((square - mean.square()) * (1 - mean)).clamp(min=MIN_STEP_WEIGHT)
+    return (square - mean.square()).clamp(min=MIN_STEP_WEIGHT)

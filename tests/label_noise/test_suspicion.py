@@ -90,9 +90,8 @@ def watched(memory: bool, window: float = 0.5) -> tuple[InfluenceResult, torch.T
 
 
 def weighted_mean(values, logits, y):
-    """Mean [7, …] of what the passes had, each weighted by var(p) (1 - mean(p)) of the labels' probabilities p."""
-    own = logits.softmax(2)[:, torch.arange(7), y]
-    weight = own.var(1, unbiased=False) * (1 - own.mean(1))
+    """Mean [7, …] of what the passes had, each weighted by the variance of the labels' probabilities."""
+    weight = logits.softmax(2)[:, torch.arange(7), y].var(1, unbiased=False)
     return torch.einsum("s,s...->...", weight, values) / weight.sum()
 
 

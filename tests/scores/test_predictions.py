@@ -25,11 +25,11 @@ def add(kept, logits, labels, place, index=None, valid=None, influence=None) -> 
     kept.add(visits, torch.tensor(place), steps)
 
 
-def test_a_step_counts_by_the_variance_and_the_doubt_of_its_labels():
+def test_a_step_counts_by_the_variance_of_its_labels_probabilities():
     probability = torch.tensor([0.75, 0.25, 0.9, 0.9, 0.5], dtype=DOUBLE)
     valid = torch.tensor([True, True, True, True, False])
     weights = step_weights(probability, valid, torch.tensor([0, 0, 1, 1, 1]), 3)
-    assert weights.tolist() == pytest.approx([0.0625 * 0.5, MIN_STEP_WEIGHT, MIN_STEP_WEIGHT])
+    assert weights.tolist() == pytest.approx([0.0625, MIN_STEP_WEIGHT, MIN_STEP_WEIGHT])
 
 
 def test_weights_are_small_before_and_after_learning():
