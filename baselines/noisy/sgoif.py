@@ -4,12 +4,12 @@ One ordinary training run, watched: the score of an example is its online influe
 
     s_i = sum over visits in the window of  -<phibar_t, g_i(theta_t)>,   phibar = sum_v w_v t_v phi_v,  phi_v ~ H^-1 g_v
 
-What is ranked is its `suspicion`: that influence beside what the latent classes of the network's predictions say
-(`sgoif.label_noise.latent_classes`); each alone is a variant, `influence` and `latent`. No clean label is used. The
-hyper-parameters are the fields of `sgoif.InfluenceConfig`. Before retraining as many examples are removed as are
-expected to be wrong (`InfluenceResult.find_label_issues`): those with the highest prediction score, which is better
-than the suspicion at keeping the classes comparable, or the most suspicious ones where the latent classes lack full
-weight.
+What is ranked is its `suspicion`: the log-odds of a class model of predictions and class influences, and, as far as
+wrong labels are scattered, that influence and the margins (`sgoif.label_noise.evidence`). Influence and log-odds alone
+are the variants `influence` and `latent`. The variant `sgoif@paper` is the paper's algorithm and score alone: anchors
+count alike, and the influence ranks. No clean label is used. The hyper-parameters are the fields of
+`sgoif.InfluenceConfig`. Before retraining as many examples are removed as are expected to be wrong, the most
+suspicious ones (`InfluenceResult.find_label_issues`).
 
 Paper: SG-OIF, the paper of this repository.
 Code: `sgoif`, this repository's library.

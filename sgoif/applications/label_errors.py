@@ -2,7 +2,7 @@
 
 | field       | what it is                                                                                             |
 |-------------|--------------------------------------------------------------------------------------------------------|
-| `order`     | by `InfluenceResult.suspicion`: the influence score plus the evidence of the latent classes            |
+| `order`     | by `InfluenceResult.suspicion`: log-odds of the class model, influence score and margins               |
 | `flagged`   | the labels that are probably wrong, by `InfluenceResult.find_label_issues`                             |
 | `low, high` | score -+ empirical-Bernstein half-width over the visits                                                |
 | `suggested` | of a flagged label, the most probable other class by the mean prediction over the visits               |
