@@ -35,6 +35,7 @@ GROUPS = {
 }
 SHARED_TITLES = {registry.PLAIN: "plain training", FOLDS: "cross-validation, shared"}
 VARIANT_WORDS = {  # what a variant changes, where its name alone does not say it
+    "paper": "the paper's algorithm and score alone",
     "no_gate": "without the gate",
     "moving_average": "moving-average gate",
     "no_sketch": "without the sketch",
