@@ -35,6 +35,7 @@ RULES = {  # what rules without a method do
     "track_init": "MLflow store",
     "track": "MLflow import",
 }
+SMALL_JOBS = {"prepare": 0.2, "corrupt": 0.2, "hold_out": 0.2}  # sizes in plain trainings
 SHARED_TITLES = {PLAIN: "plain training", FOLDS: "cross-validation"}
 # Lines that Snakemake writes about itself. What remains is an error, of a job or its own.
 ROUTINE = re.compile(
@@ -198,9 +199,9 @@ def describe(rule: str, wildcards: Mapping[str, str]) -> str:
 
 
 def weigh(plan: Plan, rule: str, wildcards: Mapping[str, str]) -> float:
-    """Return the rough size of a job in plain trainings; everything that does not train counts as one."""
+    """Return the rough size of a job in plain trainings; what reads results counts as one."""
     if "task" not in wildcards or "batch" not in wildcards:
-        return 1.0
+        return SMALL_JOBS.get(rule, 1.0)
     task, dataset, number = wildcards["task"], wildcards["dataset"], int(wildcards["batch"])
     name = rule.removeprefix(f"{task_kind(task)}_")
     cells = plan.batch(task, dataset, name + wildcards.get("variant", ""), number)
