@@ -15,7 +15,7 @@ from tests.contract.interrupt import Killed, killing_session, quiet_session
 from tests.contract.rules import check_rule
 from tests.helpers.digit_tasks import RECIPE, noisy_task
 
-SMALL = replace(RECIPE, epochs=6)
+SMALL = replace(RECIPE, model="tiny_cnn", epochs=6, lr=0.4)
 
 
 def run(name: str, session=None, seed: int = 0):
@@ -40,10 +40,10 @@ def reference(name: str):
 @pytest.mark.parametrize("name", registry.available("noisy"))
 def test_shape_sign_and_determinism(name):
     found, wrong = reference(name)
-    again, _ = run(name)
     assert found.scores.shape == wrong.shape
     assert np.isfinite(found.scores).all()
-    np.testing.assert_array_equal(found.scores, again.scores)
+    if registry.load("noisy", name).reads_plain:  # the others are run twice below, once with an interruption
+        np.testing.assert_array_equal(found.scores, run(name)[0].scores)
     for variant, scores in found.variants.items():
         assert scores.shape == wrong.shape and np.isfinite(scores).all(), variant
     if found.remove is not None:
@@ -65,14 +65,12 @@ def test_one_candidate_ranks_and_the_others_are_variants(name):
 
 
 @pytest.mark.parametrize("name", [n for n in registry.available("noisy") if not registry.load("noisy", n).reads_plain])
-def test_killed_and_resumed_gives_the_same_scores(name, tmp_path):
+def test_run_again_killed_and_resumed_gives_the_same_scores(name, tmp_path):
     whole, _ = reference(name)
     try:
-        run(name, killing_session(tmp_path, after=4))
-        pytest.skip("does not train, so there is nothing to resume")
+        resumed, _ = run(name, killing_session(tmp_path, after=4))  # what does not train ends, the same as before
     except Killed:
-        pass
-    resumed, _ = run(name, quiet_session(tmp_path))
+        resumed, _ = run(name, quiet_session(tmp_path))
     np.testing.assert_array_equal(whole.scores, resumed.scores)
     for trace, values in whole.traces.items():
         np.testing.assert_array_equal(values, resumed.traces[trace], err_msg=trace)

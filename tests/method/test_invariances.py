@@ -2,6 +2,7 @@
 was resumed."""
 
 import copy
+import functools
 import io
 
 import pytest
@@ -80,6 +81,36 @@ def test_aggregated_direction_is_the_sum_over_anchors(task, config):
 IN_TURNS = [quick(source="trusted", anchor_examples=25, scope=scope, update_every=1) for scope in ("head", "all")]
 
 
+STEPS = torch.arange(60).split(10) * 2
+
+
+def started(config):
+    """A model, its optimiser and what watches it, before the first step."""
+    torch.manual_seed(0)
+    model = mlp().double()
+    given = list(zip(*(part.split(12) for part in blobs(60, seed=7)), strict=True))  # of these two pass at a check
+    anchors = given if config.source == "trusted" else None
+    influence = OnlineInfluence(model, 60, config=config, total_steps=12, anchor_data=anchors)
+    return model, torch.optim.SGD(model.parameters(), lr=0.1), influence
+
+
+def go(model, optimizer, influence, steps):
+    x, y = blobs(60)
+    for index in steps:
+        optimizer.zero_grad()
+        watch_once(influence, model, x[index], y[index], index)
+        optimizer.step()
+        influence.step(optimizer)
+
+
+@functools.cache
+def uninterrupted(config):
+    """What watched all steps, and its scores."""
+    straight = started(config)
+    go(*straight, STEPS)
+    return straight[2], straight[2].scores()
+
+
 DEEP_FISHER = quick(scope="all", curvature="fisher", update_every=1)
 
 
@@ -89,41 +120,17 @@ DEEP_FISHER = quick(scope="all", curvature="fisher", update_every=1)
 @pytest.mark.parametrize("cut", [0, 3, 4, 7])
 def test_resumed_is_uninterrupted(config, cut):
     """Stop after `cut` steps (none, in the middle of a check interval or at its end), save, load elsewhere, go on."""
-    x, y = blobs(60)
-    given = list(zip(*(part.split(12) for part in blobs(60, seed=7)), strict=True))  # of these two pass at a check
-    batches = torch.arange(60).split(10)
-
-    def go(model, optimizer, influence, part):
-        for index in part:
-            optimizer.zero_grad()
-            watch_once(influence, model, x[index], y[index], index)
-            optimizer.step()
-            influence.step(optimizer)
-
-    def fresh():
-        torch.manual_seed(0)
-        model = mlp().double()
-        return (
-            model,
-            torch.optim.SGD(model.parameters(), lr=0.1),
-            OnlineInfluence(
-                model, 60, config=config, total_steps=12, anchor_data=given if config.source == "trusted" else None
-            ),
-        )
-
-    straight = fresh()
-    go(*straight, batches + batches)
-    first = fresh()
-    go(*first, (batches + batches)[:cut])
+    first = started(config)
+    go(*first, STEPS[:cut])
     file = io.BytesIO()
     torch.save({"influence": first[2].state_dict(), "model": first[0].state_dict()}, file)
     file.seek(0)
     saved = torch.load(file, weights_only=True)
-    second = fresh()
+    second = started(config)
     second[0].load_state_dict(saved["model"])
     second[2].load_state_dict(saved["influence"])
-    go(*second, (batches + batches)[cut:])
-    expected, found = straight[2].scores(), second[2].scores()
+    go(*second, STEPS[cut:])
+    (straight, expected), found = uninterrupted(config), second[2].scores()
     assert expected.score.abs().max() > 0
     for name in (
         "score",
@@ -139,9 +146,7 @@ def test_resumed_is_uninterrupted(config, cut):
         torch.testing.assert_close(getattr(found, name), getattr(expected, name), rtol=0, atol=0)
     assert found.counters == expected.counters
     if config.source == "trusted":
-        assert (
-            second[2].external_anchor_passes == straight[2].external_anchor_passes == 60 + (straight[2].checks - 1) * 24
-        )
+        assert second[2].external_anchor_passes == straight.external_anchor_passes == 60 + (straight.checks - 1) * 24
 
 
 @pytest.mark.parametrize("backend", ["eager", "aot_eager"])

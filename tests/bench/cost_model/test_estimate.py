@@ -24,6 +24,7 @@ from sgoif.utils.paths import ROOT
 from tests.helpers.project_copy import MINI_CONFIG
 
 SMALL = yaml.safe_load(MINI_CONFIG.read_text())
+SMALL["recipes"]["digits"]["model"] = "small_cnn"
 DIGITS = NetworkShape("small_cnn", 8, 1, 10)
 RATIOS = {
     ("noisy", "loss"): MethodCost(0.1, 1.0, 0.0, "GPU"),
