@@ -12,7 +12,7 @@ import numpy as np
 
 from sgoif.bench.evaluation.detection_curves import example_setting
 from sgoif.bench.evaluation.metric_record import metrics_file, read_metrics
-from sgoif.bench.evaluation.resolve_layout import resolve_layout
+from sgoif.bench.evaluation.resolve_layout import describe_regime, resolve_layout
 from sgoif.bench.evaluation.summary_record import layouts, read_summary
 from sgoif.bench.evaluation.table_layout import Panel, TableLayout
 from sgoif.bench.methods.registry import OURS, PLAIN, is_variant
@@ -22,6 +22,7 @@ from sgoif.utils.files import load_npz, read_json
 
 GATES = {"stability": "stability gate", "moving_average": "moving-average gate", "none": "no gate"}
 KINDS = ("class_conditional", "symmetric", "asymmetric", "superclass", "human")  # of noise, in the order of figures
+REGIME = {"balance", "size", "recipe"}  # what a setting may say besides its noise
 RANDOM = "random"  # a ranking by chance, whose quality is the share of wrong labels
 Numbers = dict[tuple[str, str, str], Mapping[str, Any]]  # (dataset, setting, method) -> record of the summary
 
@@ -159,6 +160,8 @@ class FigureData:
     def setting_title(self, dataset: str, setting: str) -> str:
         """Return a setting in words, such as "symmetric 20%"."""
         noise = self.config["noisy"][dataset]["settings"][setting]
+        if REGIME & noise.keys():
+            return describe_regime("", noise).removeprefix(", ")
         rate = noise.get("noise", noise.get("rate"))
         if noise["kind"] == "class_conditional":
             return f"{100 * rate:.0f}%, sparsity {noise.get('sparsity', 0):.1f}"

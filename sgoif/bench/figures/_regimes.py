@@ -14,6 +14,7 @@ from sgoif.bench.figures._data import FigureData, planned_panels, tables_of
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
+USUAL_PROFILE = "exponential"  # of a long tail
 Groups = list[tuple[str, list[tuple[float, Panel]]]]  # title, (value, panel)
 
 
@@ -30,7 +31,7 @@ class _Point:
 
 def tables_with(config: Mapping[str, Any], key: str) -> list[str]:
     """Return the tables whose settings have at least two values of `key` and are otherwise alike."""
-    tables = tables_of(config, "noise_grid", "noise_sets")
+    tables = tables_of(config, "noise_grid", "noise_sets", "regimes")
     return [table for table in tables if groups_by(config, planned_panels(config, table), key)]
 
 
@@ -61,25 +62,32 @@ def draw(table: str, data: FigureData, key: str, x_label: str, **options: Any) -
 
 
 def _title(config: Mapping[str, Any], panel: Panel, shape: str) -> str:
-    """The noise in words, and the kind of long tail."""
-    setting = config["noisy"][panel.dataset]["settings"][panel.setting]
+    """Dataset, noise and kind of long tail in words."""
+    spec = config["noisy"][panel.dataset]
+    setting = spec["settings"][panel.setting]
     rate = setting.get("noise", setting.get("rate"))
     kind = str(setting.get("kind", "")).replace("_", "-")
     noise = f"{kind} {100 * rate:.0f}%" if rate is not None else kind
-    return f"{panel.title}\n{', '.join(filter(None, [noise, shape]))}"
+    return f"{spec.get('title', panel.dataset)}\n{', '.join(filter(None, [noise, shape]))}"
 
 
 def _point(config: Mapping[str, Any], panel: Panel, key: str) -> _Point | None:
+    """The value of `key` ("balance" or "epochs") in a panel's setting, and everything else that the setting says.
+
+    In the second, balanced classes are what a setting that says nothing has, and the size of the set is left out where
+    the balance is compared, because a long tail has fewer images.
+    """
     spec = config["noisy"][panel.dataset]
     setting = spec["settings"][panel.setting]
-    usual = spec.get("recipe", {}).get("epochs") if key == "epochs" else 1
-    value, shape = setting.get(key, usual), ""
-    if isinstance(value, Mapping):
-        shape = str(value.get("kind", value.get("shape", "")))
-        value = value.get("ratio")
+    recipe = dict(setting.get("recipe", {}))
+    epochs = recipe.pop("epochs", spec.get("recipe", {}).get("epochs"))
+    balance = setting.get("balance", 1)
+    is_said = "balance" in setting if key == "balance" else "epochs" in setting.get("recipe", {})
+    profile = setting.get("profile", USUAL_PROFILE) if balance != 1 else ""
+    left_out = {"balance", "profile", "recipe", *(("size",) if key == "balance" else ())}
+    rest: dict[str, Any] = {k: v for k, v in setting.items() if k not in left_out}
+    other = {"epochs": epochs} if key == "balance" else {"balance": balance, "profile": profile}
+    value, shape = (balance, profile) if key == "balance" else (epochs, "")
     if value is None:
         return None
-    if key == "balance" and 0 < value < 1:  # the smallest class over the largest
-        value = 1 / value
-    rest = {k: v for k, v in setting.items() if k not in (key, "column")}
-    return _Point(float(value), shape, json.dumps([panel.dataset, rest], sort_keys=True), panel, key in setting)
+    return _Point(float(value), shape, json.dumps([panel.dataset, rest, recipe, other], sort_keys=True), panel, is_said)

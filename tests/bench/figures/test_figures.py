@@ -8,6 +8,7 @@ import numpy as np
 import pytest
 
 from sgoif.bench import figures
+from sgoif.bench.config import load_config
 from sgoif.bench.data.checksums import describe
 from sgoif.bench.evaluation.detection_curves import example_setting, probability_bins, ranking_curves, write_curves
 from sgoif.bench.evaluation.evaluate import evaluate
@@ -17,6 +18,7 @@ from sgoif.bench.figures._data import FigureData
 from sgoif.bench.figures.comparison import ood_sets, pareto, ranks, review
 from sgoif.bench.figures.method import noise_estimate
 from sgoif.utils.files import atomic_write_json, load_npz, read_json, save_npz
+from sgoif.utils.paths import ROOT
 from tests.helpers.fake_runs import CLASSES, GRID, N, Run, config
 
 KINDS = [module.__name__.rsplit(".", 1)[1] for module in figures.modules()]
@@ -25,7 +27,7 @@ REGIMES = {
     "usual": SYMMETRIC,
     "tail10": {**SYMMETRIC, "balance": 10},
     "tail50": {**SYMMETRIC, "balance": 50},
-    "long": {**SYMMETRIC, "epochs": 30},
+    "long": {**SYMMETRIC, "recipe": {"epochs": 30}},
 }
 MEASURED_REGIMES = {"loss": 1.0, "aum": 1.6, "sgoif": 1.7}
 
@@ -38,7 +40,7 @@ def full_config() -> dict:
     digits["settings"] = {**digits["settings"], **REGIMES}
     digits["recipe"] = {"epochs": 3}
     base["tables"]["regimes"] = {
-        "kind": "noise_sets", "title": "Regimes", "sets": [{"dataset": "digits", "setting": s} for s in REGIMES],
+        "kind": "regimes", "title": "Regimes", "dataset": "digits", "settings": list(REGIMES),
     }  # fmt: skip
     return base
 
@@ -167,21 +169,19 @@ def test_a_regime_is_drawn_against_its_own_value_from_the_usual_one_on(whole):
     assert [w for w in length if w in ("3", "30")] == ["3", "30"] and "symmetric 20%" in " ".join(length)
     panels = _regimes.planned_panels(configuration, "regimes")
     ((title, points),) = _regimes.groups_by(configuration, panels, "balance")
-    assert [value for value, _ in points] == [1.0, 10.0, 50.0] and title == "digits\nsymmetric 20%"
+    assert [value for value, _ in points] == [1.0, 10.0, 50.0] and title == "digits\nsymmetric 20%, exponential"
 
 
-def test_shapes_of_a_long_tail_are_panels_of_their_own_and_share_the_balanced_point():
-    configuration = full_config()
-    settings = configuration["noisy"]["digits"]["settings"]
-    for shape, ratio in (("exponential", 10), ("step", 0.1)):
-        settings[shape] = {**SYMMETRIC, "balance": {"kind": shape, "ratio": ratio}}
-    chosen = [{"dataset": "digits", "setting": s} for s in ("usual", "exponential", "step")]
-    configuration["tables"] = {"t": {"kind": "noise_sets", "sets": chosen}}
-    found = _regimes.groups_by(configuration, _regimes.planned_panels(configuration, "t"), "balance")
-    assert [(title.split(", ")[-1], [value for value, _ in points]) for title, points in found] == [
-        ("exponential", [1.0, 10.0]),
-        ("step", [1.0, 10.0]),
-    ]
+def test_the_shipped_regimes_have_a_panel_for_every_noise_and_shape_of_tail():
+    shipped = load_config(ROOT / "configs" / "regimes.yaml", skip_missing=False)
+    panels = _regimes.planned_panels(shipped, "regimes")
+    tails = _regimes.groups_by(shipped, panels, "balance")
+    assert len(tails) == 8 and all(sorted(v for v, _ in points) == [1, 10, 50, 100] for _, points in tails)
+    assert {title.split(", ")[-1] for title, _ in tails} == {"exponential", "step"}
+    lengths = _regimes.groups_by(shipped, panels, "epochs")
+    assert [sorted(v for v, _ in points) for _, points in lengths] == [[10, 16, 30, 100, 200]] * 4
+    usual = config()
+    assert not [t for key in ("balance", "epochs") for t in _regimes.tables_with(usual, key)]
 
 
 def test_failed_and_missing_cells_are_left_out_and_the_rest_is_drawn(whole):
