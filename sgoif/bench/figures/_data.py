@@ -69,6 +69,11 @@ class FigureData:
             if (r["table"], r["metric"], r.get("variant", "")) == (table, metric, "") and r["mean"] is not None
         }
 
+    def tried(self, table: str) -> set[str]:
+        """Return the methods of a table of which some cell was run, whether it failed or not."""
+        own = [r for r in self.records if r["table"] == table and r["metric"] != "layout"]
+        return {r["method"] for r in own if r["metric"] != "status" or r["status"] != "not run"}
+
     @functools.cache  # noqa: B019 - the object lives as long as its process draws
     def curves(self, dataset: str) -> dict[str, Any]:
         """Return the curves of a noisy dataset: {grid, detectors, traces, reliability}."""

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+import textwrap
 from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import TYPE_CHECKING, Any
@@ -85,7 +86,7 @@ def draw_panels(
         panels: Those without lines are left out.
         x_label: Words below every panel.
         y_label: Words at the left.
-        own_axes: Whether every panel has a vertical axis of its own; then a legend has the names, not the lines' ends.
+        own_axes: Whether every panel has a vertical axis of its own. Then, and in several rows, names are in a legend.
         options: `log` makes the horizontal axis logarithmic, `ticks` writes x as a function of it.
 
     Returns:
@@ -104,7 +105,8 @@ def draw_panels(
     lows = [_floor([p] if own_axes else panels, styles) for p in panels]
     for axes, panel, low in zip(grid.flat, panels, lows, strict=False):
         _draw(axes, panel, styles)
-        axes.set_title(panel.title, fontsize=7.5)
+        words = [textwrap.fill(line, 26 if columns > 2 else 60) for line in panel.title.splitlines()]
+        axes.set_title("\n".join(words), fontsize=7.5)
         axes.set_xlabel(x_label)
         axes.set_ylim(low, 100 + 0.03 * (100 - low))
         _ticks(axes, panel, **options)
@@ -118,7 +120,7 @@ def draw_panels(
     if any(not is_ranked("noisy", m) for m in named):
         notes.append("dashed: is given all clean labels that were set aside")
     _style.footnote(figure, "; ".join(["bars hold all seeds", *notes]))
-    if own_axes:
+    if own_axes or rows > 1:
         _legend(figure, named, styles)
     else:
         _name_ends(figure, grid, panels, named, styles)
@@ -139,20 +141,15 @@ def _legend(figure: Figure, named: Sequence[str], styles: Mapping[str, Any]) -> 
 def _name_ends(
     figure: Figure, grid: Any, panels: Sequence[LinePanel], named: Sequence[str], styles: Mapping[str, Any]
 ) -> None:
-    """Write the names at the right of the last panel of each row, where their lines end."""
-    columns = grid.shape[1]
-    lasts = [min(first + columns, len(panels)) - 1 for first in range(0, len(panels), columns)]
+    """Write the names at the right of the last panel, where their lines end."""
+    axes, lines = grid.flat[len(panels) - 1], panels[-1].lines
     widest = max(len(title("noisy", m)) for m in named)
-    for last in lasts:
-        _reserve(grid.flat[last], 0.062 * widest + 0.25)
+    _reserve(axes, 0.062 * widest + 0.25)
     _style.lay_out(figure)
+    bottom = axes.get_ylim()[0]
+    ends = {title("noisy", m): (lines[m].x[-1], max(bottom, lines[m].mean[-1])) for m in named if m in lines}
     colours = {title("noisy", m): styles[m][0] for m in named}
-    for last in lasts:
-        axes, lines = grid.flat[last], panels[last].lines
-        bottom = axes.get_ylim()[0]
-        ends = {title("noisy", m): (lines[m].x[-1], max(bottom, lines[m].mean[-1])) for m in named if m in lines}
-        distance = 0.12 if columns > 1 else 0.03
-        _labels.beside(axes, ends, colours, bold=title("noisy", OURS), distance=distance)
+    _labels.beside(axes, ends, colours, bold=title("noisy", OURS), distance=0.12 if len(panels) > 1 else 0.03)
 
 
 def _reserve(axes: Axes, inches: float) -> None:

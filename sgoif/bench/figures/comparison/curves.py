@@ -70,7 +70,7 @@ def draw(table: str, data: FigureData) -> Figure | None:
     _legend(figure, named, styles)
     pale = [title("noisy", m) for m in order if m not in named]
     notes = [f"pale: {', '.join(pale)}"] if pale else []
-    notes += _missing(rows)
+    notes += _missing(table, data, rows)
     if notes:
         _style.footnote(figure, "; ".join(notes))
     _style.subtitle(figure, "; ".join(dict.fromkeys(data.title(p.dataset) for row in rows for p in row.panels)))
@@ -115,9 +115,10 @@ def _by_area(rows: Sequence[_Row]) -> list[str]:
     return sorted(areas, key=lambda m: -float(np.mean(areas[m])))
 
 
-def _missing(rows: Sequence[_Row]) -> list[str]:
-    """Notes on methods that lack seeds or settings somewhere."""
-    lacking = [m for m in _by_area(rows) if any(m not in row.curves for row in rows)]
+def _missing(table: str, data: FigureData, rows: Sequence[_Row]) -> list[str]:
+    """Notes on methods with scores that lack seeds or settings somewhere."""
+    scored = dict.fromkeys(method for _, _, method in data.numbers(table, "auc_pr") if method != RANDOM)
+    lacking = [m for m in scored if any(m not in row.curves for row in rows)]
     names = ", ".join(title("noisy", m) for m in lacking)
     return [f"not everywhere, since seeds or settings are missing: {names}"] if lacking else []
 

@@ -107,12 +107,13 @@ def _points(table: str, metric: str, data: FigureData) -> tuple[Points, list[str
     panels = data.layout(table).panels
     points: Points = {}
     incomplete: list[str] = []
+    tried = data.tried(table)
     for method in dict.fromkeys(m for p in panels for m in p.methods if m not in (PLAIN, RANDOM)):
         keys = [(p.dataset, p.setting, method) for p in panels]
         if all(k in quality and k in cost for k in keys):
             value = 100 * float(np.mean([quality[k]["mean"] for k in keys]))
             points[method] = (float(np.mean([cost[k]["mean"] for k in keys])), value)
-        elif any(k in quality for k in keys):
+        elif method in tried:
             incomplete.append(method)
     return points, incomplete
 

@@ -76,13 +76,14 @@ def _values(table: str, data: FigureData) -> tuple[dict[str, list[float]], list[
     found = data.numbers(table, "auc_pr")
     full: dict[str, list[float]] = {}
     left_out = []
+    tried = data.tried(table)
     for method in dict.fromkeys(m for p in panels for m in p.methods):
         if method in (PLAIN, RANDOM) or not is_ranked("noisy", method):
             continue
         places = [(p.dataset, p.setting, method) for p in panels]
         if all(place in found for place in places):
             full[method] = [found[place]["mean"] for place in places]
-        elif any(place in found for place in places):
+        elif method in tried:
             left_out.append(method)
     return merge_equal(full), left_out
 
