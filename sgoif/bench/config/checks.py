@@ -77,11 +77,10 @@ def check_restrictions(spec: DatasetSpec, where: str) -> None:
         _check_share(share, spec, f"{where}.restrict.{method}")
     retrain: Any = spec.get("retrain")
     if isinstance(retrain, list | dict):
-        for method in retrain:
+        for method in (m for m in retrain if m not in left_out):
             check_known(method, spec["methods"], f"{where}.retrain", "method")
-    if isinstance(retrain, dict):
-        for method, share in retrain.items():
-            _check_share(share, spec, f"{where}.retrain.{method}")
+            if isinstance(retrain, dict):
+                _check_share(retrain[method], spec, f"{where}.retrain.{method}")
 
 
 def _check_share(share: ShareSpec, spec: DatasetSpec, where: str) -> None:

@@ -208,6 +208,7 @@ def test_a_method_can_be_restricted_to_settings_and_seeds(tmp_path):
 
 def test_a_limit_for_a_method_that_is_left_out_has_no_effect():
     spec = changed("noisy.digits.restrict", {"gce": {"settings": ["nowhere"], "reason": "costly"}})
+    spec["noisy"]["digits"]["retrain"] = {"gce": {"seeds": [7]}, "loss": {}}
     spec["methods"] = {"noisy": ["loss"], "ood": []}
     assert resolve_config(spec)["noisy"]["digits"]["methods"] == ["loss"]
     spec["methods"] = {"noisy": ["loss", "gce"], "ood": []}
