@@ -33,16 +33,9 @@ cli.main(["where", "--config", "x"])
 
 
 @pytest.fixture
-def snakemake_arguments(finished_plan, monkeypatch):
+def snakemake_arguments(finished_plan, snakemake_calls):
     """Runs with Snakemake left out; a function that returns the arguments it would have had."""
-    calls = []
-
-    def record(command, **_):
-        calls.append(command[3:])
-        return subprocess.CompletedProcess(command, 0)
-
-    monkeypatch.setattr(run_snakemake.subprocess, "run", record)
-    return lambda: run_snakemake.run(["--configfile", "mini.yaml"]) or calls.pop()
+    return lambda: run_snakemake.run(["--configfile", "mini.yaml"]) or snakemake_calls.pop()[3:]
 
 
 def test_a_cut_score_file_of_a_finished_run_is_computed_again(snakemake_arguments, capsys):

@@ -1,32 +1,23 @@
 """What `sgoif.bench run` does around Snakemake, which is replaced by a function here."""
 
-import contextlib
 import json
-import subprocess
 from pathlib import Path
-from types import SimpleNamespace
 
 import pytest
 
 from sgoif.bench.cli import main
 from sgoif.bench.config import load_config
-from sgoif.bench.execution import run_snakemake
 from tests.helpers.project_copy import MINI_CONFIG
 
 RUN = Path("results/mini")
 
 
 @pytest.fixture
-def project(tmp_path, monkeypatch) -> list[list[str]]:
+def project(tmp_path, monkeypatch, snakemake_calls) -> list[list[str]]:
     """An empty folder in which Snakemake finds nothing to do; the calls of it."""
     monkeypatch.chdir(tmp_path)
     Path("mini.yaml").write_text(MINI_CONFIG.read_text())
-    calls: list[list[str]] = []
-    answer = SimpleNamespace(returncode=0, poll=lambda: 0)
-    for name in ("run", "Popen"):
-        monkeypatch.setattr(subprocess, name, lambda command, **others: calls.append(command) or answer)
-    monkeypatch.setattr(run_snakemake, "job_server", lambda **environment: contextlib.nullcontext({}))
-    return calls
+    return snakemake_calls
 
 
 def test_where_nothing_was_to_be_done_the_configuration_is_there(project):

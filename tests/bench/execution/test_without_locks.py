@@ -35,18 +35,16 @@ def _leave_locks(place):
     (place / ".snakemake/locks/0.output.lock").touch()
 
 
-def test_a_run_goes_on(place, monkeypatch, capsys):
-    started = []
-    monkeypatch.setattr(run_snakemake.subprocess, "run", lambda words, **_: started.append(words) or _Done())
+def test_a_run_goes_on(place, snakemake_calls, capsys):
     assert run_snakemake.run(["--configfile", "mini.yaml"]) == 0
-    assert len(started) == 1 and "no locks" in capsys.readouterr().err
+    assert len(snakemake_calls) == 1 and "no locks" in capsys.readouterr().err
 
 
-def test_a_run_that_may_still_live_is_not_unlocked(place, monkeypatch):
-    monkeypatch.setattr(run_snakemake.subprocess, "run", lambda *_, **__: pytest.fail("something was started"))
+def test_a_run_that_may_still_live_is_not_unlocked(place, snakemake_calls):
     _leave_locks(place)
     with pytest.raises(UserError, match=r"has no locks .* delete \.snakemake/locks and run again"):
         run_snakemake.run(["--configfile", "mini.yaml"])
+    assert snakemake_calls == []
 
 
 def test_only_a_run_that_may_live_is_not_removed(place):
@@ -69,7 +67,3 @@ def test_a_scan_goes_on(place, capsys):
     with lock_folder(place / "out"):
         pass
     assert "do not start two scans" in capsys.readouterr().err
-
-
-class _Done:
-    returncode = 0
