@@ -115,7 +115,9 @@ def dry(line: str) -> str | None:
         return shlex.join(["snakemake", "-n", *kept, "--quiet", "all"])
     if words == ["python", "-m", "sgoif.bench"] or (words[2:] and words[2].startswith("benchmarks.")):
         return f"{command} --help"
-    if words[0].endswith("sgoif") and words[1] != "bench":
+    if words[0].endswith("sgoif") and words[1] == "bench":
+        return shlex.join(["python", "-m", "sgoif.bench", *words[2:3], "--help"])
+    if words[0].endswith("sgoif"):
         asked = words[1:] if len(words) > 2 else [*words[1:], "--help"]  # a command that is only named
         parse = f"from sgoif.cli import parser; parser().parse_args({asked!r})"
         return shlex.join([sys.executable, "-c", parse])
