@@ -16,7 +16,7 @@ MAX_NAMED = 4  # settings that a sentence lists
 Key = tuple[str, str, str, str, str]  # dataset, setting, method, variant, metric
 
 
-class Line(NamedTuple):
+class Statement(NamedTuple):
     """One sentence of the result, with the word it begins with."""
 
     label: str
@@ -25,7 +25,7 @@ class Line(NamedTuple):
 
 def headline(
     records: Sequence[Mapping[str, Any]], failures: Sequence[Mapping[str, Any]], ledger: Mapping[str, Any] | None
-) -> list[Line]:
+) -> list[Statement]:
     """Return the result of a run in at most six lines.
 
     Args:
@@ -49,7 +49,7 @@ def headline(
     ]
     if ledger is not None:
         counts = ", ".join(f"{n} {verdict}" for verdict, n in ledger["verdicts"].items())
-        lines.append(Line("Numbers of the paper", f"{counts.replace('differs', 'differ')}."))
+        lines.append(Statement("Numbers of the paper", f"{counts.replace('differs', 'differ')}."))
     return lines
 
 
@@ -76,7 +76,7 @@ def _best(numbers: Mapping[Key, Mapping[str, Any]], panel: Panel, task: str, met
     return None if best is None else (best, found[best])
 
 
-def _detection(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) -> list[Line]:
+def _detection(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) -> list[Statement]:
     """In how many settings SG-OIF, and its influence alone, find most wrong labels; and who does elsewhere."""
     first, alone, compared, parts, behind = 0, 0, 0, 0, []
     for panel in panels:
@@ -101,10 +101,10 @@ def _detection(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]
     if behind:
         more = f", and {len(behind) - MAX_NAMED} more" if len(behind) > MAX_NAMED else ""
         text += f" Ahead of it: {'; '.join(behind[:MAX_NAMED])}{more}."
-    return [Line("Wrong labels", text)]
+    return [Statement("Wrong labels", text)]
 
 
-def _ood(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) -> list[Line]:
+def _ood(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) -> list[Statement]:
     """Where SG-OIF has the highest AUROC on near and on far sets, and who has it elsewhere."""
     words = []
     for group in ("near", "far"):
@@ -117,10 +117,10 @@ def _ood(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) -> l
                 firsts.append(f"{name} ({panel.title})")
         if firsts:
             words.append(f"{group} sets: {', '.join(firsts)}")
-    return [Line("Out of distribution", f"Highest AUROC on {'; on '.join(words)}.")] if words else []
+    return [Statement("Out of distribution", f"Highest AUROC on {'; on '.join(words)}.")] if words else []
 
 
-def _cost(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) -> list[Line]:
+def _cost(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) -> list[Statement]:
     """What SG-OIF costs, in passes through a network and in seconds, over plain training."""
     parts = []
     for metric, words in (("overhead_passes", "passes through a network"), ("overhead_standalone", "time")):
@@ -129,10 +129,10 @@ def _cost(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) -> 
         if found:
             ends = dict.fromkeys(f"{value:.2f}" for value in (min(found), max(found)))
             parts.append(f"{' to '.join(ends)} times the {words} of plain training")
-    return [Line("Cost of SG-OIF", f"{'; '.join(parts)}.")] if parts else []
+    return [Statement("Cost of SG-OIF", f"{'; '.join(parts)}.")] if parts else []
 
 
-def _seeds(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) -> list[Line]:
+def _seeds(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) -> list[Statement]:
     """How many seeds stand behind the numbers, and which methods have fewer than SG-OIF somewhere."""
     fewer: Counter[str] = Counter()
     counts = set()
@@ -149,10 +149,10 @@ def _seeds(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) ->
     lacking = [f"{name} ({n})" for name, n in fewer.most_common() if n]
     if lacking:
         text += f" Fewer than SG-OIF, and in how many settings: {', '.join(lacking)}."
-    return [Line("Seeds", text)]
+    return [Statement("Seeds", text)]
 
 
-def _missing(failures: Sequence[Mapping[str, Any]]) -> Line:
+def _missing(failures: Sequence[Mapping[str, Any]]) -> Statement:
     """How many cells failed or were not run."""
     cells: Counter[str] = Counter()
     for one in failures:
@@ -160,4 +160,4 @@ def _missing(failures: Sequence[Mapping[str, Any]]) -> Line:
     sets = [one["dataset"] for one in failures if one["cells"] is None]
     words = [f"{n} {'cell' if n == 1 else 'cells'} {status}" for status, n in cells.items() if n]
     words += [f"not run at all: {', '.join(dict.fromkeys(sets))}"] if sets else []
-    return Line("Missing", f"{'; '.join(words)}." if words else "nothing.")
+    return Statement("Missing", f"{'; '.join(words)}." if words else "nothing.")

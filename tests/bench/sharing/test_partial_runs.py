@@ -19,6 +19,7 @@ from sgoif.bench.data.prepare import prepare
 from sgoif.bench.evaluation.evaluate import NOT_RUN
 from sgoif.bench.execution import run_batch
 from sgoif.bench.execution.plan import Plan
+from sgoif.bench.sharing import merge
 from sgoif.utils.files import atomic_write_json, read_json
 from tests.helpers.project_copy import MINI_CONFIG
 
@@ -284,3 +285,9 @@ def test_another_recipe_another_file_and_a_run_of_its_own_are_refused(work, else
         assert step("merge-records", file, "--config", "mini.yaml") == 2
         error = capsys.readouterr().err
         assert told in error and len(error.splitlines()) == 1
+
+
+@pytest.mark.parametrize(("measured", "planned", "differs"), [(False, True, False), (True, False, True)])
+def test_a_cell_that_was_not_retrained_fits_a_plan_that_retrains(measured, planned, differs):
+    found = list(merge._differences({"retrain": measured, "params": {}}, {"retrain": planned, "params": {}}))
+    assert bool(found) is differs
