@@ -193,7 +193,7 @@ def test_scores_of_the_backward_pass_are_dot_products(case):
     engine = influence._engine
     passes = engine.queue.of_step(influence.steps)
     head, _ = engine.queue.to_batch(passes, engine.temperature(), influence.config.half_life)
-    _, score = engine.scope.score(head, passes)
+    score = engine.scope.score(head, passes).score
     batch = watched_batch(influence)
     expected = -batch.dot(influence._engine.parts.directions.scoring_direction)[:, 0]
     assert expected.abs().max() > 0

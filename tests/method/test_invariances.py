@@ -63,7 +63,7 @@ def test_aggregated_direction_is_the_sum_over_anchors(task, config):
     batch = watched_batch(influence)
     parts = influence._engine.parts
     trust = parts.controller.trust()
-    weights = trust / trust.sum()
+    weights = parts.anchors.prior() * trust / trust.sum()
     aggregated = -batch.dot(parts.directions.scoring_direction)[:, 0]
     by_anchor = -batch.dot(parts.directions.phi) * trust
     torch.testing.assert_close(by_anchor @ weights, aggregated)

@@ -37,7 +37,10 @@ def measure(logits: Tensor, labels: Tensor) -> Tensor:
     """Return margin, loss and error of logits [n, K] with labels [n], shape [3, n]."""
     logits = logits.detach()
     losses = F.cross_entropy(logits, labels, reduction="none")
-    error = logits.softmax(1) - F.one_hot(labels, logits.shape[1])
+    index = labels.unsqueeze(1)
+    error = logits.softmax(1).scatter_add(
+        1, index, -torch.ones_like(index, dtype=logits.dtype)
+    )  # minus the one-hot label
     return torch.stack([margins(logits, labels), losses, error.norm(dim=1)])
 
 
