@@ -76,7 +76,7 @@ def main(argv: list[str] | None = None) -> None:
     options = arguments.parse_args(argv)
     known = registry.available("noisy")
     methods = options.methods or [m for m in known if registry.declaration("noisy", m).candidates]
-    dataset: dict[str, Any] = {"tuning_methods": methods, "retrain": False}
+    dataset: dict[str, Any] = {"tuning_methods": methods, "retrain": False, "restrict": None}
     if options.seeds:
         dataset["tuning_seeds"] = options.seeds
     with tempfile.TemporaryDirectory() as folder:
@@ -89,7 +89,9 @@ def main(argv: list[str] | None = None) -> None:
     for method, reason in failed.items():
         print(f"{method} failed: {reason}")
     if options.out:
-        _add_to(options.out, scores, {"config": options.config, "dataset": options.dataset, "metric": "auc_pr"})
+        spec = config["noisy"][options.dataset]
+        about = {"config": options.config, "dataset": options.dataset, "metric": "auc_pr", "recipe": spec["recipe"]}
+        _add_to(options.out, scores, {**about, "seeds": spec.get("tuning_seeds", spec["seeds"])})
 
 
 def _add_to(path: Path, scores: Scores, parameters: dict[str, Any]) -> None:

@@ -88,7 +88,7 @@ class CORES(NoisyLabelDetector):
         "mean_margin": "minus the mean margin over all of training",
         "mean_doubt": "one minus the mean probability of the label over all of training",
     }
-    ranked_by = "sieve"
+    ranked_by = "window_margin"
 
     @dataclass(frozen=True)
     class Params:

@@ -69,7 +69,7 @@ class CoTeaching(NoisyLabelDetector):
         "mean_doubt": "one minus the mean probability of the label over all of training (geometric mean of both)",
         "not_selected": "share of late epochs in which neither network picked the example",
     }
-    ranked_by = "window_margin"
+    ranked_by = "last_loss"
     told_noise = True  # used if `noise_rate` is "told"
 
     @dataclass(frozen=True)

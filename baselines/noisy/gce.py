@@ -37,7 +37,7 @@ class GCE(NoisyLabelDetector):
         "mean_margin": "minus the mean margin over all of training",
         "mean_doubt": "one minus the mean probability of the label over all of training",
     }
-    ranked_by = "window_margin"
+    ranked_by = "last_loss"
 
     @dataclass(frozen=True)
     class Params:

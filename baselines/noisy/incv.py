@@ -69,7 +69,7 @@ class INCV(NoisyLabelDetector):
         "stage2_loss": "mean cross-entropy of both networks over passes in the last half of stage 2",
         "stage2_margin": "minus the mean margin of both networks over these passes",
     }
-    ranked_by = "stage2_margin"
+    ranked_by = "selection"
     told_noise = True  # used if `pattern` is "told"
 
     @dataclass(frozen=True)

@@ -82,7 +82,7 @@ class MentorNet(NoisyLabelDetector):
         "mean_margin": "minus the mean margin over all of training",
         "mean_doubt": "one minus the mean probability of the label over all of training",
     }
-    ranked_by = "window_margin"
+    ranked_by = "last_loss"
     uses_trusted = True  # by the data-driven mentor alone
     told_noise = True  # used if `percentile` is null
 

@@ -92,7 +92,7 @@ class TracIn(NoisyLabelDetector):
         "late_error": "squared norm of the error alone over the checkpoints of the last half of training",
         "anchor": "minus the mean influence on the trusted images",
     }
-    ranked_by = "late"
+    ranked_by = "late_error"
 
     @dataclass(frozen=True)
     class Params:

@@ -139,7 +139,7 @@ def test_learning_rates_count(task):
 
 def test_late_checkpoints_equal_weights_softness_and_the_error_alone(task):
     """Both checkpoints, the second alone, its loss at temperature 4 by autograd, and ||p - onehot||^2."""
-    found = TracIn().detect(task)
+    found = TracIn(score="late").detect(task)
     own = [TracIn.head_products(task, task.plain.network(epoch)) for epoch in (0, 1)]
     np.testing.assert_allclose(found.variants["equal"], own[0]["own"].double() + own[1]["own"].double())
     np.testing.assert_allclose(found.scores, own[1]["own"].double())
