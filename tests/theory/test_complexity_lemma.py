@@ -53,7 +53,7 @@ def test_memory_is_linear_in_d_times_anchors_plus_rank():
     dim = 4 * 11
     assert numbers(counted(anchors=8)) - numbers(counted(anchors=4)) == 4 * (
         3 * dim + 2
-    )  # phi, delta, g, a weight, a count
+    )  # phi, delta, g, weight, count
     assert numbers(counted(rank=6)) - numbers(counted(rank=2)) == 4 * dim
     wide = numbers(counted(inputs=21)) / numbers(counted(inputs=10))
     assert abs(wide - 2) < 0.1

@@ -38,9 +38,7 @@ def measure(logits: Tensor, labels: Tensor) -> Tensor:
     logits = logits.detach()
     losses = F.cross_entropy(logits, labels, reduction="none")
     index = labels.unsqueeze(1)
-    error = logits.softmax(1).scatter_add(
-        1, index, -torch.ones_like(index, dtype=logits.dtype)
-    )  # minus the one-hot label
+    error = logits.softmax(1).scatter_add(1, index, -torch.ones_like(index, dtype=logits.dtype))
     return torch.stack([margins(logits, labels), losses, error.norm(dim=1)])
 
 
