@@ -8,10 +8,10 @@ out, vote with their given labels:
 
 Official code: github.com/UCSC-REAL/SimiFeat (`main_fast.py`, `hoc.py`): k = 10. SimiFeat-V calls a label wrong if the
 vote is for another class (the removal rule here); SimiFeat-R ranks within a class and cuts where an estimated
-transition matrix (HOC) says. Published on features of networks pre-trained elsewhere (CLIP, SimCLR), which are not to
-be had here: the features are those of the plain run, which has seen the wrong labels. The vote over 21 augmented
-passes is left out.
+transition matrix (HOC) says.
 Cost: nothing beyond the plain run.
+Deviations: published on features of networks pre-trained elsewhere (CLIP, SimCLR), which are not to be had here: the
+features are those of the plain run, which has seen the wrong labels. The vote over 21 augmented passes is left out.
 """
 
 from __future__ import annotations

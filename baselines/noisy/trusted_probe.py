@@ -8,6 +8,7 @@ with an L2 penalty of 1 / (2 C) on V and standardised features (scikit-learn's d
 that are given clean labels: a method that uses them should be better than this. No paper; the linear probe is that of
 Alain & Bengio (arXiv:1610.01644).
 Removal rule: the probe predicts another class. Cost: a pass over the trusted images beyond the plain run.
+Deviations: none; there is no published detector to differ from.
 """
 
 from __future__ import annotations
