@@ -148,5 +148,6 @@ def step_weights(probability: Tensor, valid: Tensor, place: Tensor, steps: int) 
     moments = torch.stack([probability, probability.square(), torch.ones_like(probability)]) * counted
     sums = moments.new_zeros(3, steps).index_add_(1, place, moments)
     collectives.sum_(sums)
-    mean, square = sums[:2] / sums[2].clamp(min=1)
+    count = sums[2].clamp(min=1)
+    mean, square = sums[0] / count, sums[1] / count
     return (square - mean.square()).clamp(min=MIN_STEP_WEIGHT)
