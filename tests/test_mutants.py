@@ -272,7 +272,8 @@ def test_packages_named_by_the_environment_reach_the_tests(campaign, tmp_path, m
 
 def test_a_mutant_has_a_time_limit_of_its_own(campaign, tmp_path, monkeypatch):
     monkeypatch.setattr("tests.mutants.campaign.nearest", lambda root, file: ["tests/test_double.py"])
-    for limit, expected in ((0.05, "timeout"), (60.0, "survived")):
+    monkeypatch.setattr("tests.mutants.campaign.MIN_LIMIT", 0.01)
+    for limit, expected in ((0.001, "timeout"), (60.0, "survived")):
         hurried = Campaign(campaign.root, campaign.mutants[1:], tmp_path / f"{limit}.json", 60, limit)
         (record,) = hurried.run([campaign.worker], lambda text: None)
         assert record["outcome"] == expected and record["seconds"] < 30

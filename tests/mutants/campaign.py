@@ -27,6 +27,7 @@ MOST_CHOICES = 12  # test files for one mutant
 QUICK = 15.0  # seconds of a test file that may come first
 CLEAN_LIMIT = 900.0  # seconds for one test file on the unchanged project
 PATIENCE, GRACE = 5.0, 60.0  # a mutant's tests may take so many times the unchanged run, and so many seconds more
+MIN_LIMIT = 1.0  # seconds that a run of tests may take, however little is left for its mutant
 
 Job, Result = TypeVar("Job"), TypeVar("Result")
 
@@ -120,7 +121,7 @@ class Campaign:
         with worker.mutated(mutant.file, mutant.source):
             for group in self.groups(mutant.file):
                 limit = GRACE + PATIENCE * sum(self.clean[choice]["seconds"] for choice in group)
-                limit = min(limit, max(self.limit - seconds, 1.0))
+                limit = min(limit, max(self.limit - seconds, MIN_LIMIT))
                 run = worker.pytest(self._arguments(group), limit, "-x")
                 outcome, by, reason, seconds = verdict(run), run.killer, run.reason, seconds + run.seconds
                 ran += group

@@ -22,7 +22,7 @@ TRAINERS = [
     ("mentornet", {}, 4),
     ("mentornet", {"mentor": "data_driven", "mentor_steps": 50}, 4),
     ("coteaching", {"noise_rate": 0.3, "ramp": 0.5}, 4),
-    ("incv", {"iterations": 1, "least_steps": 1}, 10),
+    ("incv", {"iterations": 1, "least_steps": 1, "pattern": "symmetric"}, 10),
     ("sgoif", {"scope": "all", "update_every": 2}, 4),  # hooks that a replay does not run
     ("sgoif_trusted", {}, 4),  # and passes beside the captured ones
 ]

@@ -44,7 +44,7 @@ def test_one_row_a_record_with_method_variant_and_score_apart(run_dir):
         ("aum", "", "", "1", "", "status"),
         ("msp", "", "", "0", "", "auroc:digits_near"),
     ]
-    assert float(rows[1]["value"]) == 1 / 3 and rows[4]["value"] == "" and rows[4]["reason"] == 'Diverged: "nan", alas'
+    assert float(rows[1]["value"]) == 1 / 3 and rows[4]["value"] == "" and rows[4]["reason"] == 'Diverged: "nan", oh'
     assert {row["run"] for row in rows} == {"mini"} and is_intact(table) and is_intact(parquet)
 
 

@@ -85,7 +85,7 @@ def test_only_the_cells_of_a_changed_setting_change(computed, tmp_path):
     assert other.cell_config(cells["sym"]) == plan.cell_config(cells["sym"])
     assert other.cell_config(cells["tail"])["noise"]["size"] == 300
     recipe = other.recipe("noisy", "digits", "tail")
-    assert (recipe["epochs"], recipe["lr"], recipe["model"]) == (4, 0.05, "small_cnn")
+    assert (recipe["epochs"], recipe["lr"], recipe["model"]) == (4, 0.05, "tiny_cnn")
     assert other.fingerprint("noisy", "digits", "loss", 0) != plan.fingerprint("noisy", "digits", "loss", 0)
 
 

@@ -33,9 +33,9 @@ SHOWN = """
 import json
 from pathlib import Path
 from sgoif.bench.evaluation.table_layout import Panel, TableLayout
-from sgoif.bench.figures import _style
 from sgoif.bench.report.sections import cost_section
 from sgoif.bench.tables import write_tables
+from sgoif.bench.tables.names import title
 from sgoif.utils.files import atomic_write_json
 
 methods = ["plain", "mine", "loss"]
@@ -52,7 +52,7 @@ metric = {"method": "mine", "metric": "seconds_total", "value": 2.0, "epoch": No
 atomic_write_json(run / "metrics" / "noisy" / "digits.json", [metric])
 blocks = json.loads((run / "tables" / "t.json").read_text())["blocks"]
 rows = [[r["group"], r["title"]] for r in blocks[1]["rows"] if r["method"]]  # AUC-PR, without the base rate
-print(json.dumps({"rows": rows, "figure": _style.name_of("mine@big"), "report": cost_section(run)[0]["method"]}))
+print(json.dumps({"rows": rows, "figure": title("noisy", "mine@big"), "report": cost_section(run)[0]["method"]}))
 """
 
 
