@@ -52,7 +52,7 @@ cell = {"dataset": "digits", "setting": "n20", "seed": 0, "method": "mine"}
 metric = {**cell, "metric": "seconds_total", "value": 2.0, "epoch": None, "variant": ""}
 atomic_write_json(run / "metrics" / "noisy" / "digits.json", [metric])
 blocks = json.loads((run / "tables" / "t.json").read_text())["blocks"]
-rows = [[r["group"], r["title"]] for r in blocks[1]["rows"] if r["method"]]  # AUC-PR, without the base rate
+rows = [[r["group"], r["title"]] for r in blocks[0]["rows"] if r["method"]]  # AUC-PR, without the base rate
 print(json.dumps({"rows": rows, "figure": title("noisy", "mine@big"), "report": cost_section(run)[0]["method"]}))
 """
 
