@@ -55,7 +55,8 @@ def test_trusted_labels_go_only_to_methods_that_declare_them(planned):
     with_val = {
         job["rule"] for job in jobs(planned) if "/val.npz" in job.get("input", "") and "/noisy/" in job["output"]
     }
-    assert with_val - {"evaluate"} == {f"noisy_{m}" for m in ("tracin", "fastif", "mentornet", "sgoif_trusted")}
+    given = ("tracin", "fastif", "mentornet", "sgoif_trusted", "inrun_shapley", "trusted_probe")
+    assert with_val - {"evaluate"} == {f"noisy_{m}" for m in given}
 
 
 def test_a_method_is_handed_the_shared_runs_that_its_class_reads(planned):
