@@ -16,7 +16,7 @@ $(foreach name,$(USER_VALUES),$(eval override $(name) := $$(value $(name))))
 export $(USER_VALUES)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo tables measured published verify retry test checks types ui report doctor plan lock clean chaos mutants new-baseline docs cluster test-slurm
+.PHONY: help venv demo tables measured published verify retry test test-slow checks types ui report doctor plan lock clean chaos mutants new-baseline docs cluster test-slurm
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -55,6 +55,9 @@ retry: $(VENV)/run.stamp  ## compute failed cells again: all, or those of METHOD
 
 test: $(VENV)/test.stamp checks  ## the whole test suite
 	@python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
+
+test-slow: $(VENV)/test.stamp  ## trained OOD methods and benchmarks at length, which make test leaves out
+	@python -m pytest -n 2 --dist loadscope -m slow --ignore tests/cluster
 
 chaos: $(VENV)/test.stamp  ## inject every fault into a small run and count what became of it (docs/chaos.md)
 	@python -m tests.chaos docs

@@ -53,6 +53,7 @@ def test_training_speed_begins_nothing_after_its_limit(measure):
         measure(training_speed, "--limit", "0")
 
 
+@pytest.mark.slow
 def test_influence_overhead(measure):
     figures = measure(influence_overhead, "--rounds", "2", "--epochs", "2", "--anchors", "10", "20", "--subset", "32")
     head = figures["head"]
@@ -88,6 +89,7 @@ def test_a_package_that_fails_is_told(measure, monkeypatch, capsys):
     assert "Traceback" in capsys.readouterr().err
 
 
+@pytest.mark.slow
 def test_scaling(measure):
     options = ("--rounds", "1", "--n", "32", "48", "--anchors", "10", "20", "--models", "small_cnn", "lenet5")
     figures = measure(scaling, *options)

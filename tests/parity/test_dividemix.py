@@ -95,6 +95,7 @@ def test_networks_exchange_their_divisions(monkeypatch):
     assert [weight for *_, weight in given] == [0.0, 0.0, 25.0, 25.0]  # the ramp: 16 of 300 epochs
 
 
+@pytest.mark.slow
 def test_on_digits():
     detection = check_behaviour(DivideMix(pattern="symmetric"))
     assert 0.3 < detection.remove.mean() < 0.5

@@ -221,6 +221,7 @@ def test_the_pattern_is_what_is_told(monkeypatch):
         INCV().detect(task)
 
 
+@pytest.mark.slow
 def test_on_digits():
     detection = check_behaviour(INCV(pattern="symmetric"))
     assert 0.25 < detection.extras["noise_rate"] < 0.5

@@ -14,6 +14,8 @@ from sgoif.training.session import Session
 from sgoif.utils.files import save_npz
 from tests.helpers.digit_tasks import digits, ood_task
 
+pytestmark = pytest.mark.slow
+
 # least ID accuracy, least AUROC on (held-out digits, photograph patches)
 LEAST = {
     "godin": (0.9, 0.7, 0.6),

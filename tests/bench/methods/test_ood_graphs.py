@@ -12,6 +12,8 @@ from sgoif.training.recipe import Recipe
 from tests.helpers.digit_tasks import RECIPE, ood_task
 from tests.helpers.simulated_cuda_graphs import NotCapturable, SimulatedGraph, capture_steps
 
+pytestmark = pytest.mark.slow
+
 SMALL = replace(RECIPE, epochs=4, lr=0.05)
 # method: (hyper-parameters that keep it short, shapes of batches it is captured for)
 TRAINED = {
