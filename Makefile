@@ -53,7 +53,7 @@ retry: $(VENV)/run.stamp  ## compute failed cells again: all, or those of METHOD
 	@python -m sgoif.bench retry --config="$$CONFIG" --method="$$METHOD" --setting="$$SETTING" --seed="$$SEED" --dataset="$$DATASET" $(SELECTION)
 	$(make_tables)
 
-test: $(VENV)/test.stamp checks  ## the whole test suite
+test: $(VENV)/test.stamp checks  ## the tests, as CI runs them (make test-slow: the rest)
 	@python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test-slow: $(VENV)/test.stamp  ## trained OOD methods and benchmarks at length, which make test leaves out

@@ -30,7 +30,7 @@ class MDS(OODDetector):
 
     def fit(self, task: OODTask) -> None:
         super().fit(task)
-        features = finite(task.plain.features, "mds: training features")
+        features = finite(task.plain.features, f"{self.name}: training features")
         self.gaussians = ClassGaussians(task.n_classes, features.shape[1], features.device)
         self.gaussians.add(features, task.labels)
         self.gaussians.finish()

@@ -17,24 +17,16 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from sgoif.bench.methods.base import OODDetector, OODTask
-from sgoif.bench.methods.class_gaussians import ClassGaussians
-from sgoif.bench.methods.features import features_and_logits, finite
+from baselines.ood.mds import MDS
+from sgoif.bench.methods.features import features_and_logits
 from sgoif.training.images import ImageSet
 
 
-class RMDS(OODDetector):
+class RMDS(MDS):
     name = "rmds"
     title = "RMDS"
     group = "Post hoc, not in the paper"
     order = 5
-
-    def fit(self, task: OODTask) -> None:
-        super().fit(task)
-        features = finite(task.plain.features, "rmds: training features")
-        self.gaussians = ClassGaussians(task.n_classes, features.shape[1], features.device)
-        self.gaussians.add(features, task.labels)
-        self.gaussians.finish()
 
     def score(self, images: ImageSet) -> Tensor:
         features, _ = features_and_logits(self.net, images, self.name)

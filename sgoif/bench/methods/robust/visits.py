@@ -6,7 +6,7 @@ give at no cost
     margin  f_y - max_{k != y} f_k        loss  -log p_y        error  ||p - onehot(y)||
 
 and p_y = exp(-loss). All scores of this module are **higher = more suspicious**. A window is the last share of the
-epochs; 0.5 is the window of SG-OIF.
+epochs; 0.5 is also the window of SG-OIF's influence.
 """
 
 from __future__ import annotations
@@ -22,7 +22,7 @@ from torch import Tensor
 
 from sgoif.backend.collectives import sum_
 
-WINDOW = 0.5  # share of the epochs, the last ones, that SG-OIF's scores are of too
+WINDOW = 0.5  # share of the epochs, the last ones, that SG-OIF's influence is of too
 FIELDS = ("margins", "losses", "errors")
 
 
