@@ -30,10 +30,8 @@ class MDS(OODDetector):
 
     def fit(self, task: OODTask) -> None:
         super().fit(task)
-        features = finite(task.plain.features, f"{self.name}: training features")
-        self.gaussians = ClassGaussians(task.n_classes, features.shape[1], features.device)
-        self.gaussians.add(features, task.labels)
-        self.gaussians.finish()
+        features = finite(task.plain.features, "mds: training features")
+        self.gaussians = ClassGaussians.of_training(features, task.labels, task.n_classes)
 
     def score(self, images: ImageSet) -> Tensor:
         features, _ = features_and_logits(self.net, images, self.name)

@@ -17,16 +17,22 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from baselines.ood.mds import MDS
-from sgoif.bench.methods.features import features_and_logits
+from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.bench.methods.class_gaussians import ClassGaussians
+from sgoif.bench.methods.features import features_and_logits, finite
 from sgoif.training.images import ImageSet
 
 
-class RMDS(MDS):
+class RMDS(OODDetector):
     name = "rmds"
     title = "RMDS"
     group = "Post hoc, not in the paper"
     order = 5
+
+    def fit(self, task: OODTask) -> None:
+        super().fit(task)
+        features = finite(task.plain.features, "rmds: training features")
+        self.gaussians = ClassGaussians.of_training(features, task.labels, task.n_classes)
 
     def score(self, images: ImageSet) -> Tensor:
         features, _ = features_and_logits(self.net, images, self.name)

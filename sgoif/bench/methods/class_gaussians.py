@@ -47,6 +47,14 @@ class ClassGaussians:
         """
         self.moments = Moments(n_classes, width, device)
 
+    @classmethod
+    def of_training(cls, features: Tensor, labels: Tensor, n_classes: int) -> ClassGaussians:
+        """Return the Gaussians of training features [n, d] with labels [n], ready for distances."""
+        gaussians = cls(n_classes, features.shape[1], features.device)
+        gaussians.add(features, labels)
+        gaussians.finish()
+        return gaussians
+
     def add(self, rows: Tensor, labels: Tensor) -> None:
         """Add rows, shape [n, d], with their classes, shape [n]."""
         self.moments.add(rows, labels)
