@@ -117,9 +117,13 @@ def _scan_arguments(p: argparse.ArgumentParser) -> None:
 def _apply_arguments(p: argparse.ArgumentParser) -> None:
     p.set_defaults(run=_apply)
     p.add_argument("scan", type=Path, help="folder of a finished scan")
-    how = p.add_mutually_exclusive_group(required=True)
-    how.add_argument("--decisions", type=Path, help="export of gallery.html (CSV or JSON)")
-    how.add_argument("--top-estimated", action="store_true", help="remove every example that the scan flagged")
+    p.add_argument("--decisions", type=Path, metavar="FILE", help="export of gallery.html (CSV or JSON)")
+    p.add_argument(
+        "--above",
+        type=float,
+        metavar="P",
+        help="also remove, without a look, undecided examples whose label is wrong with probability P or more",
+    )
     p.add_argument("--out", type=Path, help="the cleaned list (default: cleaned.csv in the scan's folder)")
     tree = p.add_mutually_exclusive_group()
     tree.add_argument("--copy", type=Path, metavar="DIR", help="also copy the files to DIR/<label>/")
@@ -171,12 +175,16 @@ def _apply(args: argparse.Namespace) -> None:
     from sgoif.scan.apply import apply
 
     tree = args.copy or args.link
-    counts = apply(args.scan, args.decisions, args.out, tree, link=args.link is not None)
-    changes = f"{counts['remove']} removed, {counts['relabel']} relabelled, {counts['keep']} kept as they are"
-    print(f"{counts['after']} of {counts['before']} examples: {changes}")
-    print(f"List   {args.out or args.scan / 'cleaned.csv'}")
+    done = apply(args.scan, args.decisions, args.above, args.out, tree, link=args.link is not None)
+    made = done.decided
+    print(f"{done.after} of {done.before} examples are in the cleaned list")
+    print(f"Decided  {made['remove']} removed, {made['relabel']} relabelled, {made['keep']} kept as they are")
+    if args.above is not None:
+        expected = f"about {done.expected_right:.0f} of them with a right label"
+        print(f"Unseen   {done.unseen} removed{f', {expected}' if done.unseen else ''}")
+    print(f"List     {args.out or args.scan / 'cleaned.csv'}")
     if tree:
-        print(f"Files  {tree}")
+        print(f"Files    {tree}")
 
 
 def _explain(args: argparse.Namespace) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.errors import UserError
-from sgoif.scan.output_folder import read_finished
+from sgoif.scan.output_folder import REMAKE, read_finished
 from sgoif.scan.report import write_csv
 from sgoif.scan.sources.csv_rows import read_rows
 from sgoif.scan.sources.regular_files import require_no_special
@@ -33,29 +33,57 @@ class Decision:
     label: str
 
 
-def apply(folder: Path, decisions: Path | None, out: Path | None, tree: Path | None, link: bool) -> dict[str, int]:
+@dataclass(frozen=True)
+class Applied:
+    """What `apply` did.
+
+    Attributes:
+        before: Examples of the scan.
+        after: Examples of the cleaned list.
+        decided: Number of decisions by action.
+        unseen: Examples without a decision that were removed for their probability.
+        expected_right: How many of these have a right label, by their probabilities.
+    """
+
+    before: int
+    after: int
+    decided: dict[str, int]
+    unseen: int
+    expected_right: float
+
+
+def apply(
+    folder: Path, decisions: Path | None, above: float | None, out: Path | None, tree: Path | None, link: bool
+) -> Applied:
     """Writes the cleaned list of a finished scan.
 
     Args:
         folder: Folder of the scan.
-        decisions: The gallery's export, CSV or JSON; None removes what the scan flagged.
+        decisions: The gallery's export, CSV or JSON.
+        above: Remove also the examples without a decision whose label is wrong with at least this probability.
         out: The list to write; None: cleaned.csv in the scan's folder.
         tree: Folder for the files of the cleaned data set, TREE/<label>/<file>; None: write the list alone.
         link: Link the files of the tree instead of copying them.
 
-    Returns:
-        Number of examples "before" and "after", and of decisions to "keep", "relabel" and "remove".
-
     Raises:
-        UserError: If the scan is not finished, a decision does not fit it, or a file would be overwritten.
+        UserError: If neither decisions nor a probability are given, the scan is not finished, a decision does not fit
+            it, or a file would be overwritten.
     """
     scan = read_finished(folder)
+    if decisions is None and above is None:
+        page = folder / "gallery.html"
+        raise UserError(
+            f"nothing is decided yet: review {page}, export, and give --decisions FILE; to remove without a look what "
+            "is wrong with a probability of at least 0.9, give --above 0.9"
+        )
+    if above is not None and not 0 < above <= 1:
+        raise UserError(f"--above {above:g}: a probability is needed, above 0 and at most 1")
     base = None if scan["base"] is None else Path(scan["base"])
-    labels, flagged = _read_ranking(folder)
-    if decisions is None:
-        made = {path: Decision("remove", labels[path]) for path in flagged}
-    else:
-        made = read_decisions(decisions, labels, scan["classes"])
+    labels, probability = _read_ranking(folder)
+    made = {} if decisions is None else read_decisions(decisions, labels, scan["classes"])
+    decided = {action: sum(d.action == action for d in made.values()) for action in ACTIONS}
+    unseen = [path for path in labels if above is not None and path not in made and probability[path] >= above]
+    made |= {path: Decision("remove", labels[path]) for path in unseen}
     _check_tree(tree, scan, base)
     kept = _kept_examples(labels, made)
     files = [str(path if base is None else base / path) for path, _ in kept]
@@ -64,15 +92,17 @@ def apply(folder: Path, decisions: Path | None, out: Path | None, tree: Path | N
     if tree is not None and base is not None:
         build_tree(tree, base, kept, link)
     write_csv(out, {"path": files, "label": [label for _, label in kept]})
-    counts = {action: sum(d.action == action for d in made.values()) for action in ACTIONS}
-    return {"before": len(labels), "after": len(kept), **counts}
+    return Applied(len(labels), len(kept), decided, len(unseen), sum(1 - probability[path] for path in unseen))
 
 
-def _read_ranking(folder: Path) -> tuple[dict[str, str], list[str]]:
-    """Returns the label of each path of the ranking, and the flagged paths."""
-    rows = read_rows(folder / "ranking.csv", ("path", "given_label", "flagged"), strip=False)
+def _read_ranking(folder: Path) -> tuple[dict[str, str], dict[str, float]]:
+    """Returns the label of each path of the ranking, and the probability that it is wrong."""
+    rows = read_rows(folder / "ranking.csv", ("path", "given_label", "wrong_probability"), strip=False)
     labels = {row.cells[0]: row.cells[1] for row in rows}
-    return labels, [row.cells[0] for row in rows if row.cells[2] == "true"]
+    try:
+        return labels, {row.cells[0]: float(row.cells[2]) for row in rows}
+    except ValueError as e:
+        raise UserError(f"{folder / 'ranking.csv'}: {e} in the column wrong_probability; {REMAKE}") from None
 
 
 def _check_tree(tree: Path | None, scan: dict[str, Any], base: Path | None) -> None:

@@ -8,6 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
+from sgoif.scan.probability import wrong_probability
 from sgoif.scan.sources.image_listing import Listing
 
 if TYPE_CHECKING:
@@ -19,6 +20,7 @@ COLUMNS = (
     "given_label",
     "suggested_label",
     "suggested_probability",
+    "wrong_probability",
     "suspicion",
     "score",
     "interval_low",
@@ -44,6 +46,7 @@ class Ranking:
         suggested: Most probable other class of a flagged example, else the label, shape [N].
         probability: Mean probability of the suggested class over the visits, shape [N].
         label_probability: Mean probability of the label over the visits, shape [N].
+        wrong_probability: Probability that the label is wrong; it falls with the rank, shape [N].
         estimated: Estimated number of wrong labels.
     """
 
@@ -57,6 +60,7 @@ class Ranking:
     suggested: np.ndarray
     probability: np.ndarray
     label_probability: np.ndarray
+    wrong_probability: np.ndarray
     estimated: int
 
     @classmethod
@@ -84,6 +88,7 @@ class Ranking:
             suggested=suggested,
             probability=probabilities[each, suggested],
             label_probability=probabilities[each, labels],
+            wrong_probability=wrong_probability(result),
             estimated=issues.count,
         )
 
@@ -97,6 +102,7 @@ class Ranking:
             classes[np.array(listing.labels)[order]],
             classes[self.suggested[order]],
             self.probability[order],
+            self.wrong_probability[order],
             self.suspicion[order],
             self.score[order],
             (self.score - self.half_width)[order],

@@ -89,7 +89,7 @@ def _print_summary(out: Path, listing: Listing, ranking: Ranking, parquet: bool)
     print(f"For {count_other_suggestions(ranking)} of them the network prefers another label")
     print(f"Review   {out / 'gallery.html'}  (open it in a browser)")
     print(f"Ranking  {out / 'ranking.csv'}" + (" and .parquet" if parquet else "  (no Parquet: pyarrow is missing)"))
-    print(f"Apply    sgoif apply {_quote_path(out)} --decisions decisions.csv   or   --top-estimated")
+    print(f"Apply    sgoif apply {_quote_path(out)} --decisions decisions.csv   (what you export from the page)")
 
 
 def _quote_path(path: Path) -> str:

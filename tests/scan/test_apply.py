@@ -1,4 +1,4 @@
-"""`sgoif apply` writes the cleaned list and tree from decisions or the estimate, and never touches the originals."""
+"""`sgoif apply` writes the cleaned list and tree from decisions or a probability, and never touches the originals."""
 
 import hashlib
 import json
@@ -51,12 +51,45 @@ def test_decisions(scanned, tmp_path, kind):
     assert cleaned == wanted
 
 
-def test_the_estimate_removes_what_was_flagged(scanned, tmp_path):
+def probabilities(out: Path) -> dict[str, float]:
+    return {r["path"]: float(r["wrong_probability"]) for r in rows(out / "ranking.csv")}
+
+
+def test_nothing_is_removed_unless_it_is_asked_for(scanned, tmp_path, capsys):
+    _, out = scanned
+    assert run("apply", out, "--out", tmp_path / "clean.csv") == 2
+    told = capsys.readouterr().err
+    assert "nothing is decided yet: review" in told and "--decisions FILE" in told and "--above 0.9" in told
+    assert not (tmp_path / "clean.csv").exists()
+    (tmp_path / "d.csv").write_text(as_csv(DECISIONS[2:]))
+    assert run("apply", out, "--decisions", tmp_path / "d.csv", "--out", tmp_path / "clean.csv") == 0
+    assert len(rows(tmp_path / "clean.csv")) == 36
+
+
+def test_above_removes_what_is_as_probably_wrong(scanned, tmp_path, capsys):
     images, out = scanned
-    assert run("apply", out, "--top-estimated", "--out", tmp_path / "clean.csv") == 0
-    flagged = {str(images / r["path"]) for r in rows(out / "ranking.csv") if r["flagged"] == "true"}
-    cleaned = {r["path"] for r in rows(tmp_path / "clean.csv")}
-    assert cleaned == {str(images / c / f"{i}.png") for c in "abc" for i in range(12)} - flagged
+    wrong = probabilities(out)
+    limit = sorted(wrong.values())[-5]
+    unseen = {path for path, p in wrong.items() if p >= limit}
+    assert run("apply", out, "--above", limit, "--out", tmp_path / "clean.csv") == 0
+    assert {r["path"] for r in rows(tmp_path / "clean.csv")} == {str(images / p) for p in set(wrong) - unseen}
+    right = sum(1 - wrong[path] for path in unseen)
+    assert f"Unseen   {len(unseen)} removed, about {right:.0f} of them with a right label" in capsys.readouterr().out
+
+
+def test_decisions_come_before_above(scanned, tmp_path):
+    images, out = scanned
+    (tmp_path / "d.csv").write_text(as_csv(DECISIONS))
+    words = ("--decisions", tmp_path / "d.csv", "--above", min(probabilities(out).values()))
+    assert run("apply", out, *words, "--out", tmp_path / "clean.csv") == 0
+    kept = {r["path"]: r["label"] for r in rows(tmp_path / "clean.csv")}
+    assert kept == {str(images / "a/1.png"): "c", str(images / "b/2.png"): "b"}, "what was decided on stays"
+
+
+@pytest.mark.parametrize("limit", ["0", "-0.5", "1.5", "nan"])
+def test_above_needs_a_probability(scanned, capsys, limit):
+    assert run("apply", scanned[1], f"--above={limit}") == 2
+    assert f"--above {limit}: a probability is needed" in capsys.readouterr().err
 
 
 @pytest.mark.parametrize("how", ["--copy", "--link"])
@@ -80,10 +113,12 @@ def test_blanks_quotes_and_commas_in_names_survive(tmp_path):
     names = {' "a", ': 5, "b ": 5}
     images = blobs(tmp_path / "images", names)
     assert run("scan", images, "--out", tmp_path / "out", "--epochs", 2) == 0
-    assert run("apply", tmp_path / "out", "--top-estimated", "--link", tmp_path / "tree") == 0
-    flagged = sum(r["flagged"] == "true" for r in rows(tmp_path / "out" / "ranking.csv"))
+    wrong = probabilities(tmp_path / "out")
+    first = max(wrong, key=wrong.get)
+    (tmp_path / "d.json").write_text(json.dumps({"decisions": [{"path": first, "decision": "remove", "label": ""}]}))
+    assert run("apply", tmp_path / "out", "--decisions", tmp_path / "d.json", "--link", tmp_path / "tree") == 0
     assert {p.parent.name for p in (tmp_path / "tree").rglob("*.png")} <= set(names)
-    assert len(list((tmp_path / "tree").rglob("*.png"))) == 10 - flagged > 0
+    assert len(list((tmp_path / "tree").rglob("*.png"))) == 9
 
 
 def test_the_cleaned_list_can_be_scanned(scanned, tmp_path):
@@ -117,15 +152,15 @@ def test_mistakes(scanned, tmp_path, capsys):
         assert run("apply", *words) == 2
         return capsys.readouterr().err
 
-    assert "not the folder of a scan" in refused(tmp_path, "--top-estimated")
+    assert "not the folder of a scan" in refused(tmp_path, "--above", 1)
     (tmp_path / "scan.json").write_text("{}")
-    assert "not finished" in refused(tmp_path, "--top-estimated")
+    assert "not finished" in refused(tmp_path, "--above", 1)
     assert "export the decisions from gallery.html" in refused(out, "--decisions", tmp_path / "none.csv")
     (tmp_path / "d.json").write_text('{"decisions": 3}')
     assert "not an export" in refused(out, "--decisions", tmp_path / "d.json")
-    assert "not an empty folder" in refused(out, "--top-estimated", "--copy", tmp_path)
-    assert "would be taken for a class" in refused(out, "--top-estimated", "--copy", images / "new")
-    assert "is one of the originals" in refused(out, "--top-estimated", "--out", images / "c" / "3.png")
+    assert "not an empty folder" in refused(out, "--above", 1, "--copy", tmp_path)
+    assert "would be taken for a class" in refused(out, "--above", 1, "--copy", images / "new")
+    assert "is one of the originals" in refused(out, "--above", 1, "--out", images / "c" / "3.png")
 
 
 def test_labels_that_are_no_folder_names_make_no_tree(tmp_path, capsys):
@@ -134,7 +169,7 @@ def test_labels_that_are_no_folder_names_make_no_tree(tmp_path, capsys):
     names = [(f"images/{c}/{i}.png", label) for c, label in enumerate(odd) for i in range(5)]
     (tmp_path / "list.csv").write_text("path,label\n" + "".join(f"{p},{y}\n" for p, y in names))
     assert run("scan", tmp_path / "list.csv", "--out", tmp_path / "out", "--epochs", 2) == 0
-    words = ("--top-estimated", "--out", tmp_path / "list.csv")
+    words = ("--above", 1, "--out", tmp_path / "list.csv")
     assert run("apply", tmp_path / "out", *words) == 2 and "is one of the originals" in capsys.readouterr().err
     for label in odd:
         removed = [f"{p},remove,\n" for p, y in names if y != label]

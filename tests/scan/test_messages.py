@@ -97,7 +97,7 @@ def test_the_printed_command_can_be_copied(tmp_path, capsys, monkeypatch):
     assert run("scan", "x", f"--out={out}", "--epochs", 2, "--gallery", 2) == 0
     told = capsys.readouterr().out
     (line,) = (line for line in told.splitlines() if line.startswith("Apply"))
-    words = shlex.split(line.removeprefix("Apply").partition("   or   ")[0])
+    words = shlex.split(line.removeprefix("Apply").partition("   (")[0])
     assert words == ["sgoif", "apply", f"./{out}", "--decisions", "decisions.csv"]
-    assert run(*words[1:3], "--top-estimated") == 0
+    assert run(*words[1:3], "--above", 0.9) == 0
     assert f"Review   {out}/gallery.html  (open it" in told, "a path that is only shown stays readable"

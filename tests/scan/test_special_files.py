@@ -98,7 +98,7 @@ def test_a_pipe_as_the_decisions(finished, tmp_path, capsys, name):
 @pytest.mark.parametrize(
     ("name", "command"),
     [
-        ("ranking.csv", ("apply", "SCAN", "--top-estimated")),
+        ("ranking.csv", ("apply", "SCAN", "--above", 0.9)),
         ("explain.npz", ("explain", "a/0.png", "--scan", "SCAN")),
         ("network.safetensors", ("explain", "a/0.png", "--scan", "SCAN")),
     ],

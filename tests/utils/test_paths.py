@@ -29,7 +29,7 @@ def test_the_own_place_is_right(tmp_path):
 
 def test_a_copied_command_is_refused(copied, monkeypatch, capsys):
     monkeypatch.setattr(sys, "argv", [str(copied / ".venv/bin/sgoif")])
-    for main, words in ((bench, ["doctor"]), (scan, ["apply", "--top-estimated", "x"])):
+    for main, words in ((bench, ["doctor"]), (scan, ["apply", "--above", "0.9", "x"])):
         assert main(words) == 2
         told = capsys.readouterr().err
         assert f".venv/bin/sgoif was copied and runs the code in {ROOT}; delete" in told and told.count("\n") == 1
