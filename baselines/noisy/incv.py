@@ -217,7 +217,7 @@ class INCV(NoisyLabelDetector):
 
         step = peers.stepper(forward)
         states = [peers] if recorder is None else [peers, recorder]
-        passes = {round(epochs * (0.5 + 0.5 * (i + 1) / PASSES)) - 1 for i in range(PASSES)}
+        passes = scored_epochs(epochs)
         for epoch in task.session.epochs(epochs, *states, phase="second-stage"):
             more = _forever(joining, epoch) if joining is not None and epoch > alone else None
             keep = round(batches.batch_size * (1 - noise * min(1.0, epoch / max(p.ramp * epochs, 1))))
@@ -231,6 +231,11 @@ class INCV(NoisyLabelDetector):
                     recorder.add(torch.arange(len(task.labels), device=task.labels.device), (both[0] + both[1]) / 2)
                     recorder.end_epoch()
         return peers
+
+
+def scored_epochs(epochs: int) -> set[int]:
+    """Epochs, counted from 0, after which the training images are scored: in the last half, the last too."""
+    return {round(epochs * (0.5 + 0.5 * (i + 1) / PASSES)) - 1 for i in range(PASSES)}
 
 
 class _Best:

@@ -63,6 +63,10 @@ class Groups:
         parts = zip(self.log_softmax(logits), self.targets(y), strict=True)
         return sum(F.nll_loss(p, t) for p, t in parts)
 
+    def mixed_loss(self, logits: Tensor, y: Tensor, other: Tensor, shares: Tensor) -> Tensor:
+        """Loss of images mixed from two, by the share [2] and the label [n] of either."""
+        return shares[0] * self.loss(logits, y) + shares[1] * self.loss(logits, other)
+
     def classes(self, logits: Tensor) -> Tensor:
         """log p of each class in its own group, [n, K]."""
         out = logits.new_empty(len(logits), sum(self.sizes) - len(self.sizes))
@@ -117,9 +121,9 @@ class MOS(OODDetector):
         learner = Learner.for_batches(recipe, task.n_classes, batches, task.seed, epochs, network=net)
 
         def mixed_loss(batch) -> tuple[Tensor]:
-            (one, two), other = batch.extra
-            f = learner(one * batch.x + two * batch.x[other])
-            return (one * self.groups.loss(f, batch.labels) + two * self.groups.loss(f, batch.labels[other]),)
+            shares, other = batch.extra
+            f = learner(shares[0] * batch.x + shares[1] * batch.x[other])
+            return (self.groups.mixed_loss(f, batch.labels, batch.labels[other], shares),)
 
         step = learner.stepper(mixed_loss)
         for epoch in task.session.epochs(epochs, learner, phase="tune"):

@@ -102,6 +102,12 @@ def test_predictions_are_the_weighted_mean_of_all_visits_whatever_the_window():
     assert torch.equal(watched(memory=True, window=1.0)[0].mean_predictions, found.mean_predictions)
 
 
+def test_the_noise_matrix_is_part_of_the_result():
+    found, _, _ = watched(memory=True)
+    assert found.transition.shape == (3, 3) and found.numpy()["transition"].shape == (3, 3)
+    torch.testing.assert_close(found.transition.sum(1), torch.ones(3))
+
+
 def test_margins_are_the_weighted_mean_of_all_visits():
     found, logits, y = watched(memory=True)
     own = logits.gather(2, y.expand(4, 7).unsqueeze(2))[..., 0]

@@ -95,6 +95,16 @@ def test_networks_exchange_their_divisions(monkeypatch):
     assert [weight for *_, weight in given] == [0.0, 0.0, 25.0, 25.0]  # the ramp: 16 of 300 epochs
 
 
+def test_a_step_mixes_half_a_batch_of_each_side_in_two_views_each(monkeypatch):
+    """64 labelled and 64 unlabelled images, batches of 32: 2 x (16 + 16) images a step, as many steps as an epoch."""
+    task, _ = noisy_task(plain=False, n_train=128, recipe=replace(RECIPE, batch_size=32))
+    peers, sizes = Peers(task, task.batches()), []
+    monkeypatch.setattr(DivideMix, "_targets", lambda self, own, other, views, clean: torch.zeros(64, 10))
+    clean = torch.tensor([0.9, 0.1]).repeat_interleave(64)
+    DivideMix()._mixmatch(task, peers, 0, lambda x: sizes.append(len(x.extra[0])), clean, 1, 1.0)
+    assert sizes == [64] * task.batches().steps
+
+
 @pytest.mark.slow
 def test_on_digits():
     detection = check_behaviour(DivideMix(pattern="symmetric"))

@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from baselines.noisy.incv import INCV, _Best, _epochs, _forever
+from baselines.noisy.incv import INCV, _Best, _epochs, _forever, scored_epochs
 from sgoif.bench.methods.base import NoiseFacts
 from sgoif.errors import UserError
 from sgoif.training.seeds import numpy_generator
@@ -194,6 +194,11 @@ def test_batches_without_end_repeat_none_and_follow_the_epoch():
     assert torch.equal(first(3), first(3)) and not torch.equal(first(3), first(4))
     assert (first(3).view(3, 128).sort(1).values == torch.arange(128)).all()  # every lap shows every image once
     assert not torch.equal(first(3)[:2], first(3)[2:4])
+
+
+def test_the_last_half_is_scored_up_to_the_last_epoch():
+    assert scored_epochs(16) == {9, 11, 13, 15} and scored_epochs(80) == {49, 59, 69, 79}
+    assert scored_epochs(1) == {0}
 
 
 def test_bad_pattern_is_named():

@@ -214,6 +214,9 @@ def test_mos_groups_labels_loss_and_score_by_hand():
     f = torch.tensor([[0.5, 0.25, 0.25, 0.9, 0.1], [0.2, 0.7, 0.1, 0.3, 0.7]]).log()
     expected = -(np.log(0.25) + np.log(0.2)) / 2 - (np.log(0.9) + np.log(0.7)) / 2
     assert groups.loss(f, y).item() == pytest.approx(expected, rel=1e-5)
+    other = torch.tensor([1, 1])
+    mixed = groups.mixed_loss(f, y, other, torch.tensor([0.7, 0.3]))
+    assert mixed.item() == pytest.approx(0.7 * expected + 0.3 * groups.loss(f, other).item(), rel=1e-5)
     assert torch.allclose(groups.score(f), rows(0.5, 0.2))
     assert torch.allclose(groups.classes(f).exp(), rows((0.25, 0.1, 0.25), (0.7, 0.7, 0.1)))
 

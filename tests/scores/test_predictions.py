@@ -3,9 +3,11 @@
 import pytest
 import torch
 
-from sgoif.scores.predictions import MIN_STEP_WEIGHT, PredictedVisits, PredictionStatistics, step_weights
+from sgoif.backend import collectives
+from sgoif.scores.predictions import MIN_STEP_WEIGHT, STATE, PredictedVisits, PredictionStatistics, step_weights
 
 CPU, DOUBLE = torch.device("cpu"), torch.float64
+WEIGHT = [name for name in STATE if name != "labels"].index("weight")
 LOGIT = torch.tensor(3.0, dtype=DOUBLE).log().item()  # probabilities 3/4 and 1/4
 
 
@@ -65,6 +67,19 @@ def test_spoiled_and_missing_visits_leave_nothing():
     assert found.labels.tolist() == [0, -1, -1] and found.class_influence is None
     assert found.predictions[1:].tolist() == [[0.5, 0.5]] * 2 and found.margin[1:].tolist() == [0, 0]
     assert torch.isfinite(found.predictions).all()
+
+
+def test_the_label_of_an_example_comes_from_the_process_that_saw_it(monkeypatch):
+    """Another process saw example 2 under label 1 with weight 1."""
+
+    def summed(*tensors):
+        tensors[WEIGHT][2] += 1
+
+    kept = statistics(class_influence=False)
+    add(kept, [[1.0, 0], [0, 1.0]], [1, 0], [0, 0])
+    monkeypatch.setattr(collectives, "sum_", summed)
+    monkeypatch.setattr(collectives, "max_", lambda labels: labels.copy_(labels.maximum(torch.tensor([0, 0, 1]))))
+    assert kept.read().labels.tolist() == [1, 0, 1]
 
 
 def test_a_loaded_state_reads_the_same_and_goes_on_alone():

@@ -7,7 +7,7 @@ from hypothesis import strategies as st
 from sgoif.bench.data import catalogue
 from sgoif.bench.data.noise.corrupt import corrupt, published_order
 from sgoif.bench.data.noise.matrix import noise_matrix
-from sgoif.bench.data.noise.spec import check_spec, is_symmetric, known_rate
+from sgoif.bench.data.noise.spec import HUMAN_COLUMNS, check_spec, is_symmetric, known_rate
 from sgoif.bench.data.noisy_labels import check_setting
 from sgoif.errors import UserError
 
@@ -238,3 +238,11 @@ def test_the_rate_of_people_is_the_published_one_and_of_collected_labels_nobody_
     assert known_rate({"kind": "human", "column": "worse_label"}, 10) == 0.4021
     assert known_rate({"kind": "collected"}, 10) is None
     assert known_rate({"kind": "superclass", "rate": 0.2}, 100, [k // 5 for k in range(100)]) == 0.2
+
+
+def test_the_rates_of_human_labels_are_the_published_ones():
+    """In percent, as Wei et al. (2022) print them for CIFAR-10N and CIFAR-100N."""
+    published = {10: (9.03, 17.23, 18.12, 17.64, 40.21), 100: (40.20,)}
+    for n_classes, rates in published.items():
+        found = [known_rate({"kind": "human", "column": name}, n_classes) for name in HUMAN_COLUMNS[n_classes]]
+        assert found == [pytest.approx(rate / 100) for rate in rates]

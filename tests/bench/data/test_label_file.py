@@ -9,6 +9,7 @@ import yaml
 
 from sgoif.bench.config import load_config
 from sgoif.bench.data import load
+from sgoif.bench.data.noise.label_file import _read_csv
 from sgoif.bench.data.noise.spec import known_rate
 from sgoif.bench.data.noisy_labels import read_kept, write_setting
 from sgoif.bench.data.prepare import prepare
@@ -55,6 +56,11 @@ def test_labels_are_joined_by_index_and_may_be_names(data, labels, tmp_path):
     names = load.meta(data, "digits")["classes"]
     rows = [(i, names[label], "x") for i, label in enumerate(labels)][::-1]
     assert np.array_equal(read(data, written(tmp_path / "mine.csv", "index,label,note", rows)), labels)
+
+
+def test_a_single_image_is_labelled_too(tmp_path):
+    path = written(tmp_path / "mine.csv", "id,label", [(7, 1)])
+    assert _read_csv(path, np.array([7]), ["a", "b"]).tolist() == [1]
 
 
 def test_an_npy_is_in_the_order_of_the_training_set(data, labels, tmp_path):
