@@ -77,16 +77,53 @@ class Laps(Session):
         pass
 
 
-class Bench:
-    """The data on the device, the recipe, the time that is left, and the figures so far."""
+class Report:
+    """The figures of a benchmark so far, printed as they come and written to `--out`.
+
+    Attributes:
+        figures: The figures by name.
+        extra: What is written beside the options under `parameters`.
+    """
 
     def __init__(self, name: str, options: argparse.Namespace):
         self.name, self.options, self.start = name, options, time.perf_counter()
-        self.device, self.figures = torch.device(options.device), {}
+        self.figures: dict[str, Any] = {}
+        self.extra: dict[str, Any] = {}
+
+    def report(self, name: str, figures: Any, group: str | None = None) -> None:
+        """Print figures and write the report with all figures so far.
+
+        Args:
+            name: Name of the figures.
+            figures: Numbers, or a nested dict of them.
+            group: Heading under which they are filed, or None.
+        """
+        (self.figures if group is None else self.figures.setdefault(group, {}))[name] = figures
+        where = name if group is None else f"{group}, {name}"
+        print(f"[{time.perf_counter() - self.start:6.1f} s] {where}: {json.dumps(rounded(figures))}", flush=True)
+        if self.options.out:
+            options = {k: str(v) if isinstance(v, Path) else v for k, v in vars(self.options).items() if k != "out"}
+            content = {
+                "name": self.name,
+                "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+                **environment(),
+                "parameters": {**options, **self.extra},
+                "figures": rounded(self.figures),
+            }
+            self.options.out.write_text(json.dumps(content, indent=1) + "\n")
+
+
+class Bench(Report):
+    """The data on the device, the recipe, the time that is left, and the figures so far."""
+
+    def __init__(self, name: str, options: argparse.Namespace):
+        super().__init__(name, options)
+        self.device = torch.device(options.device)
         self.deadline = float("inf")
         config = load_config(ROOT / "configs" / "cifar.yaml")
         recipe = Recipe.from_dict(config["noisy"]["cifar10"]["recipe"])
         self.recipe = replace(recipe, model=options.model, batch_size=options.batch)
+        self.extra = {"recipe": asdict(self.recipe)}
         if self.device.type == "cuda":  # as jobs of the workflow have it
             torch.set_num_threads(config["execution"]["threads"])
             torch.backends.cuda.matmul.allow_tf32 = True
@@ -144,28 +181,6 @@ class Bench:
     def accuracy(self, net: nn.Module) -> float:
         """Return the accuracy on the test images."""
         return (predict(net, self.test)[0].argmax(1) == self.test_labels).float().mean().item()
-
-    def report(self, name: str, figures: Any, group: str | None = None) -> None:
-        """Print figures and write the report with all figures so far.
-
-        Args:
-            name: Name of the figures.
-            figures: Numbers, or a nested dict of them.
-            group: Heading under which they are filed, or None.
-        """
-        (self.figures if group is None else self.figures.setdefault(group, {}))[name] = figures
-        where = name if group is None else f"{group}, {name}"
-        print(f"[{time.perf_counter() - self.start:6.1f} s] {where}: {json.dumps(rounded(figures))}", flush=True)
-        if self.options.out:
-            options = {k: str(v) if isinstance(v, Path) else v for k, v in vars(self.options).items() if k != "out"}
-            content = {
-                "name": self.name,
-                "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-                **environment(),
-                "parameters": {**options, "recipe": asdict(self.recipe)},
-                "figures": rounded(self.figures),
-            }
-            self.options.out.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def rounded(value: Any) -> Any:

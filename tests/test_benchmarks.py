@@ -5,8 +5,9 @@ import sys
 
 import numpy as np
 import pytest
+import torch
 
-from benchmarks import decoding, influence_overhead, posthoc, scaling, training_speed
+from benchmarks import decoding, eager_loop, influence_overhead, posthoc, scaling, training_speed
 from sgoif.utils.files import sha256_array
 
 
@@ -69,6 +70,34 @@ def test_influence_overhead(measure):
         if not name.startswith("SG-OIF"):
             assert found["seconds"] > 0 or "left_out" in found, name
     assert figures["all"]["watching"] > 0
+
+
+def test_eager_loop(tmp_path):
+    """Watched and plain stretches of equal length take turns, and both networks see the same data."""
+    out = tmp_path / "report.json"
+    case = ["--networks", "tiny_cnn", "--batches", "16", "--examples", "64", "--device", "cpu"]
+    eager_loop.main([*case, "--pairs", "2", "--stretch", "0", "--out", str(out)])
+    report = json.loads(out.read_text())
+    found = report["figures"]["tiny_cnn, batch 16"]
+    assert report["name"] == "eager_loop" and {"date", "hardware", "versions", "commit"} <= set(report)
+    assert found["steps_of_a_stretch"] == 4 and len(found["seconds"]) == 2
+    assert 0 < found["low"] <= found["watching"] <= found["high"]
+
+
+def test_a_watched_loop_trains_as_the_plain_one_does():
+    plain, watched = eager_loop.Loop.pair("tiny_cnn", eager_loop.Shape(1, 8, 64, (16,)), 64, 16, torch.device("cpu"))
+    for loop in (plain, watched):
+        loop.epoch()
+    assert plain.influence is None and watched.influence.steps == 4
+    for ours, theirs in zip(plain.net.parameters(), watched.net.parameters(), strict=True):
+        assert torch.equal(ours, theirs)
+
+
+def test_the_interval_of_a_median_leaves_out_what_chance_allows():
+    """Of 9 values each end loses one (2 * (1 + 9) / 512 = 3.9%), of 5 none (one more would miss in 37.5%)."""
+    assert eager_loop.median_interval([float(v) for v in range(9)]) == (1.0, 7.0)
+    assert eager_loop.median_interval([5.0, 1.0, 2.0, 4.0, 3.0]) == (1.0, 5.0)
+    assert eager_loop.median_interval([2.0]) == (2.0, 2.0)
 
 
 def test_a_package_that_is_too_slow_is_stopped(measure):
