@@ -22,7 +22,9 @@ DATA_FILES = (
     "sgoif/bench/report/page.html",
     "sgoif/bench/report/page.css",
     "sgoif/bench/report/page.js",
-    "sgoif/scan/gallery.html",
+    "sgoif/scan/page/gallery.html",
+    "sgoif/scan/page/gallery.css",
+    "sgoif/scan/page/page.js",
 )
 LOOP = """
 import torch

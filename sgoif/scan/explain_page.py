@@ -9,7 +9,7 @@ from typing import TYPE_CHECKING
 
 from sgoif.scan.decode import Unreadable, make_thumbnail
 from sgoif.scan.explain import Explanation
-from sgoif.scan.gallery import THUMBNAIL_PIXELS, data_uri, is_tiny
+from sgoif.scan.page.pictures import TYPICAL_PIXELS, data_uri, is_tiny
 from sgoif.utils.files import atomic_write_text
 
 if TYPE_CHECKING:
@@ -96,7 +96,7 @@ def _list_item(found: Explanation, i: int, open_example: Callable[[int], Image])
 def _image_tag(open: Callable[[int], Image]) -> str:
     """Returns the HTML of one image, or of the reason why it cannot be shown."""
     try:
-        small = make_thumbnail(open, 0, THUMBNAIL_PIXELS)
+        small = make_thumbnail(open, 0, TYPICAL_PIXELS)
     except Unreadable as e:
         return f"<small>{escape(str(e))}</small>"
     return f'<img alt="" src="{data_uri(small)}"{" data-tiny" if is_tiny(small) else ""}>'

@@ -13,7 +13,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgoif.scan.explain import save_state
-from sgoif.scan.gallery import write_gallery
+from sgoif.scan.page.gallery import PageEvidence, write_gallery
 from sgoif.scan.ranking import Ranking, count_by_class, count_other_suggestions, most_common_confusions
 from sgoif.scan.settings import Settings
 from sgoif.scan.sources.image_listing import Listing
@@ -55,7 +55,8 @@ def write_scan(
     write_csv(out / "left_out.csv", left_out)
     save_state(out, listing, trained, images)
     probabilities = trained.result.numpy()["mean_predictions"]
-    write_gallery(out / "gallery.html", listing, ranking, trained.anchors, probabilities, gallery_size)
+    evidence = PageEvidence(trained.anchors, probabilities, trained.features.float().cpu().numpy())
+    write_gallery(out / "gallery.html", listing, ranking, evidence, gallery_size)
     report = make_report(listing, ranking, settings, seconds)
     interrupt.raise_if_pending()  # an import that Ctrl-C broke off would read as "pyarrow is missing"
     atomic_write_json(out / "report.json", report)

@@ -10,7 +10,13 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sgoif.scan.gallery import json_for_script, main_contributions, write_gallery
+from sgoif.scan.page.gallery import (
+    PageEvidence,
+    informative_interval,
+    json_for_script,
+    main_contributions,
+    write_gallery,
+)
 from sgoif.scan.sources.image_listing import Listing
 from tests.helpers.browser import Browser, chromium
 from tests.helpers.scan_folders import blobs, rows, run
@@ -18,6 +24,7 @@ from tests.helpers.scan_folders import blobs, rows, run
 needs_browser = pytest.mark.skipif(chromium() is None, reason="no Chromium on this machine")
 EVIL = "</script><img src=x onerror=\"document.title='owned'\"><b>&amp;\"',\u2028.png"
 CLASSES = ["cat", "dog, brown", 'ow"l', "<i>emu</i>"]
+WRONG = np.linspace(0.98, 0.32, 12)
 
 
 @pytest.fixture(scope="module")
@@ -37,12 +44,11 @@ def page(tmp_path_factory):
         confidence=np.full(12, 0.9),
         visits=np.full(12, 7),
         flagged=np.arange(12) < 6,
-        suggested=beliefs.argmax(1),
-        probability=beliefs.max(1),
+        wrong_probability=WRONG,
         estimated=6,
     )
     path = tmp_path_factory.mktemp("gallery") / "gallery.html"
-    write_gallery(path, listing, ranking, anchors, beliefs, 12)
+    write_gallery(path, listing, ranking, PageEvidence(anchors, beliefs, rng.normal(size=(12, 5))), 12)
     return SimpleNamespace(path=path, names=names, labels=labels, other=[int(o) for o in others(beliefs, labels)])
 
 
@@ -83,7 +89,7 @@ def test_keyboard_review(browser, page):
         names[2]: ("relabel", CLASSES[page.other[2]]),
     }
     assert decisions(b) == wanted
-    assert b.ask(COUNT) == "3 of 12 reviewed, 12 shown" and b.ask("document.getElementById('bar').value") == 3
+    assert b.ask(COUNT) == "3 of 12 decided, 12 shown" and b.ask("document.getElementById('bar').value") == 3
     b.press("u")
     assert b.ask(FOCUS) == names[2] and list(decisions(b)) == names[:2]
     b.press("u", "u", "u")
@@ -123,7 +129,7 @@ def test_filters_and_search(browser, page):
     b.press("/")
     b.type("emu")
     assert b.ask("document.activeElement.id") == "search"
-    given, suggested = page.labels.count(3), b.ask("data.items.filter(i => i.given === 3 || i.suggested === 3).length")
+    given, suggested = page.labels.count(3), b.ask("data.items.filter(i => i.given === 3 || i.other === 3).length")
     assert b.ask(SHOWN) == suggested >= given
     b.ask("document.activeElement.select()")
     b.type("no such thing")
@@ -144,6 +150,73 @@ def test_filters_and_search(browser, page):
     assert b.ask(SHOWN) == 5 and b.ask(FOCUS) == page.names[1], "a decided image leaves the ones to review"
     choose("status", "remove")
     assert b.ask(SHOWN) == 1
+
+
+@needs_browser
+def test_large_view_decides_and_goes_on(browser, page):
+    b, names = browser, page.names
+    b.press("ArrowRight", "Enter")
+    assert b.ask("$('zoom').open && $('large').alt") == names[0]
+    assert b.ask("$('large').naturalWidth") == 90
+    beside = b.ask("[...$('beside').querySelectorAll('img')].map(i => i.alt)")
+    assert list(dict.fromkeys(beside)) == [f"a typical {CLASSES[c]}" for c in (0, page.other[0])]
+    b.press("+", "+")
+    assert b.ask("$('stage').scrollWidth > 3 * $('stage').clientWidth")
+    b.press("k", "x")
+    assert decisions(b) == {names[0]: ("keep", CLASSES[0]), names[1]: ("remove", CLASSES[1])}
+    assert b.ask("$('large').alt") == names[2] and b.ask("$('stage').scrollWidth <= $('stage').clientWidth")
+    b.press("ArrowRight", "ArrowLeft", "ArrowLeft")
+    assert b.ask("$('large').alt") == names[1]
+    b.press("u", "Escape")
+    assert list(decisions(b)) == names[:1] and not b.ask("$('zoom').open") and b.ask(FOCUS) == names[1]
+
+
+@needs_browser
+def test_a_typical_example_of_the_suggested_class_is_beside_each(browser, page):
+    captions = browser.ask("[...document.querySelectorAll('article figcaption')].map(c => c.textContent)")
+    assert captions == [f"a typical {CLASSES[c]}" for c in page.other]
+    assert browser.ask("document.querySelectorAll('article figure img').length") == 12
+
+
+@needs_browser
+def test_a_confusion_is_accepted_above_a_probability_and_undone_at_once(browser, page):
+    b = browser
+    b.ask("$('bulk').open = true; $('limit').value = 0.7; $('limit').dispatchEvent(new Event('input'))")
+    b.until("$('groups').children.length > 0")
+    pairs = list(zip(page.labels, page.other, strict=True))
+    assert b.ask("$('groups').children.length") == len(set(pairs))
+    biggest = max(set(pairs), key=lambda pair: (pairs.count(pair), -pairs.index(pair)))
+    wanted = [n for n, pair, p in zip(page.names, pairs, WRONG, strict=True) if pair == biggest and p >= 0.7]
+    assert len(wanted) >= 1
+    b.ask("$('cards').querySelector('.keep').click()")
+    left = [n for n in wanted if n != page.names[0]]
+    told = b.ask("$('groups').children[0].textContent")
+    assert told.startswith(f"{CLASSES[biggest[0]]} → {CLASSES[biggest[1]]}: ") and f"Relabel {len(left)}" in told
+    b.ask("$('groups').children[0].querySelector('button:last-child').click()")
+    assert {n: d for n, d in decisions(b).items() if d[0] == "relabel"} == {
+        n: ("relabel", CLASSES[biggest[1]]) for n in left
+    }
+    how = {d["path"]: d["how"] for d in json.loads(b.ask("asJSON()"))["decisions"]}
+    assert how == {page.names[0]: "seen"} | dict.fromkeys(left, "bulk")
+    b.ask("$('groups').children[0].querySelector('button').click()")
+    assert b.ask(SHOWN) == pairs.count(biggest), "Show leaves the confusion alone"
+    b.ask("$('undo').click()")
+    assert list(decisions(b)) == page.names[:1], "one step takes all of them back"
+
+
+@needs_browser
+def test_the_page_says_what_it_is_sorted_by(browser, page):
+    b = browser
+    shown = "[...document.querySelectorAll('article')].map(a => a.querySelector('.path').textContent)"
+    assert "how probably the label is wrong" in b.ask("$('sorted').textContent")
+    chances = b.ask("[...document.querySelectorAll('.chance')].map(c => c.textContent)")
+    assert chances == [f"wrong: {round(100 * p)}%" for p in WRONG]
+    b.ask("$('sort').value = 'confusion'; $('sort').dispatchEvent(new Event('input'))")
+    assert "given → suggested" in b.ask("$('sorted').textContent")
+    ranks = sorted(range(12), key=lambda i: (page.labels[i], page.other[i], i))
+    assert [int(t.split()[0][1:]) - 1 for t in b.ask(shown)] == ranks
+    b.press("ArrowRight", "k")
+    assert b.ask(FOCUS) == page.names[ranks[1]], "the next image is the next one shown"
 
 
 @needs_browser
@@ -175,18 +248,25 @@ def test_names_are_text_and_nothing_else(browser, page):
     assert b.ask("document.querySelectorAll('article').length") == 12
     assert b.ask("document.querySelectorAll('main i, main u, main b b, header u').length") == 0
     assert EVIL in b.ask("[...document.querySelectorAll('.path')].at(-1).textContent")
-    assert b.ask("[...document.images].every(i => i.naturalWidth > 0 || i.loading === 'lazy')")
-    assert b.ask("[...document.querySelectorAll('article')][3].querySelector('.note').textContent").count("± ?") == 1
+    assert b.ask("[...$('cards').querySelectorAll('img')].every(i => i.naturalWidth > 0 || i.loading === 'lazy')")
+    assert b.ask("document.querySelectorAll('.numbers[open]').length") == 0, "numbers are one click away"
+    influence = "[...document.querySelectorAll('article')][3].querySelector('.numbers').textContent"
+    assert "influence" in b.ask(influence) and "Infinity" not in b.ask(influence) and " to " not in b.ask(influence)
 
 
 @needs_browser
 @pytest.mark.parametrize("width", [1280, 390])
 def test_nothing_is_wider_than_the_window(browser, width):
+    browser.ask("document.querySelectorAll('details').forEach(d => { d.open = true; })")
     for dark in (False, True):
         browser.resize(width, 800, dark)
         assert browser.ask("document.documentElement.scrollWidth") <= width
-        every = "[...document.querySelectorAll('article *, header *')]"
+        every = "[...document.querySelectorAll('article *, header *, #tools *')]"
         assert browser.ask(f"Math.max(...{every}.map(e => e.getBoundingClientRect().right))") <= width
+    browser.ask("document.querySelector('.open').click()")
+    every = "[...document.querySelectorAll('#zoom, #zoom *')]"
+    assert browser.ask(f"Math.max(...{every}.map(e => e.getBoundingClientRect().right))") <= width
+    assert browser.ask("$('large').clientWidth") > 0.5 * width, "the picture fills the window"
 
 
 @needs_browser
@@ -213,3 +293,8 @@ def test_reasons_are_the_greatest_parts_most_harmed_first():
 def test_embedded_json_cannot_end_its_element():
     text = json_for_script({"a": "</script><!--&", "b": [1.5, None]})
     assert not set(text) & set("<>&") and json.loads(text) == {"a": "</script><!--&", "b": [1.5, None]}
+
+
+@pytest.mark.parametrize(("half_width", "shown"), [(0.5, [1.5, 2.5]), (2.0, None), (3.0, None), (float("inf"), None)])
+def test_an_interval_that_says_nothing_is_not_shown(half_width, shown):
+    assert informative_interval(2.0, half_width) == shown

@@ -1,0 +1,87 @@
+// The page: sorting, filters, keys, theme.
+const SORTS = {
+  wrong: ["how probably the label is wrong", (a, b) => b.wrong - a.wrong || a.rank - b.rank],
+  confusion: ["given → suggested label, then probability", (a, b) => a.given - b.given || a.other - b.other || b.wrong - a.wrong || a.rank - b.rank],
+  path: ["path", (a, b) => a.path < b.path ? -1 : a.path > b.path ? 1 : 0],
+};
+
+function sortCards() {
+  const compare = SORTS[$("sort").value][1];
+  cards.sort((a, b) => compare(a.item, b.item));
+  $("cards").replaceChildren(...cards.map((c) => c.node), $("nothing"));
+}
+function refresh() {
+  const text = $("search").value.trim().toLowerCase(), given = $("given").value, other = $("other").value;
+  const status = $("status").value, flagged = $("flagged").checked;
+  let shown = 0;
+  for (const { item, node, choice } of cards) {
+    const d = decisions.get(item.path);
+    const words = [item.path, ...[item.given, item.other].flatMap((c) => [data.classes[c], data.names[c]])].join(" ").toLowerCase();
+    node.hidden = !(words.includes(text) && (given === "" || item.given === +given) && (other === "" || item.other === +other)
+      && (!flagged || item.flagged) && (status === "" || (status === "open" ? !d : d?.decision === status)));
+    shown += !node.hidden;
+    node.dataset.decision = d?.decision ?? "";
+    for (const name of ["keep", "relabel", "remove"]) node.querySelector("." + name).setAttribute("aria-pressed", d?.decision === name);
+    if (d?.decision === "relabel") choice.value = data.names[data.classes.indexOf(d.label)];
+  }
+  $("nothing").hidden = shown > 0;
+  $("bar").value = decisions.size; $("bar").max = cards.length;
+  $("count").textContent = `${decisions.size} of ${cards.length} decided, ${shown} shown`;
+  $("sorted").textContent = `(sorted by ${SORTS[$("sort").value][0]})`;
+  $("undo").disabled = !history.length;
+  listGroups();
+  markZoomed();
+}
+
+document.addEventListener("keydown", (e) => {
+  if (e.ctrlKey || e.metaKey || e.altKey || $("keys").open || $("zoom").open) return;
+  const typing = e.target.matches("input:not([type=checkbox]), select, textarea");
+  if (typing) {
+    if (e.key === "Escape" && e.target.closest("#tools")) { const first = neighbour(null, 1); if (first) focusCard(first); }
+    return;
+  }
+  const at = current(), first = neighbour(null, 1);
+  const move = (by, times = 1) => {
+    let to = at;
+    if (!to) { if (first) focusCard(first); return; }
+    for (; times > 0; times--) to = neighbour(to, by) ?? to;
+    focusCard(to);
+  };
+  const acts = {
+    ArrowRight: () => move(1), ArrowLeft: () => move(-1), ArrowDown: () => move(1, columns()), ArrowUp: () => move(-1, columns()),
+    k: () => decide(at, "keep"), r: () => decide(at, "relabel"), x: () => decide(at, "remove"), z: () => enlarge(at),
+    l: () => { at.choice.focus(); at.choice.select(); },
+    u: undo, "/": () => { $("options").open = true; $("search").focus(); }, "?": () => $("keys").showModal(),
+  };
+  if (e.key === "Enter" && e.target.matches("article")) acts.Enter = acts.z;
+  const pressed = e.key.length === 1 ? e.key.toLowerCase() : e.key, act = acts[pressed];
+  if (!act) return;
+  e.preventDefault();
+  if ("krxlz".includes(pressed) && !at) { if (first) focusCard(first); return; }
+  act();
+});
+
+document.title = `Suspicious labels: ${data.source}`;
+$("headline").textContent = `About ${data.estimated} of ${data.examples} labels look suspicious.`;
+$("source").textContent = `The ${data.items.length} most suspicious of ${data.source}`;
+const option = (value, text) => make("option", { value, textContent: text });
+const used = (name) => [...new Set(data.items.map((i) => i[name]))].sort((a, b) => a - b);
+$("sort").append(...Object.entries(SORTS).map(([name, [text]]) => option(name, text)));
+$("given").append(option("", "any given label"), ...used("given").map((c) => option(c, "given: " + data.names[c])));
+$("other").append(option("", "any suggestion"), ...used("other").map((c) => option(c, "suggested: " + data.names[c])));
+$("status").append(option("", "any decision"), option("open", "to review"), option("keep", "keep"), option("relabel", "relabel"), option("remove", "remove"));
+$("classes").append(...data.names.map((c) => option(c, "")));
+$("cards").append(make("p", { id: "nothing", className: "empty", textContent: "Nothing matches these filters." }));
+cards = data.items.map(card);
+$("sort").addEventListener("input", () => { sortCards(); refresh(); });
+for (const id of ["search", "given", "other", "status", "flagged"]) $(id).addEventListener("input", refresh);
+$("help").addEventListener("click", () => $("keys").showModal());
+const root = document.documentElement;
+const setTheme = (t) => { root.dataset.theme = t; try { localStorage.setItem("sgoif:theme", t); } catch { /* not kept */ } };
+let theme = matchMedia("(prefers-color-scheme: dark)").matches ? "dark" : "light";
+try { theme = localStorage.getItem("sgoif:theme") || theme; } catch { /* the system's */ }
+root.dataset.theme = theme;
+$("theme").addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
+load();
+sortCards();
+refresh();
