@@ -37,8 +37,9 @@ def measure(config: dict[str, Any], dataset: str, methods: list[str], folder: Pa
     """
     plan, data = Plan(config), Path(config["data"]["root"])
     prepare(dataset, data, log=lambda *_: None)
-    for setting, noise in plan.settings("tuning", dataset).items():
-        write_setting(data, folder, dataset, setting, noise)
+    for setting in plan.settings("tuning", dataset):
+        for draw in plan.draws("tuning", dataset, setting):
+            write_setting(data, folder, dataset, setting, plan.noise(dataset, setting, draw), draw)
     hold_out(data, folder, dataset, plan.held_out(dataset))
     declared = [registry.declaration("noisy", registry.split_variant(m)[0]) for m in methods]
     shared = dict.fromkeys(run for method in declared for run in method.shared_runs)

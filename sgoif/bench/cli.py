@@ -121,8 +121,9 @@ def _add_computing(commands: Any) -> None:
     step = _add(commands, "prepare", steps.prepare_step, "download, verify and prepare a dataset", "dataset", "root")
     step.add_argument("--mirror", help="offline copy of the datasets; by default that of SGOIF_DATA")
     step.add_argument("--no-download", action="store_true", help="use what is on this machine alone")
-    about = "write the noisy labels and the truth of a noise setting"
-    _add(commands, "corrupt", steps.corrupt_step, about, "config", "dataset", "setting")
+    about = "write the noisy labels and the truth of a draw of a noise setting"
+    step = _add(commands, "corrupt", steps.corrupt_step, about, "config", "dataset", "setting")
+    step.add_argument("--draw", type=int, default=0, help="number of the draw: the seed that it is for")
     _add(commands, "hold-out", steps.hold_out_step, "set test images aside with their labels", "config", "dataset")
     step = _add(
         commands, "batch", steps.batch_step, "compute the cells of a batch", "config", "task", "dataset", "method"

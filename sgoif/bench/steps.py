@@ -50,13 +50,13 @@ def prepare_step(args: argparse.Namespace) -> None:
 
 
 def corrupt_step(args: argparse.Namespace) -> None:
-    """Write the noisy labels and the truth of a noise setting."""
+    """Write the noisy labels and the truth of a draw of a noise setting."""
     from sgoif.bench.data.noisy_labels import setting_files, write_setting
 
     plan, run_dir = _open(args)
-    spec = plan.noise(args.dataset, args.setting)
-    write_setting(plan.config["data"]["root"], run_dir, args.dataset, args.setting, spec)
-    for path in setting_files(run_dir, args.dataset, args.setting):
+    spec = plan.noise(args.dataset, args.setting, args.draw)
+    write_setting(plan.config["data"]["root"], run_dir, args.dataset, args.setting, spec, args.draw)
+    for path in setting_files(run_dir, args.dataset, args.setting, args.draw):
         path.touch()
 
 

@@ -7,6 +7,7 @@ from pathlib import Path
 import numpy as np
 
 from sgoif.bench.data.checksums import describe
+from sgoif.bench.data.noisy_labels import setting_files
 from sgoif.utils.files import atomic_write_json, read_json, save_npy, save_npz, sha256_file
 
 N, M, HELD_OUT, CLASSES = 400, 66, 6, 4
@@ -66,9 +67,12 @@ class Run:
         return self.labels[dataset]
 
     def truth(self, dataset: str, setting: str, rate: float) -> tuple[np.ndarray, np.ndarray]:
-        path = self.root / "truth" / dataset / f"{setting}.npz"
+        """Writes the truth of the draws of eight seeds, all alike."""
         wrong, ids = self.rng.random(N) < rate, np.array([f"id{i:05d}" for i in range(N)])
-        save_npz(path, wrong=wrong, true_labels=self.rng.integers(0, CLASSES, N), ids=ids)
+        true_labels = self.rng.integers(0, CLASSES, N)
+        for draw in range(8):
+            path = setting_files(self.root, dataset, setting, draw).truth
+            save_npz(path, wrong=wrong, true_labels=true_labels, ids=ids)
         return wrong, ids
 
     def cell(

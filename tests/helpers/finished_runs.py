@@ -14,7 +14,7 @@ from sgoif.bench.data.holdout import hold_out
 from sgoif.bench.data.noisy_labels import write_setting
 from sgoif.bench.data.prepare import prepare
 from sgoif.bench.execution import results
-from sgoif.bench.execution.integrity.run_files import batch_files, noise_settings, result_files
+from sgoif.bench.execution.integrity.run_files import batch_files, noise_draws, result_files
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.execution.records import BatchEntry
 from sgoif.utils.files import atomic_write_bytes, atomic_write_json, npz_bytes
@@ -39,8 +39,8 @@ def finished_run(folder: Path) -> tuple[Plan, Path]:
     run_dir = folder / "results" / "mini"
     for name in sorted(plan.needed_datasets()):
         prepare(name, folder / "data")
-    for dataset, setting in noise_settings(plan):
-        write_setting(folder / "data", run_dir, dataset, setting, plan.noise(dataset, setting))
+    for dataset, setting, draw in noise_draws(plan):
+        write_setting(folder / "data", run_dir, dataset, setting, plan.noise(dataset, setting, draw), draw)
         hold_out(folder / "data", run_dir, dataset, plan.held_out(dataset))
     atomic_write_json(run_dir / "config.json", plan.config)
     for path, cells in batch_files(plan, run_dir).items():

@@ -80,6 +80,9 @@ def test_a_restricted_plain_run_leaves_the_others_their_labels():
     assert done.returncode == 0, done.stderr[-2000:]
     sgoif = next(job for job in jobs(done.stdout + done.stderr) if job["rule"] == "noisy_sgoif")
     assert "labels/digits/n20_s2.npz" in sgoif["input"]
+    assert "labels/digits/n20_s2.draw1.npz" in sgoif["input"], "seed 1 has noise of its own"
+    drawn = [job for job in jobs(done.stdout + done.stderr) if job["rule"] == "corrupt"]
+    assert len(drawn) == 2 * 14 and any("truth/digits/n20_s2.draw1.npz" in job["output"] for job in drawn)
 
 
 def test_the_paper_plans_without_any_dataset_in_time(tmp_path):

@@ -7,7 +7,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from sgoif.bench.config import digest, read_yaml, resolve_config
-from sgoif.bench.data.noisy_labels import required_datasets
+from sgoif.bench.data.noisy_labels import required_datasets, setting_files
 from sgoif.errors import UserError
 from sgoif.bench.execution.fingerprint import source_hash
 from sgoif.bench.execution.plan import Plan
@@ -48,6 +48,7 @@ wildcard_constraints:
     task="noisy|tuning|ood",
     dataset=r"[A-Za-z0-9_]+",
     setting=r"(?!val\b)[a-z0-9_]+",
+    draw=r"(\.draw[0-9]+)?",
     variant="(@[a-z0-9_]+)?",
     batch="[0-9]+",
 
@@ -80,9 +81,17 @@ def images(w):
 
 
 def labels(w):
-    """Noisy labels of all settings of the batch; a restricted method computes some of them only."""
+    """Noisy labels of all cells of the batch; a restricted method computes some of them only."""
     cells = PLAN.batch_slots(w.task, w.dataset, PLAIN, int(w.batch))
-    return sorted({f"{RUN}/labels/{w.dataset}/{cell.setting}.npz" for cell in cells})
+    files = [
+        setting_files(RUN, w.dataset, cell.setting, PLAN.draw(cell)) for cell in cells
+    ]
+    return sorted({str(file.labels) for file in files})
+
+
+def draw_number(w):
+    """Number of a draw, from the end of its files' names."""
+    return int(w.draw.removeprefix(".draw") or 0)
 
 
 TASK = {"noisy": "{task,noisy|tuning}", "ood": "{task,ood}"}
@@ -147,7 +156,11 @@ def needs_val(w):
 
 def truth(w):
     settings = [] if w.task == "ood" else PLAN.settings(w.task, w.dataset)
-    return [f"{RUN}/truth/{w.dataset}/{setting}.npz" for setting in settings]
+    return [
+        str(setting_files(RUN, w.dataset, setting, draw).truth)
+        for setting in settings
+        for draw in PLAN.draws(w.task, w.dataset, setting)
+    ]
 
 
 def cells_of(w):

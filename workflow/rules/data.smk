@@ -19,18 +19,19 @@ rule corrupt:
     input:
         truth_sources,
     output:
-        labels=f"{RUN}/labels/{{dataset}}/{{setting}}.npz",
-        truth=f"{RUN}/truth/{{dataset}}/{{setting}}.npz",
+        labels=f"{RUN}/labels/{{dataset}}/{{setting}}{{draw}}.npz",
+        truth=f"{RUN}/truth/{{dataset}}/{{setting}}{{draw}}.npz",
     log:
-        f"{RUN}/logs/corrupt/{{dataset}}-{{setting}}.log",
+        f"{RUN}/logs/corrupt/{{dataset}}-{{setting}}{{draw}}.log",
     conda:
         ENVIRONMENT
     params:
         step=STEP.format(step="corrupt"),
-        noise=lambda w: digest(PLAN.noise(w.dataset, w.setting)),
+        noise=lambda w: digest(PLAN.noise(w.dataset, w.setting, draw_number(w))),
+        draw=draw_number,
         code=source_hash("sgoif.bench.data.noisy_labels"),
     shell:
-        "{params.step} --dataset {wildcards.dataset:q} --setting {wildcards.setting:q} > {log:q} 2>&1"
+        "{params.step} --dataset {wildcards.dataset:q} --setting {wildcards.setting:q} --draw {params.draw} > {log:q} 2>&1"
         " || {{ cat {log:q} >&2; exit 1; }}"
 
 

@@ -2,6 +2,10 @@
 
 A setting has two files: results/<run>/labels/<dataset>/<setting>.npz with the noisy labels, which methods may read, and
 results/<run>/truth/<dataset>/<setting>.npz with the true labels, which only the evaluation may read.
+
+Every seed of a run draws its own noise. Draw 0, that of seed 0, is the noise as the setting specifies it: with the
+published matrices, the published labels. Draw d > 0 has the seed `seed + 1000 d` and the files <setting>.draw<d>.npz.
+Labels that nobody draws (human, collected, of a file) are the same for all seeds.
 """
 
 from __future__ import annotations
@@ -22,6 +26,7 @@ from sgoif.utils.files import load_npz, save_npz
 
 TRAINING_KEYS = ("recipe",)  # of a setting: how networks are trained on it
 UNDRAWN_KINDS = ("clean", "human", "collected", "file")  # kinds of noise that no seed draws
+SEED_STEP = 1000  # between the noise seeds of two draws: far from those of neighbouring settings
 HUMAN_LABELS = {"cifar10": "cifar10n", "cifar100": "cifar100n"}  # dataset -> the dataset of its human labels
 
 
@@ -32,10 +37,32 @@ class SettingFiles(NamedTuple):
     truth: Path
 
 
-def setting_files(run_dir: Path | str, dataset: str, setting: str) -> SettingFiles:
-    """Return the paths of the labels and of the truth of a setting."""
-    name = f"{setting}.npz"
+def setting_files(run_dir: Path | str, dataset: str, setting: str, draw: int = 0) -> SettingFiles:
+    """Return the paths of the labels and of the truth of a draw of a setting."""
+    name = f"{setting}{draw_suffix(draw)}.npz"
     return SettingFiles(Path(run_dir) / "labels" / dataset / name, Path(run_dir) / "truth" / dataset / name)
+
+
+def draw_suffix(draw: int) -> str:
+    """Return what the names of a draw's files have after the name of the setting; nothing for draw 0."""
+    return f".draw{draw}" if draw else ""
+
+
+def is_drawn(spec: Mapping[str, Any]) -> bool:
+    """Say whether a seed draws the noise of a setting; else its labels are the same for all seeds."""
+    return spec["kind"] not in UNDRAWN_KINDS
+
+
+def draw_of_seed(spec: Mapping[str, Any], seed: int) -> int:
+    """Return which draw of a setting a seed of the run uses: its own, or 0 where nothing is drawn."""
+    return seed if is_drawn(spec) else 0
+
+
+def drawn(spec: Mapping[str, Any], draw: int) -> dict[str, Any]:
+    """Return the specification of a draw of a setting; draw 0 is the setting itself."""
+    if not draw:
+        return dict(spec)
+    return {**spec, "seed": (spec.get("seed", 0) + SEED_STEP * draw) % 2**32}
 
 
 def check_setting(dataset: str, spec: Mapping[str, Any], where: str = "noise") -> None:
@@ -80,9 +107,9 @@ def required_datasets(dataset: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
 
 
 def write_setting(
-    data_root: Path | str, run_dir: Path | str, dataset: str, setting: str, spec: Mapping[str, Any]
+    data_root: Path | str, run_dir: Path | str, dataset: str, setting: str, spec: Mapping[str, Any], draw: int = 0
 ) -> Corruption:
-    """Write the two files of a setting.
+    """Write the two files of a draw of a setting.
 
     The same specification gives the same bytes, and an unchanged file is left alone.
 
@@ -91,7 +118,8 @@ def write_setting(
         run_dir: Folder of the run.
         dataset: Name of the dataset.
         setting: Name of the setting.
-        spec: Noise specification.
+        spec: Noise specification of this draw, see `drawn`.
+        draw: Number of the draw, for the names of the files.
 
     Returns:
         What was written: `labels` and `ids` in the file of labels; `true_labels`, `wrong`, `ids`, `rate` and `matrix`
@@ -105,7 +133,7 @@ def write_setting(
     d = catalogue.get(dataset)
     true_labels = load.true_labels(data_root, dataset, "train")
     ids = load.ids(data_root, dataset, "train")
-    files = setting_files(run_dir, dataset, setting)
+    files = setting_files(run_dir, dataset, setting, draw)
     if spec["kind"] == "collected":
         return _write_collected(load.collected_labels(data_root, dataset), true_labels, ids, files)
     human = load.human_labels(data_root, HUMAN_LABELS[dataset]) if spec["kind"] == "human" else None

@@ -14,7 +14,7 @@ from typing import Any
 import numpy as np
 
 from sgoif.bench.data import load
-from sgoif.bench.data.noisy_labels import read_kept, setting_files
+from sgoif.bench.data.noisy_labels import SettingFiles, draw_of_seed, read_kept, setting_files
 from sgoif.bench.data.readers.jpeg_archives import decode_image
 from sgoif.bench.evaluation.cell_result import CellResult, read_cells
 from sgoif.bench.evaluation.evaluate import check_identity
@@ -50,18 +50,21 @@ def write_curves(run_dir: Path | str, data_root: Path | str, dataset: str, confi
     """
     run_dir = Path(run_dir)
     spec = config["noisy"][dataset]
-    truths = {s: load_npz(setting_files(run_dir, dataset, s).truth) for s in spec["settings"]}
+    truths: dict[SettingFiles, dict[str, np.ndarray]] = {}
     shown = example_setting(spec["settings"])
     curves: dict[tuple[str, str], list[dict[str, np.ndarray]]] = defaultdict(list)
     traces: list[dict[str, Any]] = []
     reliability: dict[str, list[np.ndarray]] = defaultdict(list)
     gallery: dict[str, np.ndarray] = {}
     for cell in read_cells(run_dir, "noisy", dataset, spec["methods"]):
-        setting, _, method = cell.name
+        setting, seed, method = cell.name
         if setting not in spec["settings"] or cell.result.status != "ok":
             continue
         arrays = cell.arrays()
-        truth = truths[setting]
+        files = setting_files(run_dir, dataset, setting, draw_of_seed(spec["settings"][setting], seed))
+        if files not in truths:
+            truths[files] = load_npz(files.truth)
+        truth = truths[files]
         check_identity(cell, arrays, truth["ids"])
         traces += _trace(cell, arrays)
         if "scores" not in arrays or not np.isfinite(arrays["scores"]).all():
@@ -72,7 +75,7 @@ def write_curves(run_dir: Path | str, data_root: Path | str, dataset: str, confi
             if method == OURS and LOG_ODDS in arrays:
                 reliability[setting].append(probability_bins(arrays[LOG_ODDS][known], truth["wrong"][known]))
         if method == OURS and setting == shown and not gallery:
-            gallery = _gallery(cell, run_dir, Path(data_root), arrays["scores"], truth)
+            gallery = _gallery(cell, files.labels, Path(data_root), arrays["scores"], truth)
     folder = run_dir / "curves" / "noisy"
     written = [folder / f"{dataset}.json", folder / f"{dataset}_gallery.npz"]
     averaged = [_average(setting, method, found) for (setting, method), found in curves.items()]
@@ -160,13 +163,13 @@ def _trace(cell: CellResult, arrays: Arrays) -> Iterator[dict[str, Any]]:
 
 
 def _gallery(
-    cell: CellResult, run_dir: Path, data_root: Path, scores: np.ndarray, truth: Arrays
+    cell: CellResult, labels_file: Path, data_root: Path, scores: np.ndarray, truth: Arrays
 ) -> dict[str, np.ndarray]:
     """Returns the most suspicious examples of a cell: images, labels and true labels, names of the classes."""
     dataset = cell.result.cell.dataset
     setting, seed, _ = cell.name
     top = np.argsort(-scores, kind="stable")[:GALLERY_SIZE]
-    kept, labels = read_kept(setting_files(run_dir, dataset, setting).labels, data_root, dataset)
+    kept, labels = read_kept(labels_file, data_root, dataset)
     classes = load.meta(data_root, dataset).get("classes") or [str(c) for c in range(int(labels.max()) + 1)]
     return {
         "images": _thumbnails(data_root, dataset, kept[top]),

@@ -18,6 +18,7 @@ import numpy as np
 from sgoif.bench.config.shares import allowed, restriction
 from sgoif.bench.data import load
 from sgoif.bench.data.holdout import held_out_file
+from sgoif.bench.data.noisy_labels import draw_of_seed, is_drawn, setting_files
 from sgoif.bench.evaluation import metrics
 from sgoif.bench.evaluation.cell_result import CellResult, read_cells
 from sgoif.bench.evaluation.metric_record import MetricRecord, Name, Subject, metrics_file
@@ -83,7 +84,7 @@ def arrange_records(
         where there are none, then those of all other cells.
     """
     expected: list[Name] = [(c.setting, c.seed, c.method) for c in plan.expected_cells(task, dataset)]
-    labels = sorted(name for name in found if not name[2])
+    labels = sorted((n for n in found if not n[2]), key=lambda n: (n[0], -1 if n[1] is None else n[1]))
     others = sorted(found.keys() - set(expected) - set(labels))
     records: list[MetricRecord] = []
     for name in [*labels, *expected, *others]:
@@ -124,12 +125,19 @@ class CellEvaluator:
         self.dataset = dataset
         self.spec = spec
         self.cells: dict[Name, CellResult] = {cell.name: cell for cell in cells}
-        self._truth = _Truth(run_dir, data_root, dataset)
+        settings = {} if task == "ood" else spec["settings" if task == "noisy" else "tuning"]
+        self._truth = _Truth(run_dir, data_root, dataset, settings)
 
     def names(self) -> list[Name]:
-        """Returns what there are records about: the labels of each setting, as (setting, None, ""), and every cell."""
-        settings = [] if self.task == "ood" else list(dict.fromkeys(setting for setting, _, _ in self.cells))
-        return [*((setting, None, "") for setting in settings), *self.cells]
+        """Returns what there are records about: labels and every cell.
+
+        Labels that a seed draws are (setting, seed, ""), those that are the same for all seeds (setting, None, "").
+        """
+        if self.task == "ood":
+            return list(self.cells)
+        settings = self._truth.settings
+        labels = ((s, seed if is_drawn(settings[s]) else None, "") for s, seed, _ in self.cells)
+        return [*dict.fromkeys(labels), *self.cells]
 
     def records(self, name: Name) -> list[MetricRecord]:
         """Returns the records about one of `names`.
@@ -140,7 +148,7 @@ class CellEvaluator:
         subject = Subject(self.task, self.dataset, *name)
         cell = self.cells.get(name)
         if cell is None:
-            facts = _label_facts(self._truth.noisy(subject.setting))
+            facts = _label_facts(self._truth.noisy(subject.setting, subject.seed))
             return [subject.record(metric, value) for metric, value in facts.items()]
         if cell.result.status != "ok":
             reason = cell.result.reason or "no reason given"
@@ -165,14 +173,15 @@ class CellEvaluator:
                     raise cell.damaged(f"`{key}` has {len(arrays[key])} rows for {len(tested)} test images")
                 arrays[key] = arrays[key][tested]
         if self.task != "ood":
-            check_identity(cell, arrays, self._truth.noisy(cell.name[0])["ids"])
+            setting, seed, _ = cell.name
+            check_identity(cell, arrays, self._truth.noisy(setting, seed)["ids"])
         return arrays
 
     def _quality_records(self, subject: Subject, arrays: Mapping[str, np.ndarray]) -> list[MetricRecord]:
         test_labels = self._truth.test_labels[self._truth.tested]
         if self.task == "ood":
             return [_quality_record(subject, *found) for found in ood_quality(arrays, test_labels, self.spec)]
-        truth = self._truth.noisy(subject.setting)
+        truth = self._truth.noisy(subject.setting, subject.seed)
         records = [_quality_record(subject, *found) for found in _noisy_quality(arrays, truth, test_labels)]
         return [*records, *_epoch_records(subject, arrays, truth)]
 
@@ -180,17 +189,21 @@ class CellEvaluator:
 class _Truth:
     """The truth about one dataset, read when it is first needed."""
 
-    def __init__(self, run_dir: Path, data_root: Path, dataset: str):
-        self.folder = run_dir / "truth" / dataset
+    def __init__(self, run_dir: Path, data_root: Path, dataset: str, settings: Mapping[str, Mapping[str, Any]]):
+        self.run_dir = run_dir
         self.data_root = data_root
         self.dataset = dataset
+        self.settings = settings
         self.held_out = held_out_file(run_dir, dataset)
-        self.cache: dict[str, dict[str, np.ndarray]] = {}
+        self.cache: dict[Path, dict[str, np.ndarray]] = {}
 
-    def noisy(self, setting: str) -> dict[str, np.ndarray]:
-        if setting not in self.cache:
-            self.cache[setting] = load_npz(self.folder / f"{setting}.npz")
-        return self.cache[setting]
+    def noisy(self, setting: str, seed: int | None) -> dict[str, np.ndarray]:
+        """Returns the truth of the labels that a seed sees; seed None: of labels that are the same for all seeds."""
+        draw = draw_of_seed(self.settings[setting], seed or 0)
+        path = setting_files(self.run_dir, self.dataset, setting, draw).truth
+        if path not in self.cache:
+            self.cache[path] = load_npz(path)
+        return self.cache[path]
 
     @functools.cached_property
     def test_labels(self) -> np.ndarray:

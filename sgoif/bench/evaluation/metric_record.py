@@ -9,7 +9,8 @@ from typing import Any, TypedDict
 
 from sgoif.utils.files import read_json
 
-Name = tuple[str, int | None, str]  # setting, seed, method of a cell; seed None and method "" of a setting's labels
+# setting, seed, method of a cell; of labels: method "", and seed None where they are the same for all seeds
+Name = tuple[str, int | None, str]
 
 
 class MetricRecord(TypedDict):
@@ -21,7 +22,7 @@ class MetricRecord(TypedDict):
     task: str
     dataset: str
     setting: str
-    seed: int | None  # None: about the labels of the setting, not about a cell
+    seed: int | None  # of labels: the seed that draws them, None if all seeds have the same
     method: str  # "": about the labels of the setting
     variant: str  # of the method's score; "" is the main one
     metric: str
@@ -33,7 +34,7 @@ class MetricRecord(TypedDict):
 
 @dataclass(frozen=True)
 class Subject:
-    """What records are about: a cell, or with seed None and method "" the labels of a setting."""
+    """What records are about: a cell, or with method "" the labels of a setting (`Name`)."""
 
     task: str
     dataset: str

@@ -27,8 +27,8 @@ QUALITY_METRICS = ("auc_pr", "p_at_1", "recall", "tau_top1", "auroc:overall", "a
 SOLVER_METRICS = ("extra:hvps", "extra:mean_", "extra:triggers")
 NEEDED_METRICS = {  # of kinds of tables that repeat cells of another table: prefixes of the metrics they show
     **dict.fromkeys(VARIANT_KINDS, (*LABEL_METRICS, *QUALITY_METRICS, *COST_METRICS, *SOLVER_METRICS)),
-    "scores": ("auc_pr",),
-    "cleaning": ("removal_", "r_precision", "test_accuracy"),
+    "scores": ("auc_pr", "base_rate"),
+    "cleaning": ("base_rate", "removal_", "r_precision", "test_accuracy"),
     "cost": COST_METRICS,
 }
 NOT_EVALUATED = "the evaluation does not know this cell; evaluate again"

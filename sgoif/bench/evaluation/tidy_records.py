@@ -25,7 +25,7 @@ COLUMNS = {
     "method": "name of the method, plain for ordinary training; empty: about the labels of the setting",
     "variant": "variant of the method, the part of its name after @; empty: the method itself",
     "score": "which of the method's scores; empty: the main one",
-    "seed": "training seed; empty: about the labels",
+    "seed": "seed of the training and of the noise; empty: about labels that are the same for all seeds",
     "epoch": "epoch from 0, for values by epoch; empty: of the whole run",
     "metric": "what was measured: auc_pr, p_at_1, test_accuracy, auroc:<set>, seconds_total, extra:<name>, …",
     "value": "the number; shares and areas are between 0 and 1; empty: there is none",

@@ -55,7 +55,7 @@ class Inputs:
         self.root = Path(plan.config["data"]["root"])
         self.spec = plan.spec(task, dataset)
         self.facts = catalogue.get(dataset)
-        self._labels: dict[str, tuple[np.ndarray | None, np.ndarray]] = {}  # by setting, see `_given`
+        self._labels: dict[tuple[str, int], tuple[np.ndarray | None, np.ndarray]] = {}  # by setting and draw
         self.unreadable = UnreadableImages()  # images that could not be decoded while they were used
 
     # --- images and labels ------------------------------------------------------------------------------------------
@@ -98,15 +98,15 @@ class Inputs:
     def _all_train(self) -> ImageSource:
         return self._images(self.dataset, "train")
 
-    def train(self, setting: str) -> ImageSource:
-        """Returns the training images of a setting: all, or the part that it keeps."""
-        kept, _ = self._given(setting)
+    def train(self, cell: Cell) -> ImageSource:
+        """Returns the training images of a cell: all, or the part that its setting keeps."""
+        kept, _ = self._given(cell)
         return self._all_train if kept is None else self._all_train.subset(kept)
 
-    def train_ids(self, setting: str) -> np.ndarray:
-        """Returns the identities of the training images of a setting, shape [n]."""
+    def train_ids(self, cell: Cell) -> np.ndarray:
+        """Returns the identities of the training images of a cell, shape [n]."""
         ids = np.asarray(load.ids(self.root, self.dataset, "train"))
-        kept, _ = self._given(setting)
+        kept, _ = self._given(cell)
         return ids if kept is None else ids[kept]
 
     @functools.cached_property
@@ -120,18 +120,21 @@ class Inputs:
         held = load_npz(held_out_file(self.run_dir, self.dataset))
         return self.test.subset(held["index"]), torch.from_numpy(held["labels"]).to(self.device)
 
-    def labels(self, setting: str) -> torch.Tensor:
-        """Returns the noisy training labels of a setting, shape [n]."""
-        return torch.from_numpy(self._given(setting)[1]).to(self.device)
+    def labels(self, cell: Cell) -> torch.Tensor:
+        """Returns the noisy training labels of a cell, shape [n]: those that its seed draws."""
+        return torch.from_numpy(self._given(cell)[1]).to(self.device)
 
-    def _given(self, setting: str) -> tuple[np.ndarray | None, np.ndarray]:
-        """Returns the positions of the images that a setting keeps, None for all, and their noisy labels."""
-        if setting not in self._labels:
-            self._labels[setting] = self._read_given(setting)
-        return self._labels[setting]
+    def _labels_file(self, cell: Cell) -> Path:
+        return setting_files(self.run_dir, self.dataset, cell.setting, self.plan.draw(cell)).labels
 
-    def _read_given(self, setting: str) -> tuple[np.ndarray | None, np.ndarray]:
-        path = setting_files(self.run_dir, self.dataset, setting).labels
+    def _given(self, cell: Cell) -> tuple[np.ndarray | None, np.ndarray]:
+        """Returns the positions of the images that a cell's setting keeps, None for all, and their noisy labels."""
+        key = cell.setting, self.plan.draw(cell)
+        if key not in self._labels:
+            self._labels[key] = self._read_given(cell.setting, self._labels_file(cell))
+        return self._labels[key]
+
+    def _read_given(self, setting: str, path: Path) -> tuple[np.ndarray | None, np.ndarray]:
         if self.task != "ood" and is_subset(self.plan.noise(self.dataset, setting)):
             return read_kept(path, self.root, self.dataset)
         return None, read_labels(path, self.root, self.dataset)
@@ -210,9 +213,8 @@ class Inputs:
             cell: The cell.
             code: Hash of the code that it runs.
         """
-        labels = self.run_dir / "labels" / self.dataset
         parts = [code, self.plan.cell_config(cell), load.meta(self.root, self.dataset)["content_hash"]]
-        parts.append(sha256_file(labels / f"{cell.setting}.npz"))
+        parts.append(sha256_file(self._labels_file(cell)))
         if cell.task == "ood" or self._uses_trusted(cell):
             parts.append(sha256_file(held_out_file(self.run_dir, self.dataset)))
         for run in self.shared_runs(cell):
@@ -249,8 +251,8 @@ class Inputs:
     def noisy_task(self, cell: Cell, session: Session) -> NoisyTask:
         """Returns what the method of a noisy-label cell gets."""
         return NoisyTask(
-            train=self.train(cell.setting),
-            labels=self.labels(cell.setting),
+            train=self.train(cell),
+            labels=self.labels(cell),
             test=self.test,
             n_classes=len(self.facts.classes),
             seed=cell.seed,
@@ -266,8 +268,8 @@ class Inputs:
         """Returns what the method of an OOD cell gets."""
         images, labels = self.val
         return OODTask(
-            train=self.train(cell.setting),
-            labels=self.labels(cell.setting),
+            train=self.train(cell),
+            labels=self.labels(cell),
             val=images,
             val_labels=labels,
             n_classes=len(self.facts.classes),

@@ -101,15 +101,25 @@ class Plan:
             return {CLEAN: {"kind": "clean"}}
         return self.spec(task, dataset)["settings" if task == "noisy" else "tuning"]
 
-    def noise(self, dataset: str, setting: str) -> dict[str, Any]:
-        """Returns noise and images of any setting of a dataset, reported, tuning or clean; not how it is trained on."""
+    def noise(self, dataset: str, setting: str, draw: int = 0) -> dict[str, Any]:
+        """Returns noise and images of a draw of any setting, reported, tuning or clean; not how it is trained on."""
         if setting == CLEAN:
             return {"kind": "clean"}
         _require_known(dataset, self.config["noisy"], "dataset of noisy")
         spec = self.config["noisy"][dataset]
         settings: dict[str, dict[str, Any]] = {**spec["settings"], **spec.get("tuning", {})}
         _require_known(setting, settings, f"setting of {dataset}")
-        return {k: v for k, v in settings[setting].items() if k not in noisy_labels.TRAINING_KEYS}
+        kept = {k: v for k, v in settings[setting].items() if k not in noisy_labels.TRAINING_KEYS}
+        return noisy_labels.drawn(kept, draw)
+
+    def draw(self, cell: Cell) -> int:
+        """Returns which draw of the noise a cell reads: that of its seed, or the only one."""
+        return noisy_labels.draw_of_seed(self.settings(cell.task, cell.dataset)[cell.setting], cell.seed)
+
+    def draws(self, task: str, dataset: str, setting: str) -> list[int]:
+        """Returns the draws of a setting that the seeds of its dataset need."""
+        noise = self.settings(task, dataset)[setting]
+        return sorted({noisy_labels.draw_of_seed(noise, seed) for seed in self.seeds(task, dataset)})
 
     def recipe(self, task: str, dataset: str, setting: str) -> dict[str, Any]:
         """Returns the training recipe of a setting: that of its dataset, with the fields that the setting changes."""
@@ -198,8 +208,7 @@ class Plan:
         if cell.task != "ood" and cell.method not in SHARED:
             used["retrain"] = self.retrains(cell)
         used["recipe"] = self.recipe(cell.task, cell.dataset, cell.setting)
-        setting = self.settings(cell.task, cell.dataset)[cell.setting]
-        noise = {key: value for key, value in setting.items() if key not in noisy_labels.TRAINING_KEYS}
+        noise = {"kind": "clean"} if cell.task == "ood" else self.noise(cell.dataset, cell.setting, self.draw(cell))
         return {"cell": asdict(cell), "noise": noise, "params": self.params(cell.method), **used}
 
     def processes(self, task: str, method: str) -> int:

@@ -185,7 +185,7 @@ def _compute_outcome(cell: Cell, session: Session, inputs: Inputs, plan: Plan, r
 def _compute_noisy(cell: Cell, task: NoisyTask, inputs: Inputs, plan: Plan, run_dir: Path) -> Outcome:
     if cell.method in SHARED:
         return _shared_run(cell, task, inputs, run_dir)
-    ids = inputs.train_ids(cell.setting)
+    ids = inputs.train_ids(cell)
     return _detect(_method(cell, task, inputs, plan), task, ids, retrain=plan.retrains(cell))
 
 
@@ -209,9 +209,9 @@ def _shared_run(cell: Cell, task: Any, inputs: Inputs, run_dir: Path) -> Outcome
     preload_compiler(task.recipe, inputs.device)
     if cell.method == PLAIN:
         arrays, curves = plain_run(task, inputs.test, run_dir / cell.folder)
-        return Outcome({**arrays, "ids": inputs.train_ids(cell.setting)}, curves=curves)
+        return Outcome({**arrays, "ids": inputs.train_ids(cell)}, curves=curves)
     folds = importlib.import_module(shared_module(FOLDS))  # by name: only the folds themselves depend on its code
-    return Outcome({**folds.fold_probabilities(task), "ids": inputs.train_ids(cell.setting)})
+    return Outcome({**folds.fold_probabilities(task), "ids": inputs.train_ids(cell)})
 
 
 def _detect(method: Any, task: NoisyTask, ids: np.ndarray, retrain: bool) -> Outcome:

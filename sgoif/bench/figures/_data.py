@@ -116,8 +116,9 @@ class FigureData:
         return {seed: value for (seed, _), value in found.items() if seed is not None}
 
     def base_rate(self, dataset: str, setting: str) -> float | None:
-        """Return the share of wrong labels, None where it is not known."""
-        return self.measured(dataset).get((setting, "", "", "base_rate"), {}).get((None, None))
+        """Return the share of wrong labels, mean over the draws, None where it is not known."""
+        rates = self.measured(dataset).get((setting, "", "", "base_rate"), {}).values()
+        return float(np.mean(list(rates))) if rates else None
 
     def rivals(self, dataset: str, metric: str) -> list[str]:
         """Return the other methods of a dataset that compete and have a value of the metric in some setting."""

@@ -22,7 +22,7 @@ from sgoif.bench.evaluation.metric_record import MetricRecord, Name
 from sgoif.bench.execution.plan import TASKS, Cell, Plan
 from sgoif.bench.execution.records import BatchEntry, read_batch
 from sgoif.bench.methods.registry import SHARED
-from sgoif.bench.sharing.partial_run import FORMAT, PartialRun, write_partial_run
+from sgoif.bench.sharing.partial_run import FORMAT, PartialRun, owner_of, write_partial_run
 from sgoif.errors import UserError
 
 NOT_EXPORTED = ("arrays", "curves")  # keys of a result.json that describe files which are not exported
@@ -144,7 +144,7 @@ def _hold_out_missing(plan: Plan, run_dir: Path, evaluators: Sequence[CellEvalua
 def _collect(
     evaluators: Sequence[CellEvaluator], commit: str, left_out: list[str]
 ) -> tuple[list[dict[str, Any]], list[MetricRecord]]:
-    """Cells and metric records of all evaluators; labels of settings without a cell are dropped."""
+    """Cells and metric records of all evaluators; labels that no cell has seen are dropped."""
     cells: list[dict[str, Any]] = []
     records: list[MetricRecord] = []
     for evaluator, name, found in _evaluated(evaluators):
@@ -156,8 +156,9 @@ def _collect(
             result = evaluator.cells[name].result
             kept = {k: v for k, v in result.to_json().items() if k not in NOT_EXPORTED}
             cells.append({**kept, "commit": result.commit or commit})
-    settings = {(c["cell"]["task"], c["cell"]["dataset"], c["cell"]["setting"]) for c in cells}
-    return cells, [r for r in records if (r["task"], r["dataset"], r["setting"]) in settings]
+    owners = [owner_of(c["cell"]) for c in cells]
+    known = {*owners, *((*owner[:3], seed, "") for owner in owners for seed in (None, owner[3]))}
+    return cells, [r for r in records if owner_of(r) in known]
 
 
 # ------------------------------------------------------------------------------------------- in several processes

@@ -68,6 +68,7 @@ def merge_records(files: Sequence[Path], config_file: Path, results: Path) -> Pa
         for cell in one["cells"]:
             _check_cell(plan, cell, path, config_file)
     merged = collect(partial_runs)
+    check_draws(plan, partial_runs, merged)
     write_metrics(plan, run_dir, merged)
     write_partial_runs(run_dir, files, partial_runs, merged)
     atomic_write_json(run_dir / "config.json", plan.config)
@@ -88,11 +89,48 @@ def collect(partial_runs: Sequence[PartialRun]) -> Merged:
     return merged
 
 
+def check_draws(plan: Plan, partial_runs: Sequence[PartialRun], merged: Merged) -> None:
+    """Refuse settings in which some cells saw noise of their own seed and others the one draw that all seeds shared.
+
+    Older partial runs have one draw for all seeds. Methods are compared seed by seed, so they must have seen the same
+    labels.
+
+    Raises:
+        UserError: If a setting mixes both.
+    """
+    seen: dict[tuple[str, str, str], tuple[bool, Cell]] = {}
+    for number, one in enumerate(partial_runs):
+        for found in one["cells"]:
+            cell = Cell(**found["cell"])
+            if cell.task == "ood" or not plan.draw(cell) or merged.file_of[owner_of(found["cell"])] != number:
+                continue
+            shares = shares_draw(plan, found)
+            other_shares, other = seen.setdefault((cell.task, cell.dataset, cell.setting), (shares, cell))
+            if shares != other_shares:
+                first, second = (cell, other) if shares else (other, cell)
+                raise UserError(
+                    f"{first} was measured on noise that all seeds shared, {second} on noise of its own seed; "
+                    "they cannot be compared: merge them apart, or measure the first again"
+                )
+
+
+def shares_draw(plan: Plan, found: Mapping[str, Any]) -> bool:
+    """Tell whether a cell saw the noise of draw 0, though its seed has a draw of its own: all seeds shared one."""
+    cell = Cell(**found["cell"])
+    if cell.task == "ood" or not plan.draw(cell):
+        return False
+    return bool(
+        found["config"].get("noise", {}).get("seed", 0) == plan.noise(cell.dataset, cell.setting).get("seed", 0)
+    )
+
+
 def write_metrics(plan: Plan, run_dir: Path, merged: Merged) -> None:
     """Write metrics/<task>/<dataset>.json as `evaluate` would."""
     for task in TASKS:
         for dataset in plan.datasets(task):
             own = {owner[2:]: records for owner, records in merged.records.items() if owner[:2] == (task, dataset)}
+            shared = {setting for setting, seed, method in own if seed is None and not method}
+            own = {name: found for name, found in own.items() if name[2] or name[1] is None or name[0] not in shared}
             if task == "ood":
                 own = {name: fewer_ood_sets(found, plan.spec(task, dataset)) for name, found in own.items()}
             if own or task != "tuning":
@@ -151,7 +189,10 @@ def _check_cell(plan: Plan, found: Mapping[str, Any], path: Path, config_file: P
         if name not in names:
             there = ", ".join(map(str, names))
             raise UserError(f"{path}: {cell}: {config_file} has no {what} {name!r}; there are: {there}")
-    for key, there, here in _differences(found["config"], plan.cell_config(cell)):
+    planned = plan.cell_config(cell)
+    if shares_draw(plan, found):
+        planned["noise"] = plan.noise(cell.dataset, cell.setting)
+    for key, there, here in _differences(found["config"], planned):
         raise UserError(
             f"{path}: {cell} was measured with {key} = {there}, but {config_file} says {here}; "
             "merge it under the configuration it was measured with"

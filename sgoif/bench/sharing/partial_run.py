@@ -23,7 +23,7 @@ from sgoif.utils.files import atomic_write_bytes
 
 FORMAT = "sgoif.bench piece 1"
 FACTS = {"commit": str, "created": str, "hardware": dict, "versions": dict, "config": dict}
-# task, dataset, setting, seed and method of a cell; of the labels of a setting: seed None and method ""
+# task, dataset, setting, seed and method of a cell; of labels: method "", and seed None if all seeds have the same
 Owner = tuple[str, str, str, int | None, str]
 
 
@@ -104,7 +104,7 @@ def _cells_problem(cells: list[Any]) -> str:
 
 def _records_problem(records: list[Any], cells: list[Any]) -> str:
     owners: set[Owner] = {owner_of(cell["cell"]) for cell in cells}
-    owners |= {(task, dataset, setting, None, "") for task, dataset, setting, _, _ in owners}
+    owners |= {(*owner[:3], seed, "") for owner in owners for seed in (None, owner[3])}
     for record in records:
         if not is_metric_record(record):
             return "a record is not one of a metrics file"

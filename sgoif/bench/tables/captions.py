@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import math
 
+from sgoif.bench.data.noisy_labels import UNDRAWN_KINDS
 from sgoif.bench.evaluation import significance
 from sgoif.bench.evaluation.table_layout import Panel
 from sgoif.bench.tables.marks import MIN_DRAWS
@@ -26,7 +27,30 @@ NOT_GIVEN = "–: the method does not give this quantity."
 
 
 def seeds_caption(source: Source) -> list[str]:
-    """Returns the sentences on seeds and marks."""
+    """Returns the sentences on seeds, the draws of noise that they see, and marks."""
+    return [*_marks_caption(source), *draws_caption(source)]
+
+
+def draws_caption(source: Source) -> list[str]:
+    """Returns the sentences on which labels the seeds of a table see: their own draw, one draw, or fixed labels."""
+    words: dict[str, list[str]] = {"own": [], "shared": [], "fixed": []}
+    for panel in source.panels:
+        facts = source.get(panel, "", "base_rate")
+        if panel.task == "ood" or facts is None or len(panel.seeds) < 2:
+            continue
+        kind = "own" if facts.get("seeds") != [None] else "fixed" if panel.kind in UNDRAWN_KINDS else "shared"
+        words[kind].append(f"{panel.title} {describe_noise(panel)}".strip())
+    only = sum(map(bool, words.values())) == 1
+    named = {kind: "" if only else f" ({'; '.join(dict.fromkeys(names))})" for kind, names in words.items()}
+    sentences = {
+        "own": f"Each seed draws its own noise{named['own']}.",
+        "shared": f"All seeds share one draw of noise{named['shared']}: the spread is that of training alone.",
+        "fixed": f"The labels are the same for all seeds{named['fixed']}: people or a file gave them.",
+    }
+    return [sentence for kind, sentence in sentences.items() if words[kind]]
+
+
+def _marks_caption(source: Source) -> list[str]:
     counts = sorted({len(panel.seeds) for panel in source.panels})
     if not counts or counts[-1] == 1:
         return ["One seed: no spread and no test can be given. {best}: best of the column."]

@@ -2,7 +2,15 @@ import numpy as np
 import pytest
 
 from sgoif.bench.data import catalogue, load
-from sgoif.bench.data.noisy_labels import align_to_ids, read_labels, required_datasets, setting_files, write_setting
+from sgoif.bench.data.noisy_labels import (
+    align_to_ids,
+    draw_of_seed,
+    drawn,
+    read_labels,
+    required_datasets,
+    setting_files,
+    write_setting,
+)
 from sgoif.bench.data.prepare import prepare
 from sgoif.errors import UserError
 from sgoif.utils.files import load_npz, save_npz
@@ -43,6 +51,28 @@ def test_again_is_the_same_file_bit_for_bit(data, tmp_path):
     stamps = [p.stat().st_mtime_ns for p in setting_files(tmp_path / "a", "digits", "s")]
     write_setting(data, tmp_path / "a", "digits", "s", NOISE)
     assert [p.stat().st_mtime_ns for p in setting_files(tmp_path / "a", "digits", "s")] == stamps
+
+
+def test_each_draw_flips_other_images_to_other_labels_and_the_first_is_the_setting_itself(data, tmp_path):
+    for draw in (0, 1, 2):
+        write_setting(data, tmp_path, "digits", "s", drawn(NOISE, draw), draw)
+    again = write_setting(data, tmp_path / "as specified", "digits", "s", NOISE)
+    truths = [load_npz(setting_files(tmp_path, "digits", "s", draw).truth) for draw in (0, 1, 2)]
+    labels = [load_npz(setting_files(tmp_path, "digits", "s", draw).labels)["labels"] for draw in (0, 1, 2)]
+    assert np.array_equal(labels[0], again.labels)
+    for a, b in ((0, 1), (0, 2), (1, 2)):
+        both = truths[a]["wrong"] & truths[b]["wrong"]
+        assert both.sum() < 0.5 * truths[a]["wrong"].sum(), "most wrong images are other ones"
+        assert not np.allclose(truths[a]["matrix"], truths[b]["matrix"]), "so is the matrix"
+        assert truths[a]["rate"] == pytest.approx(truths[b]["rate"], abs=0.02)
+
+
+def test_draws_are_far_from_neighbouring_seeds_and_nobody_draws_labels_of_people():
+    assert drawn({**NOISE, "seed": 12}, 2)["seed"] == 2012 and drawn(NOISE, 0) == NOISE
+    assert drawn({**NOISE, "seed": 2**32 - 1}, 2**32 - 1)["seed"] < 2**32
+    assert [draw_of_seed(NOISE, seed) for seed in (0, 7)] == [0, 7]
+    for kind in ("human", "file", "collected", "clean"):
+        assert draw_of_seed({"kind": kind}, 7) == 0
 
 
 def test_joined_by_identity_and_not_by_place(data, tmp_path):

@@ -5,6 +5,7 @@ import json
 import numpy as np
 import pytest
 
+from sgoif.bench.data.noisy_labels import setting_files
 from sgoif.bench.evaluation import metrics
 from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.errors import UserError
@@ -58,10 +59,31 @@ def test_values_are_those_of_the_metrics_and_the_file_is_what_is_returned(noisy)
     early = metrics.detection(arrays["variant:early"], noisy.wrong)
     assert value(records, "auroc", variant="early")["value"] == pytest.approx(early["auroc"])
     assert value(records, "removal_recall")["value"] == pytest.approx(noisy.wrong[:80].sum() / noisy.wrong.sum())
-    assert value(records, "base_rate", None, "")["value"] == pytest.approx(noisy.wrong.mean())
+    assert value(records, "base_rate", 0, "")["value"] == pytest.approx(noisy.wrong.mean())
     assert read_json(noisy.root / "metrics/noisy/digits.json") == records
     keys = {"task", "dataset", "setting", "seed", "method", "variant", "metric", "value", "status", "reason", "epoch"}
     assert all(set(r) == keys for r in records)
+
+
+def test_a_seed_is_judged_by_its_own_draw_of_the_noise(noisy):
+    other = np.roll(noisy.wrong, 7)
+    truth = setting_files(noisy.root, "digits", "n20s0", 1).truth
+    save_npz(truth, **{**load_npz(truth), "wrong": other | (np.arange(N) < 100)})
+    for seed in (0, 1):
+        noisy.cell("noisy", "digits", "n20s0", seed, "aum", scores(noisy))
+    records = evaluated(noisy, small())
+    assert value(records, "base_rate", 0, "")["value"] == noisy.wrong.mean()
+    assert value(records, "base_rate", 1, "")["value"] == (other | (np.arange(N) < 100)).mean()
+    assert value(records, "auroc", 0)["value"] > 0.7 > value(records, "auroc", 1)["value"]
+
+
+def test_labels_that_nobody_draws_are_told_of_once(noisy):
+    for seed in (0, 1):
+        noisy.cell("noisy", "digits", "n20s0", seed, "aum", scores(noisy))
+    setting_files(noisy.root, "digits", "n20s0", 1).truth.unlink()
+    records = evaluated(noisy, small(settings={"n20s0": {"kind": "human", "column": "worse_label"}}))
+    assert [r["seed"] for r in records if r["metric"] == "base_rate"] == [None]
+    assert value(records, "auroc", 1)["value"] > 0.7
 
 
 def test_images_that_were_set_aside_do_not_count(noisy):

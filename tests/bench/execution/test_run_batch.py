@@ -33,7 +33,8 @@ def small_run(folder: Path, **recipe) -> tuple[Plan, Path]:
     raw["data"] = {"root": str(folder / "data")}
     plan, run_dir = Plan(resolve_config(raw)), folder / "results" / "mini"
     prepare("digits", folder / "data")
-    write_setting(folder / "data", run_dir, "digits", "n20_s0", plan.noise("digits", "n20_s0"))
+    for draw in plan.draws("noisy", "digits", "n20_s0"):
+        write_setting(folder / "data", run_dir, "digits", "n20_s0", plan.noise("digits", "n20_s0", draw), draw)
     hold_out(folder / "data", run_dir, "digits", 100)
     return plan, run_dir
 

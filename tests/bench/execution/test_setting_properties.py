@@ -43,7 +43,8 @@ def computed(tmp_path_factory) -> tuple[Plan, Path]:
     prepare("digits", folder / "data")
     hold_out(folder / "data", run_dir, "digits", 100)
     for setting in ("sym", "tail"):
-        write_setting(folder / "data", run_dir, "digits", setting, plan.noise("digits", setting))
+        for draw in plan.draws("noisy", "digits", setting):
+            write_setting(folder / "data", run_dir, "digits", setting, plan.noise("digits", setting, draw), draw)
     for method in ("plain", "loss"):
         run_batch(plan, run_dir, "noisy", "digits", method, 0, "cpu")
     return plan, run_dir

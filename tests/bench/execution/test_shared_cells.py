@@ -11,6 +11,7 @@ from sgoif.bench.config import load_config
 from sgoif.bench.data.noisy_labels import write_setting
 from sgoif.bench.data.prepare import prepare
 from sgoif.bench.execution import results, run_batch
+from sgoif.bench.execution.integrity.run_files import noise_draws
 from sgoif.bench.execution.plan import Cell, Plan
 from sgoif.bench.execution.shared_cells import take_finished
 from sgoif.bench.run_folder import folder_of
@@ -80,8 +81,9 @@ def test_a_batch_takes_cells_before_it_computes_any(tmp_path, monkeypatch):
     whole, part = (load_config("mini.yaml", select=select) for select in (None, {"settings": ["n20_s0"]}))
     run_dirs = [folder_of(config) for config in (whole, part)]
     for config, run_dir in zip((whole, part), run_dirs, strict=True):
-        for setting, noise in config["noisy"]["digits"]["settings"].items():
-            write_setting(tmp_path / "data", run_dir, "digits", setting, noise)
+        for draw in noise_draws(Plan(config)):
+            if draw[0] == "digits":
+                write_setting(tmp_path / "data", run_dir, *draw[:2], Plan(config).noise(*draw), draw[2])
         if config is part:  # the same labels in another folder give the same keys
             monkeypatch.setattr(run_batch, "compute", lambda *_: pytest.fail("a finished cell was computed again"))
         run_batch.run_batch(Plan(config), run_dir, "noisy", "digits", "random", 0, "cpu")

@@ -18,6 +18,7 @@ from sgoif.bench.data.noisy_labels import write_setting
 from sgoif.bench.data.prepare import prepare
 from sgoif.bench.evaluation.evaluate import NOT_RUN
 from sgoif.bench.execution import run_batch
+from sgoif.bench.execution.integrity.run_files import noise_draws
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.sharing import merge
 from sgoif.utils.files import atomic_write_json, read_json
@@ -41,8 +42,8 @@ def computed(tmp_path_factory) -> Path:
     atomic_write_json(run_dir / "config.json", plan.config)
     for dataset in ("digits", "digits_id", "digits_near", "photo_patches", "digits_aux"):
         prepare(dataset, folder / "data")
-    for dataset, setting in (("digits", "n20_s0"), ("digits", "n40_s6"), ("digits_id", "clean")):
-        write_setting(folder / "data", run_dir, dataset, setting, plan.noise(dataset, setting))
+    for dataset, setting, draw in noise_draws(plan):
+        write_setting(folder / "data", run_dir, dataset, setting, plan.noise(dataset, setting, draw), draw)
     torch.set_num_threads(1)
     for of, methods in CELLS.items():
         task, dataset = of.split("/")
@@ -242,6 +243,42 @@ def test_the_old_names_of_the_steps_still_work(work, elsewhere, monkeypatch, cap
         main(["--help"])
     shown = capsys.readouterr().out
     assert "export-records" in shown and "merge-records" in shown and not re.search("carry|adopt", shown)
+
+
+def with_one_draw(partial_run: dict, method: str | None = None) -> dict:
+    """The partial run as an older version wrote it: all seeds saw draw 0 (of one method, or all of them)."""
+    for cell in partial_run["cells"]:
+        if method in (None, cell["cell"]["method"]):
+            cell["config"]["noise"].pop("seed", None)
+    if method is None:
+        labels = [{**r, "seed": None} for r in partial_run["records"] if not r["method"] and r["seed"] == 0]
+        partial_run["records"] = labels + [r for r in partial_run["records"] if r["method"]]
+    return partial_run
+
+
+def test_records_of_seeds_that_shared_one_draw_stay_readable_and_say_so(elsewhere):
+    assert step("merge-records", "a.json.gz", "--config", "mini.yaml") == 0
+    assert "Each seed draws its own noise." in Path("results/mini/tables/table1.md").read_text()
+    rewrite("old.json.gz", with_one_draw(read("a.json.gz")))
+    assert step("merge-records", "old.json.gz", "--config", "mini.yaml") == 0
+    table = " ".join(Path("results/mini/tables/table1.md").read_text().split())
+    assert "All seeds share one draw of noise: the spread is that of training alone." in table
+    assert "draws its own" not in table
+    only_seed_0 = read("a.json.gz")  # seed 0 saw draw 0 in old and in new records, so these go together
+    for key in ("cells", "records"):
+        only_seed_0[key] = [r for r in only_seed_0[key] if r.get("cell", r)["seed"] == 0]
+    rewrite("new.json.gz", only_seed_0)
+    assert step("merge-records", "old.json.gz", "new.json.gz", "--config", "mini.yaml") == 0
+    records = read_json("results/mini/metrics/noisy/digits.json")
+    assert {r["seed"] for r in records if not r["method"]} == {None}
+
+
+def test_methods_that_saw_different_noise_are_not_merged(elsewhere, capsys):
+    rewrite("mixed.json.gz", with_one_draw(read("a.json.gz"), "loss"))
+    assert step("merge-records", "mixed.json.gz", "--config", "mini.yaml") == 2
+    told = capsys.readouterr().err
+    assert "seed1/loss was measured on noise that all seeds shared" in told and "on noise of its own seed" in told
+    assert not Path("results").exists()
 
 
 @pytest.mark.parametrize(

@@ -40,16 +40,21 @@ def data_files(plan: Plan) -> list[Path]:
     return [Path(plan.config["data"]["root"]) / name / "meta.json" for name in sorted(plan.needed_datasets())]
 
 
-def noise_settings(plan: Plan) -> list[tuple[str, str]]:
-    """Returns (dataset, setting) of all labels that the run's tables depend on."""
-    noisy = [(dataset, setting) for dataset in plan.datasets("noisy") for setting in plan.settings("noisy", dataset)]
-    return noisy + [(dataset, CLEAN) for dataset in plan.datasets("ood") if (dataset, CLEAN) not in noisy]
+def noise_draws(plan: Plan) -> list[tuple[str, str, int]]:
+    """Returns (dataset, setting, draw) of all labels that the run's tables depend on."""
+    noisy = [
+        (dataset, setting, draw)
+        for dataset in plan.datasets("noisy")
+        for setting in plan.settings("noisy", dataset)
+        for draw in plan.draws("noisy", dataset, setting)
+    ]
+    return noisy + [(dataset, CLEAN, 0) for dataset in plan.datasets("ood") if (dataset, CLEAN, 0) not in noisy]
 
 
 def label_files(plan: Plan, run_dir: Path) -> list[Path]:
     """Returns the files of labels, truths and images that are set aside."""
-    files = [path for pair in noise_settings(plan) for path in setting_files(run_dir, *pair)]
-    datasets = dict.fromkeys(dataset for dataset, _ in noise_settings(plan))
+    files = [path for draw in noise_draws(plan) for path in setting_files(run_dir, *draw)]
+    datasets = dict.fromkeys(dataset for dataset, _, _ in noise_draws(plan))
     return files + [held_out_file(run_dir, dataset) for dataset in datasets]
 
 

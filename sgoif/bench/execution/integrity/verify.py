@@ -21,7 +21,7 @@ from sgoif.bench.data.noisy_labels import required_datasets, setting_files, writ
 from sgoif.bench.data.prepare import find_damage
 from sgoif.bench.execution.integrity.damage import Damage, cell_damage, delete, is_json, seal_of
 from sgoif.bench.execution.integrity.quick_check import MLFLOW_FILES, database_problem
-from sgoif.bench.execution.integrity.run_files import batch_files, data_files, is_merged, noise_settings, result_files
+from sgoif.bench.execution.integrity.run_files import batch_files, data_files, is_merged, noise_draws, result_files
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.execution.records import read_batch
 from sgoif.errors import UserError
@@ -101,15 +101,16 @@ def _check_data(plan: Plan, found: Findings) -> set[str]:
 def _check_labels(plan: Plan, run_dir: Path, damaged: set[str], found: Findings) -> None:
     """Compares labels, truths and images set aside with what the data and the configuration give now."""
     root = plan.config["data"]["root"]
-    settings = [(d, s) for d, s in noise_settings(plan) if not {*required_datasets(d, plan.noise(d, s))} & damaged]
+    draws = [draw for draw in noise_draws(plan) if not {*required_datasets(draw[0], plan.noise(*draw))} & damaged]
     with tempfile.TemporaryDirectory() as scratch:
         fresh = Path(scratch)
-        for dataset, setting in settings:
-            write_setting(root, fresh, dataset, setting, plan.noise(dataset, setting))
-            files = zip(setting_files(run_dir, dataset, setting), setting_files(fresh, dataset, setting), strict=True)
-            for path, expected in files:
+        for dataset, setting, draw in draws:
+            noise = plan.noise(dataset, setting, draw)
+            write_setting(root, fresh, dataset, setting, noise, draw)
+            both = (setting_files(folder, dataset, setting, draw) for folder in (run_dir, fresh))
+            for path, expected in zip(*both, strict=True):
                 _compare(path, expected, found)
-        for dataset in dict.fromkeys(dataset for dataset, _ in settings):
+        for dataset in dict.fromkeys(dataset for dataset, _, _ in draws):
             expected = hold_out(Path(root), fresh, dataset, plan.held_out(dataset))
             _compare(held_out_file(run_dir, dataset), expected, found)
 
