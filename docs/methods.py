@@ -99,7 +99,8 @@ def tests_of(task: str, name: str) -> list[str]:
 def score_words(declared: MethodDeclaration, told: str) -> list[str]:
     """Say which score ranks, and list the declared ones."""
     if not declared.candidates:
-        return [f"* **Score**: {prose(told or 'one, as above.')}"]
+        parts = [f"    * `{name}`, shown beside it: {prose(words)}" for name, words in declared.parts.items()]
+        return [f"* **Score**: {prose(told or 'one, as above.')}", *parts]
     lines = [f"* **Score**: {prose(told)}" if told else "* **Score**: declared were"]
     for name, words in declared.candidates.items():
         ranks = " **(ranks)**" if name == declared.ranked_by else ""

@@ -39,7 +39,8 @@ COLUMNS = {  # of the README: groups of settings
 }
 
 OWN, TRUSTED, FASTIF, ALL_CLEAN = "sgoif", "sgoif_trusted", "fastif", "fastif@all_trusted"
-PARTS = {"influence": "influence alone", "latent": "latent classes alone"}
+# When these records were measured, anchors counted alike: SG-OIF's influence was what `sgoif@paper` is now.
+PARTS = {"influence": "the paper's algorithm and score alone", "latent": "latent classes alone"}
 NAMES = {
     "coteaching": "Co-Teaching",
     "sce": "SCE",

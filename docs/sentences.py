@@ -73,8 +73,8 @@ def standing(measured: Measured) -> Iterator[str]:
     )
     yield bullet(
         f"**Loses**: FastIF with 100 clean labels is ahead in {len(behind)}, by up to {behind[worst]:.0f} points",
-        f"({SETTINGS[worst]}). The **influence alone** is first in",
-        f"{first(leads(measured, variant='influence'))}: it is the paper's score, the latent classes are ours.",
+        f"({SETTINGS[worst]}). The **paper's score alone**, the influence, is first in",
+        f"{first(leads(measured, variant='influence'))}; the latent classes are ours.",
     )
 
 

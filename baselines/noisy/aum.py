@@ -39,6 +39,9 @@ class AUM(NoisyLabelDetector):
     group = "Free detectors"
     order = 5
     reads_plain = True
+    shown_variants: ClassVar = {
+        "all": {"title": "mean margin (AUM), all of training", "group": "Free detectors", "order": 5}
+    }
     candidates: ClassVar = {
         "all": "minus the mean margin over all of training (published: up to the first drop of a constant rate)",
         "window": "minus the mean margin over the last half of training",

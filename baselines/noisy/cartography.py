@@ -41,6 +41,9 @@ class Cartography(NoisyLabelDetector):
     group = "Free detectors"
     order = 7
     reads_plain = True
+    shown_variants: ClassVar = {
+        "all": {"title": "Dataset Cartography, all of training", "group": "Free detectors", "order": 7}
+    }
     candidates: ClassVar = {
         "confidence": "one minus the mean probability of the label over all of training (published)",
         "window": "the same over the last half of training",

@@ -13,7 +13,7 @@ def check_declaration(task: str, name: str) -> None:
     kind, declared = registry.load(task, name), registry.declaration(task, name)
     for field in fields(declared):
         value = getattr(kind, field.name, None if field.name == "name" else field.default)
-        if field.name == "candidates":
+        if field.name in ("candidates", "parts"):
             value = dict(value)
         if field.name == "shown_variants":
             value = {variant: RowDeclaration(**row) for variant, row in kind.shown_variants.items()}

@@ -15,7 +15,7 @@ from sgoif.bench.evaluation.table_layout import (
     TableLayout,
     VariantRow,
 )
-from sgoif.bench.methods.registry import OURS, PLAIN, is_variant, split_variant
+from sgoif.bench.methods.registry import OURS, PLAIN, has_row, split_variant
 from sgoif.errors import UserError
 
 SELECTION = (
@@ -199,13 +199,16 @@ def describe_regime(title: str, properties: Mapping[str, Any]) -> str:
 
 
 def _shown_methods(spec: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
-    """Returns the methods of a panel: those the table names, else variants of ours or all that are no variants."""
+    """Returns the methods of a panel: those the table names, else all with a row of their own.
+
+    A table of variants that names none has those of our method.
+    """
     if "methods" in spec:
         return list(spec["methods"])
     methods = [PLAIN, *(m for m in entry["methods"] if m != PLAIN)]
     if spec["kind"] in VARIANT_KINDS:
         return [m for m in methods if split_variant(m)[0] == OURS]
-    return [m for m in methods if not is_variant(m)]
+    return [m for m in methods if has_row("noisy", m)]
 
 
 def _ood_panels(table: str, dataset: str, method: str, config: Mapping[str, Any]) -> list[Panel]:

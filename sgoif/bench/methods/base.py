@@ -233,6 +233,8 @@ class Method:
             for a method with one score. One of them ranks, the others are variants of the result.
         ranked_by: The candidate that ranks, chosen on tuning data. A configuration may choose another one with
             `params.<method>.score`.
+        parts: Further scores of the result that are shown beside the one that ranks but are no choice, {name: what it
+            is}: what the score is made of.
         reads_plain: Reads the shared plain run, `task.plain`, instead of training.
         distributes: Gives the same answer when several processes each see a share of every batch.
     """
@@ -245,6 +247,7 @@ class Method:
     shown_variants: ClassVar[Mapping[str, Mapping[str, Any]]] = {}
     candidates: ClassVar[Mapping[str, str]] = {}
     ranked_by: ClassVar[str] = ""
+    parts: ClassVar[Mapping[str, str]] = {}
     reads_plain: ClassVar[bool] = False
     distributes: ClassVar[bool] = False
 

@@ -49,6 +49,7 @@ class MethodDeclaration(RowDeclaration):
     shown_variants: Mapping[str, RowDeclaration] = field(default_factory=dict)
     candidates: Mapping[str, str] = field(default_factory=dict)
     ranked_by: str = ""
+    parts: Mapping[str, str] = field(default_factory=dict)
     reads_plain: bool = False
     reads_folds: bool = False
     uses_trusted: bool = False

@@ -78,6 +78,14 @@ def split_variant(method: str) -> tuple[str, str]:
     return name, variant
 
 
+def has_row(task: str, method: str) -> bool:
+    """Tell whether a method is a row of every table: it is no variant, or one that its class declares as a row."""
+    name, variant = split_variant(method)
+    if not variant:
+        return True
+    return name in available(task) and declaration(task, name).row(variant) is not None
+
+
 def is_variant(method: str) -> bool:
     """Tell `sgoif@no_gate` from `sgoif`."""
     return VARIANT_MARK in method

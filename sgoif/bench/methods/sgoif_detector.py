@@ -8,6 +8,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from typing import Any, ClassVar
 
+import numpy as np
 from torch import Tensor
 
 from sgoif import AnchorData, CapturedPass
@@ -17,9 +18,19 @@ from sgoif.check_history import CheckHistory
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError, UserError
 from sgoif.influence import OnlineInfluence
+from sgoif.result import InfluenceResult
 from sgoif.training.batches import Batch, Batches
 from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.learner import Learner
+
+
+def _parts(result: InfluenceResult, labels: Tensor) -> dict[str, np.ndarray]:
+    """What the suspicion is made of, shape [N] each; nothing if no predictions were kept and it is the influence."""
+    if result.log_odds is None or result.margin is None or result.mean_predictions is None:
+        return {}
+    doubt = 1 - result.mean_predictions.gather(1, labels[:, None]).squeeze(1)
+    parts = {"influence": result.score, "latent": result.log_odds, "margin": result.margin, "doubt": doubt}
+    return {name: values.numpy() for name, values in parts.items()}
 
 
 class SGOIFDetector(NoisyLabelDetector):
@@ -34,6 +45,12 @@ class SGOIFDetector(NoisyLabelDetector):
     """
 
     distributes = True
+    parts: ClassVar = {
+        "influence": "influence alone",
+        "latent": "log-odds of the class model alone",
+        "margin": "minus the averaged margin alone",
+        "doubt": "one minus the label's probability in the averaged predictions",
+    }
     Params = InfluenceConfig  # type: ignore[assignment]
     source: ClassVar[str] = "stream"
 
@@ -69,10 +86,9 @@ class SGOIFDetector(NoisyLabelDetector):
         if self.params.memory:
             COMPUTE.forward_passes += influence.external_anchors  # they name the latent classes
         issues = result.find_label_issues(task.labels)
-        variants = {"influence": result.score, "latent": result.log_odds}
         return Detection(
             scores=result.suspicion.numpy(),
-            variants={name: values.numpy() for name, values in variants.items() if values is not None},
+            variants=_parts(result, task.labels.cpu()),
             remove=issues.mask.numpy(),
             epoch_scores=result.epoch_scores.cpu().numpy(),
             traces=history.arrays(),

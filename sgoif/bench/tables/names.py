@@ -35,7 +35,8 @@ GROUPS = {
 }
 SHARED_TITLES = {registry.PLAIN: "plain training", FOLDS: "cross-validation, shared"}
 VARIANT_WORDS = {  # what a variant changes, where its name alone does not say it
-    "paper": "the paper's algorithm and score alone",
+    "kfac_alone": "the K-FAC inverse alone",
+    "identity": "H = I",
     "no_gate": "without the gate",
     "moving_average": "moving-average gate",
     "no_sketch": "without the sketch",

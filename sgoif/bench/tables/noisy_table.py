@@ -24,6 +24,7 @@ SET_METRICS = (  # metric, title of its block, what is better, style
     ("overhead_standalone", "Overhead, stand-alone (×)", "lower", "times"),
     ("overhead_passes", "Overhead in passes through a network, stand-alone (×)", "lower", "times"),
 )
+OWN_SCORE = "the method's score"
 TRUSTED = (
     "†: is given test images with clean labels, set aside from the test set (FastIF: a sample of them); the other rows "
     "see no clean label. Rows that are given all of them stand beside the others and are neither marked nor ranked."
@@ -190,21 +191,26 @@ def noisy_scores(source: Source) -> Table:
     rows: list[Row] = []
     for _, method in source.methods():
         name, _ = registry.split_variant(method)
-        if name not in registry.available("noisy") or not registry.declaration("noisy", name).candidates:
+        if name not in registry.available("noisy"):
             continue
         declared, title = registry.declaration("noisy", name), names.title("noisy", method)
-        for candidate, words in declared.candidates.items():
-            if candidate == declared.ranked_by:
+        if not declared.candidates and not declared.parts:
+            continue
+        for score, words in {**(declared.candidates or {"": OWN_SCORE}), **declared.parts}.items():
+            if score == declared.ranked_by:
                 entries = [source.entry(panel, method, "auc_pr") for panel in source.panels]
                 rows.append(Row(title, method, f"{words} (ranks)", entries))
             else:
-                entries = [source.variant_entry(panel, method, candidate, "auc_pr") for panel in source.panels]
+                entries = [source.variant_entry(panel, method, score, "auc_pr") for panel in source.panels]
                 rows.append(Row(title, method, words, entries))
     _mark_best_of_methods(rows)
     block = Block("AUC-PR (%)", columns, [r for r in rows if any(e.mean is not None for e in r.entries)], ("", "score"))
     caption = [
         "Every score that a method was declared with before it was evaluated. One of them ranks in the other tables; "
         "it was chosen on tuning noise, which is in no table. {best}: best of the method's scores in the column.",
+        "SG-OIF ranks by several parts together, which stand beneath it as controls and are no choice."
+        if any(registry.declaration("noisy", registry.split_variant(r.method)[0]).parts for r in rows)
+        else "",
         "window: the last half of training, the same for all methods. Scores of the training steps themselves cost "
         "nothing.",
     ]

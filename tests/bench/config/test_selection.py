@@ -68,7 +68,7 @@ def test_a_variant_that_is_named_runs_in_every_selected_setting_and_has_a_row(wh
     assert all(plan.wanted(cell) for cell in plan.expected_cells("noisy", "digits"))
     assert plan.config["tables"]["table1"]["methods"] == ["plain", "sgoif@no_gate", "sgoif@k20"]
     unnamed = Plan(select(settings="n70_s0"))
-    assert not [method for method in unnamed.methods("noisy", "digits") if "@" in method]
+    assert [method for method in unnamed.methods("noisy", "digits") if "@" in method] == ["sgoif@paper"]
 
 
 def test_a_selection_has_one_folder_whatever_the_order_and_the_whole_run_keeps_its_own(whole):

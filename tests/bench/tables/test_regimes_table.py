@@ -19,17 +19,17 @@ def table(tmp_path_factory):
     """The table of the digits: two methods with made-up numbers, of which SG-OIF calls a quarter too many wrong."""
     folder = tmp_path_factory.mktemp("run")
     config = load_config(ROOT / "configs" / "regimes_digits.yaml")
-    spec = config["noisy"]["digits"]
+    spec = config["noisy"]["digits_regimes"]
     spec["methods"] = list(RATES)
     records = []
     for setting in spec["settings"]:
-        records.append(Subject("noisy", "digits", setting, None, "").record("base_rate", 0.2))
+        records.append(Subject("noisy", "digits_regimes", setting, None, "").record("base_rate", 0.2))
         for method, value in RATES.items():
-            cell = Subject("noisy", "digits", setting, 0, method)
+            cell = Subject("noisy", "digits_regimes", setting, 0, method)
             records.append(cell.record("auc_pr", value))
             if method == "sgoif":
                 records.append(cell.record("removal_count_error", 0.25))
-    atomic_write_json(metrics_file(folder, "noisy", "digits"), records)
+    atomic_write_json(metrics_file(folder, "noisy", "digits_regimes"), records)
     (built,) = build_tables(summarise(folder, config))
     return built
 
@@ -37,7 +37,7 @@ def table(tmp_path_factory):
 def test_every_cell_is_a_column_and_parts_are_narrow(table):
     parts = [block for block in table.blocks if block.title.startswith("AUC-PR")]
     titles = [column.title for block in parts for column in block.columns]
-    assert len(titles) == len(set(titles)) == 12 and max(len(block.columns) for block in parts) == 6
+    assert len(titles) == len(set(titles)) == 14 and max(len(block.columns) for block in parts) == 6
     assert titles[3] == "Digits, 10 : 1 exponential, sym. 20%, 560 images"
     assert titles[-1] == "Digits, sym. 20%, 560 images, adamw, constant"
     for block in parts:
@@ -46,10 +46,12 @@ def test_every_cell_is_a_column_and_parts_are_narrow(table):
 
 def test_the_share_called_wrong_stands_beside_the_true_one(table):
     parts = [block for block in table.blocks if block.title.startswith("Labels called wrong")]
-    assert len(parts) == 2
+    assert len(parts) == 3
     for block in parts:
         rows = {row.title: [entry.mean for entry in row.entries] for row in block.rows}
-        assert rows["SG-OIF"] == pytest.approx([0.25] * 6) and rows["true share"] == pytest.approx([0.2] * 6)
+        columns = len(block.columns)
+        assert rows["SG-OIF"] == pytest.approx([0.25] * columns)
+        assert rows["true share"] == pytest.approx([0.2] * columns)
         assert len(rows) == 2  # a method without a rule has no row
 
 
@@ -74,10 +76,24 @@ def test_a_cell_is_described_by_what_distinguishes_it(properties, words):
     assert describe_regime("X", properties) == words
 
 
-@pytest.mark.parametrize(("name", "dataset"), [("regimes", "cifar10"), ("regimes_digits", "digits")])
-def test_every_setting_has_its_column_in_order(name, dataset):
+@pytest.mark.parametrize(
+    ("name", "dataset"),
+    [("regimes", "cifar10"), ("regimes_digits", "digits_regimes"), ("embedded", "digits_regimes")],
+)
+def test_every_setting_has_its_column(name, dataset):
     config = load_config(ROOT / "configs" / f"{name}.yaml")
-    assert config["tables"]["regimes"]["settings"] == list(config["noisy"][dataset]["settings"])
+    shown = config["tables"]["regimes"]["settings"]
+    assert len(shown) == len(set(shown)) and set(shown) == set(config["noisy"][dataset]["settings"])
+
+
+def test_the_default_run_has_balance_noise_and_length_and_every_free_score():
+    spec = load_config(ROOT / "configs" / "embedded.yaml")["noisy"]["digits_regimes"]
+    settings = spec["settings"].values()
+    assert {s["balance"] for s in settings} == {1, 10, 50}
+    assert {s["kind"] for s in settings} == {"symmetric", "asymmetric", "class_conditional"}
+    assert {s.get("recipe", {}).get("epochs", spec["recipe"]["epochs"]) for s in settings} == {8, 30}
+    free = {"aum", "aum@all", "loss", "margin", "cartography", "cartography@all", "oof_self_confidence"}
+    assert set(spec["methods"]) == {"sgoif", "sgoif@paper", *free}
 
 
 def test_the_grid_covers_what_it_names():

@@ -72,6 +72,21 @@ def test_a_grid_that_names_its_methods_shows_these_and_has_no_figures(finished, 
     assert tables_of(few, "noise_grid") == ["table1"]
 
 
+def test_a_variant_has_a_row_in_every_table_if_its_class_declares_one(finished, tmp_path):
+    """SG-OIF as the paper has it stands beside the full method; an ablation has rows in its own table alone."""
+    shutil.copytree(finished.root / "metrics", tmp_path / "metrics")
+    metrics = tmp_path / "metrics" / "noisy" / "digits.json"
+    records = read_json(metrics)
+    records += [{**r, "method": "sgoif@paper"} for r in records if r["method"] == "sgoif@no_gate"]
+    atomic_write_json(metrics, records)
+    more = config()
+    more["noisy"]["digits"]["methods"] = [*more["noisy"]["digits"]["methods"], "sgoif@paper"]
+    found = {table.name: table for table in tables.build_tables(summarise(tmp_path, more))}
+    for name in ("table1", "table2", "cost"):
+        rows = [row.method for row in found[name].blocks[0].rows]
+        assert rows.index("sgoif@paper") == rows.index("sgoif") + 1 and "sgoif@no_gate" not in rows
+
+
 def test_every_summary_record_has_the_promised_keys(finished):
     promised = {"table", "dataset", "setting", "method", "metric", "mean", "std", "n_seeds", "status", "seconds"}
     assert all(promised <= set(r) for r in finished.records)

@@ -14,22 +14,31 @@ _DIGITS: dict[str, Any] = dict(
     reader="bundled",
 )
 
+_WHOLE: dict[str, Any] = dict(
+    kind="labelled",
+    parts={"train": 1438, "test": 359},
+    classes=DIGITS,
+    mean=(0.3058,),
+    std=(0.3764,),
+    arrays={
+        "train_images": "83f21b74e3764178cf6cb1539223bf93f384cfd591f0ed7304e42e667e207caa",
+        "train_labels": "a2471153d71f70a0ded1b54f33855569525eeff4057e6714acd641041905f0a1",
+        "test_images": "2f5eb12f1dfec8a2337c6effb5e27dbb6ed8b62a806850d96fc89030d272c03a",
+        "test_labels": "85127d38d0fb39a6cdcd246d297cf22e48756f9d1d97699a4a18662f3154f0e9",
+    },
+    **_DIGITS,
+)
+
 BUNDLED_SETS = (
     Dataset(
         name="digits",
         title="scikit-learn's digits, 8x8 grey, split once for all into four fifths and one fifth of each class",
-        kind="labelled",
-        parts={"train": 1438, "test": 359},
-        classes=DIGITS,
-        mean=(0.3058,),
-        std=(0.3764,),
-        arrays={
-            "train_images": "83f21b74e3764178cf6cb1539223bf93f384cfd591f0ed7304e42e667e207caa",
-            "train_labels": "a2471153d71f70a0ded1b54f33855569525eeff4057e6714acd641041905f0a1",
-            "test_images": "2f5eb12f1dfec8a2337c6effb5e27dbb6ed8b62a806850d96fc89030d272c03a",
-            "test_labels": "85127d38d0fb39a6cdcd246d297cf22e48756f9d1d97699a4a18662f3154f0e9",
-        },
-        **_DIGITS,
+        **_WHOLE,
+    ),
+    Dataset(
+        name="digits_regimes",  # a name of its own: its settings have other methods and seeds than those of `digits`
+        title="the same images as `digits`, for the regimes",
+        **_WHOLE,
     ),
     Dataset(
         name="digits_id",

@@ -21,6 +21,7 @@ def read(name: str) -> Parts:
     test = in_test(labels)
     rows_of = {  # dataset -> part -> which digits
         "digits": {"train": ~test, "test": test},
+        "digits_regimes": {"train": ~test, "test": test},
         "digits_id": {"train": ~test & (labels < 6), "test": test & (labels < 6)},
         "digits_aux": {"train": (labels == 6) | (labels == 7)},
         "digits_near": {"test": labels >= 8},
