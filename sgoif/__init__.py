@@ -1,6 +1,7 @@
 """SG-OIF: find wrong labels while a network trains, in your own training loop.
 
-`OnlineInfluence` is the way in; its settings are `InfluenceConfig`, its scores an `InfluenceResult`. Names are imported
+`OnlineInfluence` is the way in; its settings are `InfluenceConfig`, its scores an `InfluenceResult`. With features at
+hand, `find_label_issues(features, labels)` is all of it in one call. Names are imported
 when first used, so that `import sgoif` and the benchmark's planning do not load torch.
 """
 
@@ -14,6 +15,8 @@ if TYPE_CHECKING:
     from sgoif.check_history import CheckHistory
     from sgoif.config import InfluenceConfig
     from sgoif.errors import BatchError, CaptureError, InfluenceError, ScopeError
+    from sgoif.features.find import FeatureIssues, find_label_issues
+    from sgoif.features.head import HeadRecipe
     from sgoif.gradients.hooks import CapturedPass
     from sgoif.influence import OnlineInfluence
     from sgoif.label_noise.issues import LabelIssues
@@ -27,12 +30,15 @@ _HOME = {
     "CaptureError": "errors",
     "CapturedPass": "gradients.hooks",
     "CheckHistory": "check_history",
+    "FeatureIssues": "features.find",
+    "HeadRecipe": "features.head",
     "InfluenceConfig": "config",
     "InfluenceError": "errors",
     "InfluenceResult": "result",
     "LabelIssues": "label_noise.issues",
     "OnlineInfluence": "influence",
     "ScopeError": "errors",
+    "find_label_issues": "features.find",
 }
 __all__ = [
     "AnchorData",
@@ -40,6 +46,8 @@ __all__ = [
     "CaptureError",
     "CapturedPass",
     "CheckHistory",
+    "FeatureIssues",
+    "HeadRecipe",
     "InfluenceConfig",
     "InfluenceError",
     "InfluenceResult",
@@ -47,6 +55,7 @@ __all__ = [
     "OnlineInfluence",
     "ScopeError",
     "__version__",
+    "find_label_issues",
 ]
 
 

@@ -20,12 +20,12 @@ spec.loader.exec_module(package_graph)
 PACKAGES = package_graph.package_graph()
 METHOD = {  # needs torch and numpy, and knows nothing of who uses it
     "__init__", "_engine", "anchors", "applications", "backend", "check_history", "config", "curvature", "errors",
-    "gradients", "influence", "label_noise", "result", "scopes", "scores", "solvers",
+    "features", "gradients", "influence", "label_noise", "result", "scopes", "scores", "solvers",
 }  # fmt: skip
 LIBRARY = METHOD | {"training", "utils", "scan", "interop", "cli", "__main__"}
 FACE = {  # what the rest may use of the method: what it exports, its applications, and what runs on several devices
     "sgoif", "sgoif.applications", "sgoif.backend", "sgoif.check_history", "sgoif.config", "sgoif.errors",
-    "sgoif.influence", "sgoif.label_noise", "sgoif.result",
+    "sgoif.features", "sgoif.influence", "sgoif.label_noise", "sgoif.result",
     "sgoif.curvature", "sgoif.gradients.parameter_space",  # a finished scan loads the curvature it stored
 }  # fmt: skip
 FILES = {path.relative_to(ROOT).as_posix(): path for path in sorted((ROOT / "sgoif").rglob("*.py"))}

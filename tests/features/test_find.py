@@ -1,0 +1,178 @@
+"""`sgoif.find_label_issues`: wrong labels among features of any kind of array."""
+
+import numpy as np
+import pandas
+import pytest
+import torch
+from sklearn.datasets import load_digits
+from sklearn.metrics import average_precision_score
+
+import sgoif
+from sgoif.features import head as head_module
+from sgoif.features.arrays import FeatureArray
+from sgoif.features.head import HeadTraining
+from sgoif.features.projection import MAX_DIRECTIONS, fit_projection, main_directions
+
+NAMES = np.array(["ash", "birch", "cedar"])
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Pixels of the digits, labels of which a fifth was moved to another class, and which ones were."""
+    data = load_digits()
+    rng = np.random.default_rng(5)
+    wrong = rng.random(len(data.target)) < 0.2
+    labels = np.where(wrong, (data.target + rng.integers(1, 10, len(wrong))) % 10, data.target)
+    return data.data, labels, wrong
+
+
+@pytest.fixture(scope="module")
+def found(digits):
+    return sgoif.find_label_issues(digits[0], digits[1])
+
+
+@pytest.fixture
+def trees():
+    """240 examples of three classes far apart; the first eight of the first class are called by another name."""
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(3), 80)
+    features = rng.normal(size=(240, 6)) + 5 * np.eye(3, 6)[codes]
+    labels = NAMES[codes]
+    labels[:8] = "cedar"
+    return features, labels
+
+
+def test_wrong_labels_of_digits_come_first(digits, found):
+    _, labels, wrong = digits
+    assert average_precision_score(wrong, found.suspicion) > 0.97
+    assert abs(found.count - wrong.sum()) < 0.2 * wrong.sum()
+    assert wrong[found.flagged].mean() > 0.85
+    assert found.probability[wrong].mean() > 0.8 > 0.2 > found.probability[~wrong].mean()
+    right = load_digits().target
+    assert (found.suggested == right)[wrong & found.flagged].mean() > 0.9
+    assert (found.suggested == labels)[~found.flagged].all()
+
+
+def test_the_order_falls_with_the_suspicion_and_rows_follow_it(found):
+    assert (np.diff(found.suspicion[found.order]) <= 0).all()
+    rows = found.rows()
+    assert len(rows) == found.count and all(row["flagged"] for row in rows)
+    assert [row["index"] for row in found.rows(3)] == found.order[:3].tolist()
+    assert rows[0]["label"] == found.labels[rows[0]["index"]]
+
+
+def test_labels_and_suggestions_keep_their_names(trees):
+    issues = sgoif.find_label_issues(*trees)
+    assert set(issues.order[:8]) == set(range(8))
+    assert issues.classes.tolist() == NAMES.tolist()
+    assert {(row["label"], row["suggested"]) for row in issues.rows(8)} == {("cedar", "ash")}
+
+
+def test_every_kind_of_array_gives_the_same(trees, tmp_path):
+    features, labels = trees
+    features = features.astype(np.float32)
+    expected = sgoif.find_label_issues(features, labels).suspicion
+    np.save(tmp_path / "features.npy", features)
+    frame = pandas.DataFrame(features).assign(tree=labels)
+    frame.columns = frame.columns.astype(str)
+    for given in (
+        (torch.from_numpy(features), labels.tolist()),
+        (np.load(tmp_path / "features.npy", mmap_mode="r"), pandas.Series(labels)),
+        (str(tmp_path / "features.npy"), labels),
+        (features.tolist(), labels),
+        (frame, "tree"),
+        (frame.drop(columns="tree"), frame["tree"].astype("category")),
+    ):
+        assert np.array_equal(sgoif.find_label_issues(*given).suspicion, expected)
+
+
+def test_a_large_file_is_read_in_blocks_and_gives_the_same(digits, found, tmp_path, monkeypatch):
+    pixels, labels, _ = digits
+    np.save(tmp_path / "pixels.npy", pixels)
+    read = []
+    rows = FeatureArray.rows
+    monkeypatch.setattr(head_module, "KEPT_ROWS", 100)
+    monkeypatch.setattr(FeatureArray, "rows", lambda self, index: read.append(len(index)) or rows(self, index))
+    mapped = FeatureArray(tmp_path / "pixels.npy", block_rows=256)
+    recipe = sgoif.HeadRecipe.for_examples(len(mapped))
+    training = HeadTraining(mapped, labels, 10, fit_projection(FeatureArray(pixels)), recipe)
+    for epoch in range(recipe.epochs):
+        training.epoch(epoch)
+    assert max(read) <= 256 and sum(read) == recipe.epochs * len(mapped)
+    assert np.allclose(training.influence.scores().suspicion.numpy(), found.suspicion, atol=1e-3)
+
+
+def test_checked_examples_name_the_classes():
+    """Most labels of a class are wrong; without anybody who says so, the wrong ones are the class."""
+    rng = np.random.default_rng(1)
+    true = np.repeat(np.arange(3), 100)
+    features = rng.normal(size=(300, 5)) + 4 * np.eye(3, 5)[true]
+    labels = true.copy()
+    labels[:70] = 1  # of the first class
+    wrong = labels != true
+    checked_labels = np.repeat(np.arange(3), 10)
+    checked = (rng.normal(size=(30, 5)) + 4 * np.eye(3, 5)[checked_labels], checked_labels)
+    without = average_precision_score(wrong, sgoif.find_label_issues(features, labels).suspicion)
+    with_checked = average_precision_score(wrong, sgoif.find_label_issues(features, labels, checked=checked).suspicion)
+    assert with_checked > 0.95 and with_checked > without + 0.02
+
+
+def test_main_directions_are_those_of_largest_variance():
+    values = torch.randn(500, 40, generator=torch.Generator().manual_seed(0)) * torch.linspace(4, 0.1, 40)
+    covariance = values.T @ values / 500
+    found = main_directions(covariance, 5)
+    assert torch.allclose(found.T @ found, torch.eye(5), atol=1e-5)
+    kept, best = torch.trace(found.T @ covariance @ found), torch.linalg.eigvalsh(covariance)[-5:].sum()
+    assert kept > 0.99 * best
+
+
+def test_many_features_are_projected():
+    values = np.random.default_rng(0).normal(size=(400, MAX_DIRECTIONS + 44)) * 7 + 3
+    projected = fit_projection(FeatureArray(values))(torch.from_numpy(values))
+    assert projected.shape == (400, MAX_DIRECTIONS)
+    assert abs(float(projected.mean())) < 1e-3
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        (lambda x, y: (x[:-1], y), "239 rows of features and 240 labels"),
+        (lambda x, y: (x[:, 0], y), r"shape \[240\]; expected \[examples, features\]"),
+        (lambda x, y: (x.reshape(240, 3, 2), y), "embed images first"),
+        (lambda x, y: (np.where(np.arange(240)[:, None] == 17, np.nan, x), y), "row 17 has a missing"),
+        (lambda x, y: (np.ones((240, 4)), y), "every example has the same ones"),
+        (lambda x, y: (x.astype(str), y), "expected numbers"),
+        (lambda x, y: (pandas.DataFrame({"a": x[:, 0], "b": y}), y), r"no numbers \(b\)"),
+        (lambda x, y: (pandas.DataFrame(x), "tree"), "no such column"),
+        (lambda x, y: (x, "tree"), "needs a pandas frame"),
+        (lambda x, y: ("absent.npy", y), "no .npy file"),
+        (lambda x, y: (np.zeros((240, 9000)), y), "at most 8192"),
+        (lambda x, y: (x, np.array([*y[:-1], None], dtype=object)), "row 239 has none"),
+        (lambda x, y: (x, np.where(np.arange(240) < 3, np.nan, 1.0)), "row 0 and 2 more has none"),
+        (lambda x, y: (x, x[:, 0]), "regression"),
+        (lambda x, y: (x, (x[:, :3] > 0).astype(int)), "multi-label"),
+        (lambda x, y: (x, np.eye(3)[np.arange(240) % 3]), "argmax"),
+        (lambda x, y: (x, [["ash"], ["ash", "birch"]] * 120), "multi-label"),
+        (lambda x, y: (x, ["ash"] * 240), "one class only, 'ash'"),
+        (lambda x, y: (x, np.where(np.arange(240) < 4, "rare", y)), r"too few examples of 'rare' \(4\)"),
+    ],
+)
+def test_what_cannot_be_used_is_named(trees, change, message):
+    with pytest.raises(sgoif.InfluenceError, match=message):
+        sgoif.find_label_issues(*change(*trees))
+
+
+def test_checked_examples_must_fit(trees):
+    for checked, message in (
+        ((np.zeros((3, 5)), ["ash"] * 3), "the others have 6"),
+        ((np.zeros((3, 6)), ["ash"]), "3 rows of features and 1 labels"),
+        ((np.zeros((3, 6)), ["ash", "elm", "ash"]), "'elm' is none of the 3 classes"),
+    ):
+        with pytest.raises(sgoif.InfluenceError, match=message):
+            sgoif.find_label_issues(*trees, checked=checked)
+
+
+def test_a_recipe_out_of_range_is_refused():
+    for values in ({"epochs": 1}, {"batch_size": 1}, {"lr": 0.0}, {"seed": -1}):
+        with pytest.raises(sgoif.InfluenceError, match=next(iter(values))):
+            sgoif.HeadRecipe(**values)
