@@ -17,6 +17,7 @@ include: "workflow/rules/data.smk"
 include: "workflow/rules/shared.smk"
 include: "workflow/rules/methods.smk"
 include: "workflow/rules/evaluate.smk"
+include: "workflow/rules/fidelity.smk"
 include: "workflow/rules/figures.smk"
 include: "workflow/rules/ledger.smk"
 include: "workflow/rules/report.smk"
@@ -40,6 +41,7 @@ rule all:
     input:
         f"{RUN}/summary.json",
         expand(f"{RUN}/tables/{{table}}.md", table=CONFIG["tables"]),
+        FIDELITY_TABLES,
         [] if "select" in CONFIG else OF_WHOLE_RUN,
 
 

@@ -132,11 +132,15 @@ def _add_computing(commands: Any) -> None:
     step.add_argument("--threads", type=int, default=1)
     _add(commands, "evaluate", steps.evaluate_step, "compute the metrics of a dataset", "config", "task", "dataset")
     _add(commands, "curves", steps.curves_step, "compute the curves and images that figures draw", "config", "dataset")
+    step = _add(commands, "fidelity", steps.fidelity_step, "compare attributions with retraining", "config", "name")
+    step.add_argument("--seed", type=int, required=True)
+    step.add_argument("--threads", type=int, default=1)
     _add(commands, "summarise", steps.summarise_step, "aggregate all metrics over seeds", "config")
 
 
 def _add_output(commands: Any) -> None:
     _add(commands, "tables", steps.tables_step, "write the tables", "config")
+    _add(commands, "fidelity-table", steps.fidelity_table_step, "write the fidelity table", "config")
     step = _add(commands, "figures", steps.figures_step, "draw the figures", "config")
     step.add_argument("--kind", help="draw only the figures of this module of sgoif/bench/figures")
     _add(commands, "ledger", steps.ledger_step, "compare every number of the paper with what was measured", "config")

@@ -164,6 +164,28 @@ def report_step(args: argparse.Namespace) -> None:
     print(write_report(run_dir, plan.config))
 
 
+def fidelity_step(args: argparse.Namespace) -> None:
+    """Compare attributions with retraining, for one seed of one measurement."""
+    plan, run_dir = _open(args)
+    device = plan.config["execution"]["device"]
+    os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
+    if device == "cpu":
+        os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch is imported
+    from sgoif.bench.fidelity.cells import measure_cells
+
+    _configure_torch(args.threads)
+    root = Path(plan.config["data"]["root"])
+    measure_cells(run_dir, root, args.name, plan.config["fidelity"][args.name], args.seed, device, print)
+
+
+def fidelity_table_step(args: argparse.Namespace) -> None:
+    """Write the fidelity table."""
+    from sgoif.bench.fidelity.table import write_fidelity_table
+
+    plan, run_dir = _open(args)
+    write_fidelity_table(run_dir, plan.config)
+
+
 def ledger_step(args: argparse.Namespace) -> None:
     """Compare every number of the paper with what was measured."""
     from sgoif.bench.paper.comparison import write_ledger

@@ -13,6 +13,7 @@ rule page:
         ],
         [path for path in FIGURES if path.endswith(".svg")],
         f"{RUN}/ledger.json",
+        FIDELITY_TABLES,
     output:
         report(
             f"{RUN}/report.html",

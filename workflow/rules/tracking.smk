@@ -25,6 +25,7 @@ rule track:
         f"{RUN}/mlflow/created",
         f"{RUN}/summary.json",
         expand(f"{RUN}/tables/{{table}}.md", table=CONFIG["tables"]),
+        FIDELITY_TABLES,
     output:
         f"{RUN}/mlflow/imported.json",
     log:

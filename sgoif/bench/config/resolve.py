@@ -79,6 +79,8 @@ def resolve_config(
         checks.check_noise(name, noisy)
     for name, ood in resolved["ood"].items():
         checks.check_ood_sets(name, ood)
+    for name, measurement in resolved.get("fidelity", {}).items():
+        check_known(measurement["dataset"], catalogue.DATASETS, f"fidelity.{name}.dataset", "dataset")
     if os.environ.get("SGOIF_DATA"):
         resolved["data"]["mirror"] = os.environ["SGOIF_DATA"]
     if skip_missing:

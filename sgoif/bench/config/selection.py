@@ -69,6 +69,7 @@ def apply_selection(config: ResolvedConfig) -> None:
         named = ", ".join(f"{key} {' '.join(map(str, chosen[key]))}" for key in KEYS if key in chosen)  # type: ignore[literal-required]
         raise UserError(f"select: no cell of run {config['run']!r} has all of: {named}")
     config["not_run"] = []
+    config.pop("fidelity", None)  # it has settings and methods of its own
     config["tables"] = _reduced_tables(config, "methods" in chosen)
     less = {name: count for name, count in held_out.items() if _held_out(config).get(name, count) < count}
     if less:

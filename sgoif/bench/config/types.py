@@ -116,6 +116,7 @@ class ResolvedConfig(TypedDict, total=False):
     variants: dict[str, dict[str, dict[str, Any]]]
     noisy: dict[str, NoisySpec]
     ood: dict[str, OodSpec]
+    fidelity: dict[str, dict[str, Any]]
     tables: dict[str, TableSpec]
     not_run: list[Gap]
     select: SelectSpec

@@ -18,6 +18,7 @@ from sgoif.bench import figures
 from sgoif.bench.evaluation.summary_record import layouts, read_summary
 from sgoif.bench.evaluation.table_layout import stand_ins
 from sgoif.bench.execution.provenance import provenance
+from sgoif.bench.fidelity.table import build_fidelity_tables
 from sgoif.bench.report.headline import headline
 from sgoif.bench.report.sections import cost_section, failures_section, ledger_section, table_section
 from sgoif.bench.tables import build_tables
@@ -56,7 +57,7 @@ def write_report(run_dir: Path | str, config: Mapping[str, Any]) -> Path:
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         stand_ins=stand_ins(panel for layout in layouts(records).values() for panel in layout.panels),
-        tables=[table_section(t) for t in build_tables(records)],
+        tables=[table_section(t) for t in [*build_tables(records), *build_fidelity_tables(run_dir, config)]],
         figures=_figures(run_dir, config),
         headline=headline(records, failures, ledger),
         ledger=ledger,

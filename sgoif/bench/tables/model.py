@@ -38,6 +38,7 @@ STYLES = {
     "megabytes": NumberStyle(1, 0, "", False),
     "number1": NumberStyle(1, 1, "", False),
     "number2": NumberStyle(1, 2, "", True),
+    "fraction": NumberStyle(1, 3, "", True),
     "points": NumberStyle(100, 2, "", True),
     "count": NumberStyle(1, 0, "", False),
     "p": NumberStyle(1, 3, "", False),
