@@ -18,7 +18,7 @@ targets do, at `CHECKS` moments of the window. To first order, training without 
 by effect_vi / N: a positive effect means that the example supports the prediction.
 
 The settings differ from those of the scores for wrong labels (`SETTINGS`): gradients of all layers, no softening, less
-damping and a longer window. docs/fidelity.md has what each of them is worth, by retraining.
+damping, longer averages of the curvature and a shorter window. docs/fidelity.md has what each of them is worth, by retraining.
 """
 
 from __future__ import annotations
@@ -39,8 +39,8 @@ from sgoif.gradients.layer_hooks import LayerHooks
 from sgoif.gradients.queue import Pass, PassQueue, remaining_weight
 from sgoif.scopes.create import create_scope
 
-CHECKS = 4  # moments of the window at which the targets pass and their directions are computed anew
-SETTINGS = InfluenceConfig(scope="all", temperature=1.0, damping=0.1, window=0.75, memory=False)
+CHECKS = 2  # moments of the window at which the targets pass and their directions are computed anew
+SETTINGS = InfluenceConfig(scope="all", temperature=1.0, damping=0.2, window=0.25, half_life=1.0, memory=False)
 
 
 class PredictionInfluence:

@@ -4,7 +4,8 @@
     lambda_A = damping * tr(A_l) / in,   lambda_B = damping * tr(B_l) / out,
 
 with A_l = E[a a']. In head scope B = E[diag(p) - p p'] / T, the exact Gauss-Newton factor of the outputs; in deep
-scopes B_l = E[e e']. The damping is D = P - A (x) B = lambda_A I (x) B + lambda_B A (x) I + lambda_A lambda_B I.
+scopes B_l = E[e e'], summed over the positions of a convolution. The damping is
+D = P - A (x) B = lambda_A I (x) B + lambda_B A (x) I + lambda_A lambda_B I.
 
 In deep scopes factors may have thousands of rows, so products may use a GPU's tensor cores (TF32). The rounding that
 this adds to P^-1 V lies in directions of little curvature, which hardly change a score.

@@ -8,7 +8,7 @@ convolution). The method needs
     weighted_sum(W)[k]         = sum_i W[i, k] G_i      [K, out, in]  from W [n, K]
     group_sums(b, w)[k]        = sum_{b_i = k} w_i G_i  [K, out, in]  from groups b [n], weights w [n]
     add_to_input_factor(A, m)  : A <- decay A + sum_i m_i sum_t a_it a_it'    [in, in]    (Kronecker, input side)
-    add_to_output_factor(B)    : B <- decay B + sum_i mean_t e_it e_it'       [out, out]  (Kronecker, output side)
+    add_to_output_factor(B)    : B <- decay B + sum_i sum_t e_it e_it'        [out, out]  (Kronecker, output side)
     sum_of_squares()           = sum_i G_i * G_i        [out, in]
     gram()[i, j]               = <G_i, G_j>             [n, n]
 
@@ -180,8 +180,14 @@ class DenseGradients:
         factor.addmm_((rows * mass[example].unsqueeze(1)).T, rows, beta=decay, alpha=weight)
 
     def add_to_output_factor(self, factor: Tensor, decay: float) -> None:
+        """Add the sum over positions, not their mean.
+
+        With the mean, A (x) B is the second moment of the gradient if its parts at different positions are
+        independent. They are not: parts that agree add up to as much as t times that, and P would be that much too
+        small in just the directions that matter (docs/fidelity.md has what it costs).
+        """
         flat = self.e.flatten(0, 1).to(self.dtype)
-        factor.addmm_(flat.T, flat, beta=decay, alpha=1 / self.e.shape[1])
+        factor.addmm_(flat.T, flat, beta=decay)
 
     def sum_of_squares(self) -> Tensor:
         return self.gradients.to(self.dtype).square().sum(0)

@@ -198,3 +198,14 @@ def test_scores_of_the_backward_pass_are_dot_products(case):
     expected = -batch.dot(influence._engine.parts.directions.scoring_direction)[:, 0]
     assert expected.abs().max() > 0
     torch.testing.assert_close(score, expected)
+
+
+def test_kronecker_factors_hold_gradients_whose_positions_agree():
+    """Where all positions of an image agree, A (x) B is the second moment of the gradient, not a part of it."""
+    a, e = torch.rand(1, 1, 3, dtype=torch.float64), torch.rand(1, 1, 2, dtype=torch.float64)
+    layer = DenseGradients(a.expand(1, 9, 3), e.expand(1, 9, 2), torch.float64)
+    inputs, outputs = torch.zeros(3, 3, dtype=torch.float64), torch.zeros(2, 2, dtype=torch.float64)
+    layer.add_to_input_factor(inputs, 1.0, torch.ones(1, dtype=torch.float64))
+    layer.add_to_output_factor(outputs, 1.0)
+    flat = layer.gradients.flatten()
+    torch.testing.assert_close(torch.kron(outputs, inputs), torch.outer(flat, flat))
