@@ -20,6 +20,13 @@ def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
     return float(array.mean()), float(array.std(ddof=1)) if len(array) > 1 else None
 
 
+def t_factor(n: int) -> float:
+    """Returns the factor from a standard deviation of n values to half the width of their mean's 95% interval."""
+    from scipy.stats import t
+
+    return float(t.ppf(1 - ALPHA / 2, n - 1)) / math.sqrt(n)
+
+
 def paired_p(better: Sequence[float], worse: Sequence[float]) -> float:
     """Returns the p-value of "`better` is larger than `worse`" over paired values.
 

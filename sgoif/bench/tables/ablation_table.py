@@ -13,8 +13,8 @@ from sgoif.bench.tables.captions import NOT_GIVEN, describe_noise, seeds_caption
 from sgoif.bench.tables.model import Block, Column, Entry, Table
 from sgoif.bench.tables.source import Source
 from sgoif.bench.tables.variants_table import (
-    DIFFERENCE,
     difference_block,
+    difference_caption,
     entry_of_pairs,
     full_method_caption,
     row_title,
@@ -91,7 +91,7 @@ def _variants(source: Source, columns: Sequence[Column], words: Iterable[str]) -
         *words,
         full_method_caption(source),
         *_data_words(source),
-        DIFFERENCE if source.panels else "",
+        difference_caption(source) if source.panels else "",
         NOT_GIVEN,
     ]
     return source.table(blocks, caption)

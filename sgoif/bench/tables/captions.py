@@ -2,12 +2,10 @@
 
 from __future__ import annotations
 
-import math
-
 from sgoif.bench.data.noisy_labels import UNDRAWN_KINDS
 from sgoif.bench.evaluation import significance
+from sgoif.bench.evaluation.draws import MIN_DRAWS, draws_own_noise
 from sgoif.bench.evaluation.table_layout import Panel
-from sgoif.bench.tables.marks import MIN_DRAWS
 from sgoif.bench.tables.source import Source
 
 OVERHEAD = (
@@ -38,7 +36,7 @@ def draws_caption(source: Source) -> list[str]:
         facts = source.get(panel, "", "base_rate")
         if panel.task == "ood" or facts is None or len(panel.seeds) < 2:
             continue
-        kind = "own" if facts.get("seeds") != [None] else "fixed" if panel.kind in UNDRAWN_KINDS else "shared"
+        kind = "own" if draws_own_noise(panel, facts) else "fixed" if panel.kind in UNDRAWN_KINDS else "shared"
         words[kind].append(f"{panel.title} {describe_noise(panel)}".strip())
     only = sum(map(bool, words.values())) == 1
     named = {kind: "" if only else f" ({'; '.join(dict.fromkeys(names))})" for kind, names in words.items()}
@@ -57,20 +55,19 @@ def _marks_caption(source: Source) -> list[str]:
     seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     spread = f"Mean ± standard deviation over {seeds} seeds{_interval_words(counts[-1])}. {{best}}: best of the column"
     missing = "A method that lacks seeds does not compete; where its mean is the best, nothing is marked."
-    if counts[-1] < MIN_DRAWS:
-        return [f"{spread}; fewer than {MIN_DRAWS} seeds cannot show that another is as good. {missing}"]
-    test = "t-test" if counts[-1] < significance.SMALLEST_WILCOXON else "signed-rank test"
+    draws = max(len(p.seeds) if draws_own_noise(p, source.get(p, "", "base_rate")) else 1 for p in source.panels)
+    if draws < MIN_DRAWS:
+        return [f"{spread}; fewer than {MIN_DRAWS} independent draws cannot show that another is as good. {missing}"]
+    test = "t-test" if draws < significance.SMALLEST_WILCOXON else "signed-rank test"
     return [
         f"{spread}; {{close}}: not significantly worse than the best (one-sided paired {test} over seeds, "
-        f"Holm-corrected over the column, α = {significance.ALPHA}). {missing}"
+        f"Holm-corrected over the column, α = {significance.ALPHA}), where the seeds are independent draws. {missing}"
     ]
 
 
 def _interval_words(seeds: int) -> str:
     """Returns how the 95% interval of the mean follows from the standard deviation."""
-    from scipy.stats import t
-
-    times = [(n, float(t.ppf(0.975, n - 1)) / math.sqrt(n)) for n in range(seeds, 1, -1)][:2]
+    times = [(n, significance.t_factor(n)) for n in range(seeds, 1, -1)][:2]
     return " (95% interval of the mean: ± times " + ", ".join(f"{f:.1f} with {n} seeds" for n, f in times) + ")"
 
 

@@ -8,10 +8,9 @@ from __future__ import annotations
 from collections.abc import Mapping
 
 from sgoif.bench.evaluation import significance
+from sgoif.bench.evaluation.draws import MIN_DRAWS
 from sgoif.bench.tables.model import BEST, CLOSE, Column, Entry, format_number
 from sgoif.bench.tables.names import is_ranked
-
-MIN_DRAWS = 5  # with fewer, a test hardly ever finds a difference, and its silence says nothing
 
 
 def has_power(best: Entry, other: Entry, n_comparisons: int) -> bool:
@@ -23,7 +22,7 @@ def has_power(best: Entry, other: Entry, n_comparisons: int) -> bool:
         n_comparisons: How many entries are compared with the best, for Holm's correction.
     """
     pairs = len(best.pairs.keys() & other.pairs.keys())
-    if pairs < MIN_DRAWS:
+    if pairs < MIN_DRAWS or not (best.independent and other.independent):
         return False
     smallest_p = 0.5**pairs if pairs >= significance.SMALLEST_WILCOXON else 0.0
     return n_comparisons * smallest_p <= significance.ALPHA

@@ -40,6 +40,7 @@ STYLES = {
     "number2": NumberStyle(1, 2, "", True),
     "fraction": NumberStyle(1, 3, "", True),
     "points": NumberStyle(100, 2, "", True),
+    "interval": NumberStyle(100, 2, "", False),
     "count": NumberStyle(1, 0, "", False),
     "p": NumberStyle(1, 3, "", False),
 }
@@ -76,6 +77,7 @@ class Entry:
         note: Number of the note that gives the reason.
         mark: `BEST`, `CLOSE` or "".
         pairs: Single values by seed or setting, for paired tests.
+        independent: Whether the pairs are of independent draws; if not, no test counts them.
     """
 
     mean: float | None = None
@@ -85,6 +87,7 @@ class Entry:
     note: int | None = None
     mark: str = ""
     pairs: dict[Hashable, float] = field(default_factory=dict, repr=False)
+    independent: bool = True
 
 
 @dataclass

@@ -2,9 +2,10 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Hashable, Sequence
 
 from sgoif.bench.evaluation import significance
+from sgoif.bench.evaluation.draws import MIN_DRAWS
 from sgoif.bench.evaluation.table_layout import Panel
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.registry import PLAIN
@@ -55,8 +56,8 @@ def noise_grid(source: Source) -> Table:
         *seeds_caption(source),
         top_caption(source) if panels else "",
         "Base rate: the share of wrong labels, which is also the P@1% and AUC-PR of a random ranking.",
-        "mean, rank: over the columns (rank 1 = best). In the column of means, {close}: not significantly worse than "
-        "the best (one-sided paired test over the columns, Holm-corrected), where there are enough columns to tell.",
+        "mean, rank: over the columns (rank 1 = best). Columns of one draw of noise are not independent: a test counts "
+        f"each draw once, and below {MIN_DRAWS} draws there is none.",
         "Robust trainers yield their own model; detectors yield one by removing what they suspect (by their own rule, "
         "or where the scores split into two Gaussians) and training again.",
         TRUSTED,
@@ -68,9 +69,9 @@ def noise_grid(source: Source) -> Table:
 def over_panels(
     source: Source, panels: Sequence[Panel], metric: str, methods: Sequence[str]
 ) -> tuple[list[Field], str]:
-    """Returns the columns of mean and average rank over the panels, and the sentence on the critical difference.
+    """Returns the columns of mean and average rank over the panels, and the sentence on the test of the ranks.
 
-    Only methods with a number in every panel have a mean and a rank.
+    Only methods with a number in every panel have a mean and a rank. Tests count independent draws, not panels.
     """
     if len(panels) < 2:
         return [], ""
@@ -84,20 +85,35 @@ def over_panels(
     def mean(method: str) -> Entry:
         if method not in ranked:
             return Entry()
-        return Entry(significance.mean_std(ranked[method])[0], pairs=dict(enumerate(ranked[method])))
+        pairs: dict[Hashable, float] = {d: v for d, v in source.by_draw(panels, method, metric).items()}
+        return Entry(significance.mean_std(ranked[method])[0], pairs=pairs)
 
     fields = [
         Field(Column("all", "mean", f"{metric}:mean"), mean),
         Field(Column("all", "rank", f"{metric}:rank", "", "number1"), lambda m: Entry(ranks.get(m)), ranked=False),
     ]
-    if len(ranked) < 3:
-        return fields, ""
-    difference = significance.critical_difference(len(ranked), len(panels))
-    p = significance.friedman_p(ranked)
-    p_words = "< 0.001" if p < 0.001 else f"= {p:.3f}"
-    return fields, (
-        f"Ranks of {len(ranked)} methods over {len(panels)} columns: Friedman p {p_words}; "
-        f"ranks further apart than {difference:.1f} differ (Nemenyi, α = {significance.ALPHA})."
+    return fields, _test_of_ranks(source, panels, metric, list(ranked)) if len(ranked) > 2 else ""
+
+
+def _test_of_ranks(source: Source, panels: Sequence[Panel], metric: str, methods: Sequence[str]) -> str:
+    """Returns the sentence on which methods the independent draws tell apart from the best, or why there is no test."""
+    n = len(source.draws(panels))
+    if n < MIN_DRAWS:
+        draws = "one independent draw" if n == 1 else f"{n} independent draws"
+        return f"No test of the ranks: the columns are of {draws}, and fewer than {MIN_DRAWS} say nothing."
+    by_draw = {m: source.by_draw(panels, m, metric) for m in methods}
+    tested = {m: list(values.values()) for m, values in by_draw.items() if len(values) == n}
+    if len(tested) < 3:
+        return "No test of the ranks: fewer than three methods have all seeds."
+    ranks = significance.average_ranks(tested)
+    difference = significance.critical_difference(len(tested), n)
+    best = min(ranks, key=ranks.__getitem__)
+    near = [names.title("noisy", m) for m in ranks if m != best and ranks[m] - ranks[best] < difference]
+    p = significance.friedman_p(tested)
+    return (
+        f"{len(tested)} methods ranked in each of {n} independent draws (by the mean of its columns): Friedman p "
+        f"{'< 0.001' if p < 0.001 else f'= {p:.3f}'}; not separated from {names.title('noisy', best)} (Nemenyi, "
+        f"α = {significance.ALPHA}): {', '.join(near) or 'none'}."
     )
 
 

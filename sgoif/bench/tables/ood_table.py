@@ -86,14 +86,16 @@ def _ood_overview(source: Source, rows: Sequence[tuple[str, str]], metric: str, 
 
 
 def _average(source: Source, method: str, metric: str) -> Entry:
-    """Returns the unweighted mean over ID sets and their near and far sets; empty if one is missing."""
+    """Returns the unweighted mean over ID sets and their near and far sets; empty if one is missing.
+
+    For tests an ID set counts once: its near and far sets are judged with the same networks.
+    """
     pairs: dict[Hashable, float] = {}
     for panel in source.panels:
-        for group in ("near", "far"):
-            mean = source.entry(panel, method, f"{metric}:{group}").mean
-            if mean is None:
-                return Entry()
-            pairs[panel.dataset, group] = mean
+        near, far = (source.entry(panel, method, f"{metric}:{group}").mean for group in ("near", "far"))
+        if near is None or far is None:
+            return Entry()
+        pairs[panel.dataset] = (near + far) / 2
     return Entry(sum(pairs.values()) / len(pairs), pairs=pairs)
 
 

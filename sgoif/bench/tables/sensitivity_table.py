@@ -9,8 +9,9 @@ from sgoif.bench.tables.captions import NOT_GIVEN, describe_noise, seeds_caption
 from sgoif.bench.tables.model import Block, Column, Entry, Row, Table
 from sgoif.bench.tables.source import Source
 from sgoif.bench.tables.variants_table import (
-    DIFFERENCE,
     Differences,
+    certainty_column,
+    difference_caption,
     differences,
     full_method_caption,
     unchanged_rows_caption,
@@ -34,11 +35,7 @@ COLUMNS = (
     Column("overhead", "CPU", "overhead_cpu", "", "times"),
     Column("", "HVPs/step", "extra:hvps_per_step", "", "number1"),
 )
-HEADS = (
-    *COLUMNS,
-    Column("Δ AUC-PR", "points", "auc_pr:difference", "", "points"),
-    Column("Δ AUC-PR", "p", "auc_pr:difference_p", "", "p"),
-)
+DIFFERENCE = Column("Δ AUC-PR", "points", "auc_pr:difference", "", "points")
 
 
 def sensitivity(source: Source) -> Table:
@@ -47,7 +44,8 @@ def sensitivity(source: Source) -> Table:
     if source.panels:
         found = differences(source, AUC)
         rows = [_row(source, found, *at) for at in _values(source)]
-        blocks.append(Block("", list(HEADS), rows, ("", "value"), unchanged_rows_caption(source, {AUC.metric: found})))
+        heads = [*COLUMNS, DIFFERENCE, certainty_column(source, DIFFERENCE.group, AUC.metric)]
+        blocks.append(Block("", heads, rows, ("", "value"), unchanged_rows_caption(source, {AUC.metric: found})))
     plain_rows = [("", r.method) for r in source.layout.rows]
     blocks += [make_block("", [absent_field(source, gap)], plain_rows) for gap in source.layout.not_run]
     where = ", ".join(f"{p.title} {describe_noise(p)}" for p in source.panels)
@@ -57,7 +55,7 @@ def sensitivity(source: Source) -> Table:
         full_method_caption(source),
         *(words.split(" {best}")[0] for words in seeds_caption(source)),
         top_caption(source) if source.panels else "",
-        DIFFERENCE,
+        difference_caption(source) if source.panels else "",
         "K = 0: one anchor per class. A check also updates the subspace; coverage is the anchors'. Overhead: CPU "
         "seconds over those of plain training.",
         NOT_GIVEN,

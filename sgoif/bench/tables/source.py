@@ -6,6 +6,7 @@ from collections.abc import Hashable, Iterable, Mapping, Sequence
 from typing import Any
 
 from sgoif.bench.evaluation import significance
+from sgoif.bench.evaluation.draws import Draw, draws_own_noise, panels_by_draw, values_by_draw
 from sgoif.bench.evaluation.overhead import SHARED_GPU
 from sgoif.bench.evaluation.table_layout import Panel, TableLayout, stand_ins
 from sgoif.bench.methods.registry import PLAIN
@@ -65,7 +66,9 @@ class Source:
             if metric.startswith(TIME_METRICS) and self._shared_gpu(panel, method):
                 status, reason = "partial", SHARED_GPU
             pairs = dict(zip(record["seeds"], record["values"], strict=True))
-            return Entry(record["mean"], record["std"], record["n_seeds"], status, self.note(reason), pairs=pairs)
+            entry = Entry(record["mean"], record["std"], record["n_seeds"], status, self.note(reason), pairs=pairs)
+            entry.independent = draws_own_noise(panel, self.get(panel, "", "base_rate"))
+            return entry
         cells = self.get(panel, method, "status")
         failure = cells if cells is not None and cells["status"] != "partial" else record
         if failure is None:
@@ -92,12 +95,21 @@ class Source:
             has_run = any(self.entry(panel, method, "seconds_total").mean is not None for panel in panels)
             return incomplete[0] if incomplete and not has_run else Entry()
         mean, std = significance.mean_std(list(pairs.values()))
+        independent = len(panels) == 1 and entries[0].independent  # settings of one draw are not
         if not incomplete:
-            return Entry(mean, std, len(pairs), pairs=pairs)
+            return Entry(mean, std, len(pairs), pairs=pairs, independent=independent)
         shared_gpu = self.note(SHARED_GPU)
         notes = [e.note for e in incomplete]
         note = shared_gpu if shared_gpu in notes else notes[0]
-        return Entry(mean, std, len(pairs), "partial", note, pairs=pairs)
+        return Entry(mean, std, len(pairs), "partial", note, pairs=pairs, independent=independent)
+
+    def draws(self, panels: Sequence[Panel]) -> dict[Draw, list[tuple[Panel, int | None]]]:
+        """Returns the independent draws of some panels, see `evaluation.draws`."""
+        return panels_by_draw(panels, lambda panel: self.get(panel, "", "base_rate"))
+
+    def by_draw(self, panels: Sequence[Panel], method: str, metric: str) -> dict[Draw, float]:
+        """Returns the mean of a metric over the panels of each independent draw."""
+        return values_by_draw(self.draws(panels), lambda panel: self.get(panel, method, metric))
 
     def note(self, reason: str) -> int | None:
         """Returns the number of a reason beneath the table; the same words get the same number."""

@@ -2,22 +2,42 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from typing import Any
 
 from sgoif.bench.evaluation import significance
+from sgoif.bench.evaluation.draws import MIN_DRAWS, Draw
 from sgoif.bench.methods.registry import split_variant
 from sgoif.bench.tables.model import Block, Column, Entry, Row
 from sgoif.bench.tables.source import Source
 
-DIFFERENCE = (
-    "Difference to the first row: mean ± standard deviation of the paired differences over settings and seeds, in "
-    f"points, and the p-value of a two-sided paired test (t-test below {significance.SMALLEST_WILCOXON} pairs, else "
-    "signed ranks), Holm-corrected over the rows."
-)
+Differences = dict[str, tuple[Entry, Entry, Entry]]  # by method: number of draws, difference, interval or p-value
 
 
-Differences = dict[str, tuple[Entry, Entry, Entry]]  # by method: number of pairs, difference, p-value
+def has_test(source: Source) -> bool:
+    """Tells whether there are enough independent draws for a test of differences; else an interval is shown."""
+    return len(source.draws(source.panels)) >= MIN_DRAWS
+
+
+def difference_caption(source: Source) -> str:
+    """Returns the sentence on the differences to the first row."""
+    words = (
+        "Difference to the first row, in points: paired by setting and seed, averaged over the settings of each "
+        "independent draw (a seed of a dataset), mean ± standard deviation over the draws"
+    )
+    if has_test(source):
+        return (
+            f"{words}; p-value of a two-sided paired test (t-test below {significance.SMALLEST_WILCOXON} draws, else "
+            "signed ranks), Holm-corrected over the rows."
+        )
+    return f"{words}. 95% ±: half-width of the mean's 95% interval; fewer than {MIN_DRAWS} draws allow no test."
+
+
+def certainty_column(source: Source, group: str, metric: str) -> Column:
+    """Returns the column beside a difference: a p-value, or the interval where there are too few draws for a test."""
+    if has_test(source):
+        return Column(group, "p", f"{metric}:difference_p", "", "p")
+    return Column(group, "95% ±", f"{metric}:difference_interval", "", "interval")
 
 
 def entry_of_pairs(pairs: Mapping[Any, float]) -> Entry:
@@ -63,31 +83,53 @@ def differences(source: Source, column: Column) -> Differences:
     """Compares every other row with the first.
 
     Returns:
-        For each method the entries of the number of pairs, the difference and its Holm-corrected p-value.
+        For each method the entries of the number of independent draws, of the difference, and of its interval or, if
+        there are enough draws, its Holm-corrected p-value.
     """
     first, *others = [r.method for r in source.layout.rows]
     full = source.pooled(source.panels, first, column.metric)
+    draw_of: dict[Hashable, Draw] = {  # panel and seed -> independent draw
+        (source.panels.index(panel), seed): draw
+        for draw, members in source.draws(source.panels).items()
+        for panel, only in members
+        for seed in (panel.seeds if only is None else [only])
+    }
     found: dict[str, Entry] = {}
-    p_values: dict[str, float] = {}
+    by_draw: dict[str, list[float]] = {}
     for method in others:
         mine = source.pooled(source.panels, method, column.metric)
         pairs = {k: mine.pairs[k] - full.pairs[k] for k in mine.pairs if k in full.pairs}
-        found[method] = entry_of_pairs(pairs) if pairs else Entry(status=mine.status, note=mine.note)
-        if len(pairs) > 1:
-            p_values[method] = significance.difference_p([mine.pairs[k] for k in pairs], [full.pairs[k] for k in pairs])
-    adjusted = significance.holm(p_values)
-    return {m: (Entry(float(e.n_seeds)) if e.pairs else Entry(), e, Entry(adjusted.get(m))) for m, e in found.items()}
+        if not pairs:
+            found[method] = Entry(status=mine.status, note=mine.note)
+            continue
+        groups: dict[Draw, list[float]] = {}
+        for key, difference in pairs.items():
+            groups.setdefault(draw_of[key], []).append(difference)
+        by_draw[method] = [sum(values) / len(values) for values in groups.values()]
+        found[method] = Entry(*significance.mean_std(by_draw[method]), len(groups), pairs=pairs)
+    told = _tests(by_draw) if has_test(source) else _intervals(by_draw)
+    return {m: (Entry(float(e.n_seeds)) if e.pairs else Entry(), e, Entry(told.get(m))) for m, e in found.items()}
+
+
+def _tests(by_draw: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Returns Holm-corrected p-values of the rows that have enough draws."""
+    enough = {m: values for m, values in by_draw.items() if len(values) >= MIN_DRAWS}
+    return significance.holm({m: significance.difference_p(v, [0.0] * len(v)) for m, v in enough.items()})
+
+
+def _intervals(by_draw: Mapping[str, Sequence[float]]) -> dict[str, float]:
+    """Returns half the widths of the 95% intervals (Student's t) of the means over draws; one draw has none."""
+    found = {m: (significance.mean_std(values)[1], len(values)) for m, values in by_draw.items()}
+    return {m: significance.t_factor(n) * std for m, (std, n) in found.items() if std is not None}
 
 
 def difference_block(source: Source, columns: Sequence[Column]) -> Block:
-    """Returns the block of the number of pairs, differences and p-values of all rows but the first."""
+    """Returns the block of the number of draws, differences, and intervals or p-values of all rows but the first."""
     found = {c.metric: differences(source, c) for c in columns}
-    heads = [Column("", "pairs", "pairs", "", "count")]
+    heads = [Column("", "draws", "draws", "", "count")]
     for c in columns:
-        heads += [
-            Column(f"Δ {c.title}", "points", f"{c.metric}:difference", "", "points"),
-            Column(f"Δ {c.title}", "p", f"{c.metric}:difference_p", "", "p"),
-        ]
+        heads.append(Column(f"Δ {c.title}", "points", f"{c.metric}:difference", "", "points"))
+        heads.append(certainty_column(source, f"Δ {c.title}", c.metric))
     rows = []
     for row in source.layout.rows[1:]:
         method = row.method

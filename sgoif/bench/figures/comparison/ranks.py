@@ -1,4 +1,4 @@
-"""Critical-difference diagram: average ranks over the settings, and which of them do not differ significantly."""
+"""Average ranks over the settings; with enough independent draws, which of them do not differ significantly."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
 from sgoif.bench.evaluation import significance
+from sgoif.bench.evaluation.draws import MIN_DRAWS, Draw, panels_by_draw, values_by_draw
 from sgoif.bench.figures import _style
 from sgoif.bench.figures._data import RANDOM, FigureData, tables_of
 from sgoif.bench.methods.registry import OURS, PLAIN
@@ -17,12 +18,13 @@ if TYPE_CHECKING:
 
 PLACE = 40
 SAME = "|"  # between methods with the same ranking
-TITLE = "Average ranks and critical difference"
+TITLE = "Average ranks"
 CAPTION = (
-    "Average rank by AUC-PR over the settings of the grid (1 = best), means over seeds ranked. Bars join methods "
-    "whose ranks are closer than Nemenyi's critical difference (Demšar 2006): the data do not tell them apart. The "
-    "settings share their images, so they are not independent and the diagram flatters differences. Methods that give "
-    "the same ranking in every setting are one entry."
+    "Average rank by AUC-PR (1 = best). The settings of the grid share their images and, under one seed, most of their "
+    "wrong labels, so a test counts each seed that draws its own noise once, by the mean over the settings. From five "
+    "such draws on, ranks are over draws, and bars join methods whose ranks are closer than Nemenyi's critical "
+    "difference (Demšar 2006): the data do not tell them apart. With fewer, ranks are over settings and there is no "
+    "test. Methods with the same values everywhere are one entry."
 )
 
 
@@ -34,26 +36,33 @@ def subjects(config: Mapping[str, Any]) -> list[str]:
 def draw(table: str, data: FigureData) -> Figure | None:
     """Draw the figure of one table."""
     panels = data.layout(table).panels
-    full, left_out = _values(table, data)
+    full, left_out, n_draws = _values(table, data)
     if len(full) < 3 or len(panels) < 2:
         return None
+    tested = n_draws >= MIN_DRAWS
     figure, grid = _style.canvas(height=1.0 + 0.2 * (len(full) + 1))
     sets = "; ".join(dict.fromkeys(data.title(p.dataset) for p in panels))
-    _style.subtitle(figure, f"{sets}; {len(panels)} settings")
+    _style.subtitle(figure, f"{sets}; {len(panels)} settings, independent draws of noise: {n_draws}")
     ranks = significance.average_ranks(full)
-    difference = significance.critical_difference(len(full), len(panels))
+    difference = significance.critical_difference(len(full), n_draws) if tested else None
     _diagram(grid[0, 0], {_name_of(m): rank for m, rank in ranks.items()}, difference)
-    p_value = significance.friedman_p(full)
+    notes = [f"no test: fewer than {MIN_DRAWS} independent draws"] if difference is None else _test(full, difference)
+    if left_out:
+        notes.append(f"without a score everywhere: {', '.join(title('noisy', m) for m in left_out)}")
+    _style.footnote(figure, "; ".join(notes))
+    return figure
+
+
+def _test(values: Mapping[str, list[float]], difference: float) -> list[str]:
+    """What the independent draws tell, in words."""
+    p_value = significance.friedman_p(values)
     p_text = "< 0.001" if p_value < 0.001 else f"= {p_value:.3f}"
     notes = [f"Friedman p {p_text}; Nemenyi, α = {significance.ALPHA}"]
     if p_value > significance.ALPHA:
         notes.append("the ranks as a whole do not differ significantly")
-    if near := _not_separated(ranks, difference):
+    if near := _not_separated(significance.average_ranks(values), difference):
         notes.append(f"not separated from SG-OIF: {', '.join(_name_of(m) for m in near)}")
-    if left_out:
-        notes.append(f"without a score in every setting: {', '.join(title('noisy', m) for m in left_out)}")
-    _style.footnote(figure, "; ".join(notes))
-    return figure
+    return notes
 
 
 def _name_of(methods: str) -> str:
@@ -70,10 +79,14 @@ def _not_separated(ranks: Mapping[str, float], difference: float) -> list[str]:
     return sorted(near, key=lambda m: abs(ranks[m] - ranks[ours]))
 
 
-def _values(table: str, data: FigureData) -> tuple[dict[str, list[float]], list[str]]:
-    """Method -> AUC-PR by setting, equal ones joined by `SAME`; and the methods that lack a setting."""
+def _values(table: str, data: FigureData) -> tuple[dict[str, list[float]], list[str], int]:
+    """Method -> AUC-PR by draw, or by setting where there are few draws; methods that lack some; number of draws.
+
+    Methods that are equal everywhere are joined by `SAME`.
+    """
     panels = data.layout(table).panels
-    found = data.numbers(table, "auc_pr")
+    found, facts = data.numbers(table, "auc_pr"), data.numbers(table, "base_rate")
+    draws = panels_by_draw(panels, lambda p: facts.get((p.dataset, p.setting, "")))
     full: dict[str, list[float]] = {}
     left_out = []
     tried = data.tried(table)
@@ -81,11 +94,19 @@ def _values(table: str, data: FigureData) -> tuple[dict[str, list[float]], list[
         if method in (PLAIN, RANDOM) or not is_ranked("noisy", method):
             continue
         places = [(p.dataset, p.setting, method) for p in panels]
-        if all(place in found for place in places):
-            full[method] = [found[place]["mean"] for place in places]
+        if len(draws) >= MIN_DRAWS:
+            values = list(_by_draw(draws, found, method).values())
+        else:
+            values = [found[place]["mean"] for place in places if place in found]
+        if len(values) == (len(draws) if len(draws) >= MIN_DRAWS else len(places)):
+            full[method] = values
         elif method in tried:
             left_out.append(method)
-    return merge_equal(full), left_out
+    return merge_equal(full), left_out, len(draws)
+
+
+def _by_draw(draws: Mapping[Draw, Any], found: Mapping[Any, Any], method: str) -> dict[Draw, float]:
+    return values_by_draw(draws, lambda p: found.get((p.dataset, p.setting, method)))
 
 
 def merge_equal(values: Mapping[str, list[float]]) -> dict[str, list[float]]:
@@ -111,9 +132,10 @@ def cliques(ranks: dict[str, float], difference: float) -> list[tuple[float, flo
     return [s for i, s in enumerate(spans) if s[1] > s[0] and (i == 0 or s[1] > spans[i - 1][1])]
 
 
-def _diagram(axes: Axes, ranks: dict[str, float], difference: float) -> None:
+def _diagram(axes: Axes, ranks: dict[str, float], difference: float | None) -> None:
+    """Draw the axis of ranks with the names; with a critical difference, its length and what it does not separate."""
     n = len(ranks)
-    bars = cliques(ranks, difference)
+    bars = [] if difference is None else cliques(ranks, difference)
     depth = 0.55 * len(bars) + 0.6  # beneath the axis, before the names begin
     for i, name in enumerate(sorted(ranks, key=ranks.__getitem__)):
         left = i < (n + 1) // 2
@@ -122,8 +144,10 @@ def _diagram(axes: Axes, ranks: dict[str, float], difference: float) -> None:
     for i, (low, high) in enumerate(bars):
         y = -0.55 * (i + 1)
         axes.plot([low - 0.06, high + 0.06], [y, y], color=_style.BLUE, linewidth=3.5, solid_capstyle="round", zorder=3)
-    axes.plot([1, 1 + difference], [1.55, 1.55], color=_style.BLUE, linewidth=2, marker="|", markersize=7)
-    axes.text(1 + difference / 2, 1.75, f"critical difference {difference:.1f}", ha="center", va="bottom", fontsize=7.5)
+    if difference is not None:
+        axes.plot([1, 1 + difference], [1.55, 1.55], color=_style.BLUE, linewidth=2, marker="|", markersize=7)
+        words = f"critical difference {difference:.1f}"
+        axes.text(1 + difference / 2, 1.75, words, ha="center", va="bottom", fontsize=7.5)
     axes.plot([1, n], [0, 0], color=_style.TEXT_COLOUR, linewidth=1)
     for rank in range(1, n + 1):
         axes.plot([rank, rank], [0, 0.18], color=_style.TEXT_COLOUR, linewidth=1)
