@@ -25,10 +25,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyTask
 from sgoif.bench.methods.robust.losses import TrainingLoss
 from sgoif.bench.methods.robust.visits import in_window
-from sgoif.bench.methods.robust_training import train_with_loss
+from sgoif.bench.methods.robust_training import RobustTrainer, train_with_loss
 from sgoif.bench.methods.score_threshold import at_most
 
 SMALLEST = 1e-8  # added to probabilities before their logarithm, as released
@@ -73,20 +73,14 @@ class SampleSieve(TrainingLoss):
         self.record.copy_(state["record"])
 
 
-class CORES(NoisyLabelDetector):
+class CORES(RobustTrainer):
     name = "cores"
     title = "CORES²"
     group = "Later robust trainers"
     order = 4
     candidates: ClassVar = {
         "sieve": "mean of the sieve's value over the last half of training",
-        "last_loss": "cross-entropy after the last epoch",
-        "window_loss": "mean cross-entropy over the last half of training",
-        "window_margin": "minus the mean margin over the last half of training",
-        "window_doubt": "one minus the mean probability of the label over the last half of training",
-        "mean_loss": "mean cross-entropy over all of training",
-        "mean_margin": "minus the mean margin over all of training",
-        "mean_doubt": "one minus the mean probability of the label over all of training",
+        **RobustTrainer.candidates,
     }
     ranked_by = "window_margin"
 

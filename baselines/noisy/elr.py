@@ -21,25 +21,19 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyTask
 from sgoif.bench.methods.robust.losses import EarlyLearningRegularisation
-from sgoif.bench.methods.robust_training import train_with_loss
+from sgoif.bench.methods.robust_training import RobustTrainer, train_with_loss
 
 
-class ELR(NoisyLabelDetector):
+class ELR(RobustTrainer):
     name = "elr"
     title = "ELR"
     group = "Later robust trainers"
     order = 2
     candidates: ClassVar = {
         "target": "one minus the label's share of the running mean of predictions",
-        "last_loss": "cross-entropy after the last epoch",
-        "window_loss": "mean cross-entropy over the last half of training",
-        "window_margin": "minus the mean margin over the last half of training",
-        "window_doubt": "one minus the mean probability of the label over the last half of training",
-        "mean_loss": "mean cross-entropy over all of training",
-        "mean_margin": "minus the mean margin over all of training",
-        "mean_doubt": "one minus the mean probability of the label over all of training",
+        **RobustTrainer.candidates,
     }
     ranked_by = "last_loss"
 

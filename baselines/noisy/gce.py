@@ -16,27 +16,17 @@ Cost: 1 plain run. Deviation: optimiser, length and augmentation are the recipe'
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyTask
 from sgoif.bench.methods.robust.losses import GeneralizedCrossEntropy
-from sgoif.bench.methods.robust_training import train_with_loss
+from sgoif.bench.methods.robust_training import RobustTrainer, train_with_loss
 
 
-class GCE(NoisyLabelDetector):
+class GCE(RobustTrainer):
     name = "gce"
     title = "GCE"
     group = "Later robust trainers"
     order = 1
-    candidates: ClassVar = {
-        "last_loss": "cross-entropy after the last epoch",
-        "window_loss": "mean cross-entropy over the last half of training",
-        "window_margin": "minus the mean margin over the last half of training",
-        "window_doubt": "one minus the mean probability of the label over the last half of training",
-        "mean_loss": "mean cross-entropy over all of training",
-        "mean_margin": "minus the mean margin over all of training",
-        "mean_doubt": "one minus the mean probability of the label over all of training",
-    }
     ranked_by = "last_loss"
 
     @dataclass(frozen=True)

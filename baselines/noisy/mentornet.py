@@ -40,9 +40,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyTask
 from sgoif.bench.methods.robust.visits import VisitRecorder, candidate_scores, late_mean, measure
-from sgoif.bench.methods.robust_training import History
+from sgoif.bench.methods.robust_training import History, RobustTrainer, with_trusted
 from sgoif.errors import UserError
 from sgoif.training.batches import Batch, Batches
 from sgoif.training.seeds import mix_seed, torch_generator
@@ -53,7 +53,7 @@ DROPOUT = (0.5, 17, 0.05)  # share of weights zeroed before and after 17 percent
 TIE = 1e-3  # weight of the loss in the score: below one epoch's share in the mean of v
 
 
-class MentorNet(NoisyLabelDetector):
+class MentorNet(RobustTrainer):
     name = "mentornet"
     title = "MentorNet"
     group = "Methods of the paper"
@@ -74,13 +74,7 @@ class MentorNet(NoisyLabelDetector):
     }
     candidates: ClassVar = {
         "weight": "one minus the mean weight that the mentor gave after burn-in, ties broken by the loss",
-        "last_loss": "cross-entropy after the last epoch",
-        "window_loss": "mean cross-entropy over the last half of training",
-        "window_margin": "minus the mean margin over the last half of training",
-        "window_doubt": "one minus the mean probability of the label over the last half of training",
-        "mean_loss": "mean cross-entropy over all of training",
-        "mean_margin": "minus the mean margin over all of training",
-        "mean_doubt": "one minus the mean probability of the label over all of training",
+        **RobustTrainer.candidates,
     }
     ranked_by = "last_loss"
     uses_trusted = True  # by the data-driven mentor alone
@@ -198,11 +192,8 @@ class MentorNet(NoisyLabelDetector):
         g = torch_generator(task.seed, "flips")
         flip = torch.rand(len(clean), generator=g) < self.params.flips
         other = torch.randint(1, task.n_classes, (len(clean),), generator=g)
-        labels = torch.where(flip, (clean.cpu() + other) % task.n_classes, clean.cpu()).to(task.labels.device)
-        together = task.train.with_pixels(torch.cat([task.train.pixels, images.pixels]))
-        r = task.recipe
-        labels = torch.cat([task.labels, labels])
-        return Batches(together, labels, r.batch_size, task.seed, None, r.shift, r.flip), (~flip).to(labels.device)
+        labels = torch.where(flip, (clean.cpu() + other) % task.n_classes, clean.cpu())
+        return with_trusted(task, images, labels), (~flip).to(task.labels.device)
 
 
 class Mentor:

@@ -27,28 +27,19 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyTask
 from sgoif.bench.methods.robust.losses import SymmetricCrossEntropy
-from sgoif.bench.methods.robust_training import train_with_loss
+from sgoif.bench.methods.robust_training import RobustTrainer, train_with_loss
 from sgoif.bench.methods.score_threshold import by_mixture
 
 
-class SCE(NoisyLabelDetector):
+class SCE(RobustTrainer):
     name = "sce"
     title = "SCE-loss"
     group = "Methods of the paper"
     order = 3
     shown_variants: ClassVar = {
         "cleaned": {"title": "SCE-loss, retrained", "group": "Later robust trainers", "order": 20, "ranked": False}
-    }
-    candidates: ClassVar = {
-        "last_loss": "cross-entropy after the last epoch",
-        "window_loss": "mean cross-entropy over the last half of training",
-        "window_margin": "minus the mean margin over the last half of training",
-        "window_doubt": "one minus the mean probability of the label over the last half of training",
-        "mean_loss": "mean cross-entropy over all of training",
-        "mean_margin": "minus the mean margin over all of training",
-        "mean_doubt": "one minus the mean probability of the label over all of training",
     }
     ranked_by = "last_loss"
 

@@ -1,17 +1,20 @@
 """SimiFeat, a vote of the nearest neighbours. Zhu, Dong & Liu, ICML 2022 (arXiv:2110.06283).
 
-Images with near features have the same class. The k nearest neighbours of an image by cosine similarity, itself left
-out, vote with their given labels:
+Images with near features have the same class. The k nearest neighbours of an image by cosine similarity c vote with
+their given labels:
 
-    `vote`  s_i = 1 - share of the k neighbours that have the label y_i
-    `soft`  the same with votes weighted by their cosine similarity
+    `vote`      s_i = 1 - share of the k neighbours that have the label y_i
+    `soft`      the same with votes weighted by their similarity
+    `released`  s_i = -log (sum of c_ij over those of the label y_i)   among the image itself and k - 1 neighbours,
+                where the image's own similarity is extrapolated from the next two, 2 c_1 - c_2
 
-Official code: github.com/UCSC-REAL/SimiFeat (`main_fast.py`, `hoc.py`): k = 10. SimiFeat-V calls a label wrong if the
-vote is for another class (the removal rule here); SimiFeat-R ranks within a class and cuts where an estimated
-transition matrix (HOC) says.
+Official code: github.com/UCSC-REAL/SimiFeat (`main_fast.py`, `hoc.py`, `test_c10_instance.sh`): k = 10, votes by
+similarity, the image itself among the ten, features of CLIP or an ImageNet ResNet-18. SimiFeat-V calls a label wrong if
+the vote is for another class (the removal rule here, without the image itself); SimiFeat-R ranks within a class and
+cuts where an estimated transition matrix (HOC) says.
 Cost: nothing beyond the plain run.
-Deviations: published on features of networks pre-trained elsewhere (CLIP, SimCLR), which are not to be had here: the
-features are those of the plain run, which has seen the wrong labels. The vote over 21 augmented passes is left out.
+Deviations: networks pre-trained elsewhere are not to be had here: the features are those of the plain run, which has
+seen the wrong labels. The vote over 21 augmented passes is left out.
 """
 
 from __future__ import annotations
@@ -48,6 +51,14 @@ def votes(labels: Tensor, weights: Tensor, indices: Tensor, n_classes: int) -> T
     return total / total.sum(1, keepdim=True).clamp(min=1e-12)
 
 
+def released_score(labels: Tensor, similarity: Tensor, indices: Tensor) -> Tensor:
+    """[N] minus the logarithm of the votes for the own label, by the image itself and all but the last neighbour."""
+    similarity = similarity.double()
+    own = 2 * similarity[:, 0] - similarity[:, min(1, similarity.shape[1] - 1)]
+    same = labels[indices[:, :-1]] == labels[:, None]
+    return -(own + (similarity[:, :-1] * same).sum(1) + 1e-8).clamp(min=1e-8).log()
+
+
 class SimiFeat(NoisyLabelDetector):
     name = "simifeat"
     title = "kNN vote (SimiFeat)"
@@ -55,8 +66,9 @@ class SimiFeat(NoisyLabelDetector):
     order = 11
     reads_plain = True
     candidates: ClassVar = {
-        "vote": "share of the ten nearest neighbours with another label (published)",
+        "vote": "share of the ten nearest neighbours with another label",
         "soft": "the same, weighted by cosine similarity",
+        "released": "the same with the image itself among the ten, on a logarithmic scale (published)",
     }
     ranked_by = "soft"
 
@@ -73,7 +85,11 @@ class SimiFeat(NoisyLabelDetector):
         hard = votes(task.labels, torch.ones_like(similarity), index, task.n_classes)
         soft = votes(task.labels, similarity, index, task.n_classes)
         own = task.labels[:, None]
-        scores = {"vote": 1 - hard.gather(1, own).squeeze(1), "soft": 1 - soft.gather(1, own).squeeze(1)}
+        scores = {
+            "vote": 1 - hard.gather(1, own).squeeze(1),
+            "soft": 1 - soft.gather(1, own).squeeze(1),
+            "released": released_score(task.labels, similarity, index),
+        }
         scores = {name: values.cpu().numpy() for name, values in scores.items()}
         outvoted = (hard.argmax(1) != task.labels).cpu().numpy()
         return self.detection(scores, remove=at_most(outvoted, scores["vote"]))

@@ -29,9 +29,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyTask
 from sgoif.bench.methods.robust.losses import MANY_CLASSES, TrainingLoss
-from sgoif.bench.methods.robust_training import train_with_loss
+from sgoif.bench.methods.robust_training import RobustTrainer, train_with_loss
 from sgoif.training.seeds import torch_generator
 
 EPOCHS, BATCH, START = 300, 128, 1e-8  # of the released configuration
@@ -91,20 +91,14 @@ class OverParametrisation(TrainingLoss):
         self.v.copy_(state["v"])
 
 
-class SOP(NoisyLabelDetector):
+class SOP(RobustTrainer):
     name = "sop"
     title = "SOP"
     group = "Later robust trainers"
     order = 3
     candidates: ClassVar = {
         "noise": "the noise term that was learned for the label",
-        "last_loss": "cross-entropy after the last epoch",
-        "window_loss": "mean cross-entropy over the last half of training",
-        "window_margin": "minus the mean margin over the last half of training",
-        "window_doubt": "one minus the mean probability of the label over the last half of training",
-        "mean_loss": "mean cross-entropy over all of training",
-        "mean_margin": "minus the mean margin over all of training",
-        "mean_doubt": "one minus the mean probability of the label over all of training",
+        **RobustTrainer.candidates,
     }
     ranked_by = "last_loss"
 

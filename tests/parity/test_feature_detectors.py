@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from baselines.noisy.ekfac import EKFAC, self_influence
 from baselines.noisy.fine import FINE, alignments, lower_posterior
-from baselines.noisy.simifeat import SimiFeat, neighbours, votes
+from baselines.noisy.simifeat import SimiFeat, neighbours, released_score, votes
 from baselines.noisy.trusted_probe import TrustedProbe, fit_probe
 from sgoif.errors import UserError
 from tests.helpers.digit_tasks import noisy_task
@@ -54,6 +54,21 @@ def test_votes_by_hand():
     weights = torch.tensor([[0.5, 0.25], [1.0, 1.0], [0.9, -0.2], [0.3, 0.1]])
     expected = [[0, 1, 0], [0.5, 0, 0.5], [0, 1, 0], [0.75, 0.25, 0]]
     np.testing.assert_allclose(votes(labels, weights, index, 3), expected, rtol=1e-6)
+
+
+def test_the_released_score_is_that_of_the_official_code():
+    """There: ten nearest by 1 - cosine, the image itself first, whose distance is extrapolated from the next two."""
+    g = torch.Generator().manual_seed(3)
+    z, labels, k = torch.rand(30, 4, generator=g), torch.randint(0, 3, (30,), generator=g), 10
+    unit = F.normalize(z, dim=1)
+    values, indices = (1 - unit @ unit.T).topk(k, dim=1, largest=False)
+    values[:, 0] = 2 * values[:, 1] - values[:, 2]
+    counts = torch.zeros(30, 3)
+    for c in range(3):
+        counts[:, c] = ((1 - values) * (labels[indices] == c)).sum(1)
+    expected = F.nll_loss((counts + 1e-8).log(), labels, reduction="none")
+    found = released_score(labels, *neighbours(z, k))
+    torch.testing.assert_close(found.float(), expected, rtol=1e-4, atol=1e-5)
 
 
 def test_ekfac_is_the_exact_inverse_where_the_factors_are_independent():

@@ -2,7 +2,8 @@
 
 Planning, tables and figures need these few attributes of every method, and importing a method imports torch. So the
 class attributes are read with `ast`: from the class itself or, where it does not set them, from its base classes.
-Attributes that are declared must therefore be written as literals.
+Attributes that are declared must therefore be written as literals; a mapping may take in that of another class of the
+project, `{"name": "words", **Base.candidates}`.
 """
 
 from __future__ import annotations
@@ -143,7 +144,7 @@ def _attributes(module: _Module, node: ast.ClassDef) -> dict[str, Any]:
     for statement in node.body:
         for name, value in _assignments(statement):
             if name in DECLARED:
-                found[name] = _literal(value)
+                found[name] = _value(module, value)
     return found
 
 
@@ -173,6 +174,21 @@ def _assignments(statement: ast.stmt) -> list[tuple[str, ast.expr]]:
             pairs = list(zip(target.elts, statement.value.elts, strict=False))
         found += [(left.id, right) for left, right in pairs if isinstance(left, ast.Name)]
     return found
+
+
+def _value(module: _Module, value: ast.expr) -> Any:
+    """What an expression stands for: a literal, or a mapping that takes in others, `{**Base.candidates}`."""
+    if not isinstance(value, ast.Dict) or None not in value.keys:
+        return _literal(value)
+    found: dict[Any, Any] = {}
+    for key, item in zip(value.keys, value.values, strict=True):
+        if key is not None:
+            found[_literal(key)] = _literal(item)
+        elif isinstance(item, ast.Attribute) and isinstance(item.value, ast.Name):
+            found |= _base_attributes(module, item.value.id).get(item.attr, {})
+        else:
+            return _NotLiteral()
+    return _NotLiteral() if any(isinstance(one, _NotLiteral) for pair in found.items() for one in pair) else found
 
 
 def _literal(value: ast.expr) -> Any:

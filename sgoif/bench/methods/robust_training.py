@@ -10,19 +10,21 @@ history.curves                                              # {"keep": [0.8, …
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, ClassVar
 
 import numpy as np
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import NoisyTask
+from sgoif.bench.methods.base import NoisyLabelDetector, NoisyTask
 from sgoif.bench.methods.robust.losses import TrainingLoss
 from sgoif.bench.methods.robust.visits import VisitRecorder, Visits, candidate_scores, in_window, measure
-from sgoif.training.batches import Batch
+from sgoif.errors import UserError
+from sgoif.training.batches import Batch, Batches
+from sgoif.training.images import ImageSet, ImageSource
 from sgoif.training.learner import Learner
 from sgoif.training.models import Network
 from sgoif.training.seeds import numpy_generator
@@ -53,6 +55,24 @@ class History:
     def load_state_dict(self, state: dict[str, Any]) -> None:
         self.arrays = {name: [t.cpu() for t in values] for name, values in state["arrays"].items()}
         self.curves = state["curves"]
+
+
+class RobustTrainer(NoisyLabelDetector):
+    """Base class of methods that train one network by another loss.
+
+    It declares the scores that such a training gives, those of `TrainedNetwork.scores`. A method with further ones
+    writes `candidates = {"name": "what it is", **RobustTrainer.candidates}`.
+    """
+
+    candidates: ClassVar[Mapping[str, str]] = {
+        "last_loss": "cross-entropy after the last epoch",
+        "window_loss": "mean cross-entropy over the last half of training",
+        "window_margin": "minus the mean margin over the last half of training",
+        "window_doubt": "one minus the mean probability of the label over the last half of training",
+        "mean_loss": "mean cross-entropy over all of training",
+        "mean_margin": "minus the mean margin over all of training",
+        "mean_doubt": "one minus the mean probability of the label over all of training",
+    }
 
 
 @dataclass(frozen=True)
@@ -105,6 +125,7 @@ def train_with(
     draw: Callable[[Batch, np.random.Generator], tuple[Tensor, ...]] | None = None,
     clip: float | None = None,
     loss: TrainingLoss | None = None,
+    batches: Batches | None = None,
 ) -> TrainedNetwork:
     """Train by the recipe with another step.
 
@@ -116,10 +137,11 @@ def train_with(
         draw: Draws random numbers of a step on the host; they are `batch.extra` in `forward`.
         clip: Norm at which gradients are clipped.
         loss: A loss whose state changes within `forward`.
+        batches: What is trained on, the training set first; default the training set alone.
     """
-    batches, session, epochs = task.batches(), task.session, task.recipe.epochs
+    batches, session, epochs = batches or task.batches(), task.session, task.recipe.epochs
     learner, history = task.learner(batches), History()
-    recorder, states = VisitRecorder(len(task.labels), task.labels.device), [] if loss is None else [loss]
+    recorder, states = VisitRecorder(len(batches.labels), task.labels.device), [] if loss is None else [loss]
     if clip is not None:
         clip_gradients(learner, clip)
     step = learner.stepper(lambda batch: forward(learner, batch))
@@ -144,7 +166,21 @@ def train_with(
         logits, _ = task.predict(learner.net)
         test_logits, _ = task.predict(learner.net, task.test)
     last_loss = F.cross_entropy(logits, task.labels, reduction="none").cpu().numpy()
-    return TrainedNetwork(learner.net, recorder.visits(), test_logits.cpu().numpy(), last_loss, history.curves)
+    visits = recorder.visits().first(len(task.labels))
+    return TrainedNetwork(learner.net, visits, test_logits.cpu().numpy(), last_loss, history.curves)
+
+
+def with_trusted(task: NoisyTask, images: ImageSource, labels: Tensor) -> Batches:
+    """Return batches of the training set followed by trusted images with these labels, shape [V].
+
+    Raises:
+        UserError: If the images are streamed from disk.
+    """
+    if not (isinstance(task.train, ImageSet) and isinstance(images, ImageSet)):
+        raise UserError("trusted images can be trained on along with the others only where all are in memory")
+    together = task.train.with_pixels(torch.cat([task.train.pixels, images.pixels]))
+    recipe, labels = task.recipe, torch.cat([task.labels, labels.to(task.labels.device)])
+    return Batches(together, labels, recipe.batch_size, task.seed, None, recipe.shift, recipe.flip)
 
 
 def clip_gradients(learner: Learner, norm: float) -> None:

@@ -65,12 +65,22 @@ def test_variants_with_a_row_of_their_own(written):
     assert found.row("other") is None and found.row() is found
 
 
+def test_a_mapping_may_take_in_that_of_another_class(written):
+    found = written(
+        "class Base:\n    candidates = {'a': 'first', 'b': 'second'}\n"
+        "class Mine(Base):\n    name = 'mine'\n    title = 'Mine'\n    ranked_by = 'a'\n"
+        "    candidates = {'own': 'mine', **Base.candidates}\n"
+    )
+    assert list(found.candidates.items()) == [("own", "mine"), ("a", "first"), ("b", "second")]
+
+
 @pytest.mark.parametrize(
     ("body", "told"),
     [
         ("name = 'yours'\n    title = 'Mine'", "has no class with name = 'mine'"),
         ("name = 'mine'", "class Mine has no title"),
         ("name = 'mine'\n    title = 'Mi' + str(1)", "`title` of class Mine must be written as a literal"),
+        ("name = 'mine'\n    title = 'Mine'\n    candidates = {**dict(a='b')}", "`candidates` of class Mine must be"),
         ("name = 'mine'\n    title = 'Mine'\n    ranked_by = 'a'", "`ranked_by` of class Mine is none of its"),
         ("name = 'mine'\n    title = 'Mine'\n    candidates = {'a': 'b'}", "`ranked_by` of class Mine is none of its"),
         ("name = 'mine'\n    title = 'Mine'\n    shown_variants = {'big': {'name': 'Big'}}", "must have a title"),

@@ -23,8 +23,10 @@ HUMAN_COLUMNS = {  # number of classes -> columns of the human label file
     10: ("aggre_label", "random_label1", "random_label2", "random_label3", "worse_label"),
     100: ("noisy_label",),
 }
-HUMAN_RATES = {  # share of wrong labels, as published with CIFAR-10N and CIFAR-100N (Wei et al., ICLR 2022, Table 1)
-    "aggre_label": 0.0903, "random_label1": 0.1723, "random_label2": 0.1812, "random_label3": 0.1764,
+# Share of wrong labels, counted in the files that are released with CIFAR-10N and CIFAR-100N (UCSC-REAL/cifar-10-100n).
+# Table 1 of the paper (Wei et al., ICLR 2022) has the same numbers, but 9.03% for the aggregate.
+HUMAN_RATES = {
+    "aggre_label": 0.0901, "random_label1": 0.1723, "random_label2": 0.1812, "random_label3": 0.1764,
     "worse_label": 0.4021, "noisy_label": 0.4020,
 }  # fmt: skip
 MAX_CLASS_CONDITIONAL_NOISE = 0.9999
