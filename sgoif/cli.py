@@ -82,8 +82,17 @@ def parser() -> argparse.ArgumentParser:
 def _scan_arguments(p: argparse.ArgumentParser) -> None:
     p.set_defaults(run=_scan)
     p.add_argument(
-        "source", help="FOLDER/<class>/<image>, a CSV of path and label, `digits`, or a torchvision data set"
+        "source",
+        nargs="?",
+        help="FOLDER/<class>/<image>, a CSV of path and label, `digits`, or a torchvision data set",
     )
+    p.add_argument(
+        "--features",
+        type=Path,
+        metavar="FILE",
+        help="features instead of images: .npy, .npz, .parquet, or a Hugging Face data set on disk",
+    )
+    p.add_argument("--labels", type=Path, metavar="FILE", help="labels of the features: a CSV, or .npy")
     p.add_argument("--out", type=Path, help="folder to write (default: <name>-scan); the same again goes on with it")
     p.add_argument(
         "--gallery", type=_count, metavar="N", help="examples on the page (default: all flagged, 100 to 500)"
@@ -154,10 +163,15 @@ def _require_scan_packages() -> None:
 
 def _scan(args: argparse.Namespace) -> None:
     _require_scan_packages()
+    if (args.source is None) == (args.features is None):
+        raise UserError("name either a folder, CSV or data set of images, or --features FILE with --labels FILE")
+    if args.labels is not None and args.features is None:
+        raise UserError("--labels is for --features; a folder or CSV of images has its labels in it")
     if args.device == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""
     if not args.download:
         os.environ["HF_HUB_OFFLINE"] = "1"  # pretrained weights come from the cache alone
+    from sgoif.scan.features.pipeline import scan_features
     from sgoif.scan.pipeline import scan
     from sgoif.scan.sources.read import ReadOptions
 
@@ -168,7 +182,11 @@ def _scan(args: argparse.Namespace) -> None:
         split=args.split,
         download=args.download,
     )
-    scan(args.source, args.out, vars(args), gallery_size=args.gallery, skip_tiny=args.skip_tiny, reading=reading)
+    how = {"gallery_size": args.gallery, "skip_tiny": args.skip_tiny, "reading": reading}
+    if args.features is not None:
+        scan_features(args.features, args.labels, args.out, vars(args), **how)
+    else:
+        scan(args.source, args.out, vars(args), **how)
 
 
 def _apply(args: argparse.Namespace) -> None:

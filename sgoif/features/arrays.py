@@ -19,22 +19,24 @@ MAX_NAMED = 4  # columns in an error message
 class FeatureArray:
     """N rows of d numbers that are read in blocks, when they are asked for."""
 
-    def __init__(self, values: Any, block_rows: int = BLOCK_ROWS) -> None:
+    def __init__(self, values: Any, block_rows: int = BLOCK_ROWS, select: np.ndarray | None = None) -> None:
         """Keep a reference to the features; nothing is read yet.
 
         Args:
             values: The features, shape [N, d]: a NumPy array (mapped from a file, too), a torch tensor, a pandas frame
                 of numbers, a sequence of rows, or the path of a .npy file.
             block_rows: Rows that are read at a time.
+            select: Positions of the rows that count, in ascending order; None for all.
 
         Raises:
             InfluenceError: If the features are not numbers of shape [N, d].
         """
         self._values = _as_matrix(values)
+        self._select = np.arange(len(self._values)) if select is None else select
         self.block_rows = block_rows
 
     def __len__(self) -> int:
-        return int(self._values.shape[0])
+        return len(self._select)
 
     @property
     def dim(self) -> int:
@@ -52,7 +54,7 @@ class FeatureArray:
         """
         ascending = np.argsort(index, kind="stable")
         found = np.empty((len(index), self.dim), np.float32)
-        found[ascending] = self._values[index[ascending]]
+        found[ascending] = self._values[self._select[index[ascending]]]
         return torch.from_numpy(found)
 
     def blocks(self) -> Iterator[tuple[int, Tensor]]:
@@ -62,8 +64,9 @@ class FeatureArray:
             InfluenceError: If a number is missing or infinite; the message names its row.
         """
         for first in range(0, len(self), self.block_rows):
-            block = np.array(self._values[first : first + self.block_rows], np.float32)
-            _require_finite(block, first)
+            rows = self._select[first : first + self.block_rows]
+            block = np.asarray(self._values[rows], np.float32)
+            _require_finite(block, rows)
             yield first, torch.from_numpy(block)
 
 
@@ -110,11 +113,11 @@ def _kind(dtype: Any) -> str:
     return str(getattr(dtype, "kind", "O"))
 
 
-def _require_finite(part: np.ndarray, first: int) -> None:
+def _require_finite(part: np.ndarray, rows: np.ndarray) -> None:
     """Raises InfluenceError that names the first row with a missing or infinite number."""
     bad = np.flatnonzero(~np.isfinite(part).all(1))
     if len(bad):
         raise InfluenceError(
-            f"features: row {first + int(bad[0])} has a missing or infinite number (NaN, inf); "
+            f"features: row {rows[bad[0]]} has a missing or infinite number (NaN, inf); "
             "leave such rows out, or fill them in"
         )

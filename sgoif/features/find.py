@@ -16,7 +16,7 @@ import torch
 from sgoif.errors import InfluenceError
 from sgoif.features.arrays import FeatureArray
 from sgoif.features.head import HeadRecipe, HeadTraining
-from sgoif.features.labels import ClassLabels, encode_labels
+from sgoif.features.labels import ClassLabels, encode_labels, require_judgeable
 from sgoif.features.projection import fit_projection
 from sgoif.result import InfluenceResult
 
@@ -100,6 +100,7 @@ def find_label_issues(
         features, labels = _split_frame(features, labels)
     array = FeatureArray(features)
     known = encode_labels(labels, len(array))
+    require_judgeable(known)
     trusted = None if checked is None else _encode_checked(checked, known, array.dim)
     training = HeadTraining(
         array,

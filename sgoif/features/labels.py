@@ -39,8 +39,8 @@ def encode_labels(labels: Any, n: int) -> ClassLabels:
         n: Number of examples.
 
     Raises:
-        InfluenceError: If the labels are not one class for each example: missing ones, several for an example, real
-            numbers, one class only, classes of fewer than `MIN_EXAMPLES`.
+        InfluenceError: If the labels are not one class for each example: missing ones, several for an example, or real
+            numbers.
     """
     values = _as_vector(labels)
     if len(values) != n:
@@ -50,19 +50,12 @@ def encode_labels(labels: Any, n: int) -> ClassLabels:
     if values.dtype.kind == "f":
         values = _whole_numbers(values)
     classes, codes = np.unique(values, return_inverse=True)
-    require_judgeable([str(c) for c in classes], np.bincount(codes), "examples")
     return ClassLabels(codes.astype(np.int64), classes)
 
 
-def require_judgeable(names: list[str], counts: np.ndarray, what: str, hint: str = "") -> None:
-    """Raise `InfluenceError` unless there are two classes or more, and each has enough examples.
-
-    Args:
-        names: Names of the classes, shape [C].
-        counts: Examples of each class, shape [C].
-        what: What the examples are called.
-        hint: End of the message about small classes.
-    """
+def require_judgeable(labels: ClassLabels) -> None:
+    """Raise `InfluenceError` unless there are two classes or more, and each has `MIN_EXAMPLES` or more."""
+    names, counts = labels.classes.tolist(), np.bincount(labels.codes)
     if len(names) < 2:
         raise InfluenceError(
             f"labels: there is one class only, {names[0]!r}; a wrong label can only be seen between two or more"
@@ -71,8 +64,8 @@ def require_judgeable(names: list[str], counts: np.ndarray, what: str, hint: str
     if tiny:
         named = ", ".join(tiny[:MAX_NAMED]) + (f" and {len(tiny) - MAX_NAMED} more" if len(tiny) > MAX_NAMED else "")
         raise InfluenceError(
-            f"labels: too few {what} of {named}; {MIN_EXAMPLES} a class are needed to judge its labels: "
-            f"leave such classes out or merge them{hint}"
+            f"labels: too few examples of {named}; {MIN_EXAMPLES} a class are needed to judge its labels: "
+            "leave such classes out, or merge them"
         )
 
 

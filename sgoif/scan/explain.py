@@ -10,7 +10,7 @@ the prediction; positive: it harms it.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from pathlib import Path
@@ -21,7 +21,7 @@ import numpy as np
 from sgoif.errors import UserError
 from sgoif.scan.decode import Unreadable, decode_square
 from sgoif.scan.output_folder import REMAKE, image_opener, other_version, read_finished
-from sgoif.scan.settings import Settings
+from sgoif.scan.settings import FEATURES, Settings
 from sgoif.scan.sources.image_listing import Listing
 from sgoif.scan.sources.regular_files import open_image_file, require_no_special
 from sgoif.utils.files import atomic_write_bytes, load_npz, save_npz
@@ -31,23 +31,29 @@ if TYPE_CHECKING:
     from torch import Tensor
 
     from sgoif.scan.train import TrainedScan
-    from sgoif.training.images import ImageSet
 
 MAX_NAMED_CLASSES = 12  # in an error message
 ARRAYS = {"features", "logits", "labels", "names", "classes", "normalisation", "temperature"}  # of explain.npz
 
 
-def save_state(out: Path, listing: Listing, trained: TrainedScan, images: ImageSet) -> None:
+Normalisation = tuple[Sequence[float], Sequence[float]]  # mean and deviation of every channel
+
+
+def save_state(out: Path, listing: Listing, trained: TrainedScan, normalisation: Normalisation) -> None:
     """Writes what `explain` needs: the weights as safetensors, the rest as npz, nothing that is unpickled.
+
+    Nothing is written of a set that is too large to keep its features.
 
     Args:
         out: Folder of the scan.
         listing: The examples.
         trained: State of the training.
-        images: The images with their normalisation.
+        normalisation: Of the images; empty where there are none.
     """
     from safetensors.torch import save
 
+    if trained.features is None:
+        return
     influence = trained.influence
     curvature = {f"curvature:{k}": v.cpu().numpy() for k, v in influence.curvature_state_dict().items()}
     save_npz(
@@ -57,7 +63,7 @@ def save_state(out: Path, listing: Listing, trained: TrainedScan, images: ImageS
         labels=np.array(listing.labels),
         names=np.array(listing.names),
         classes=np.array(listing.classes),
-        normalisation=np.array([images.mean, images.std]),
+        normalisation=np.array(normalisation),
         temperature=np.array(influence.counters()["temperature"]),
         **curvature,
     )
@@ -112,15 +118,10 @@ def explain(image: str, out: Path, label: str | None = None) -> Explanation:
     names: list[str] = state["names"].tolist()
     if label is not None and label not in classes:
         raise UserError(f"--label {label}: no such class; there are: {', '.join(classes[:MAX_NAMED_CLASSES])}")
-    if image not in names:
-        require_no_special(Path(image), "name an image file, or an example of the scan")
-    if image not in names and not Path(image).is_file():
-        raise UserError(f"{image} is neither a file nor an example of the scan in {out}")
-    try:
-        pixels = decode_square(lambda _: open_image(image, out), 0, settings.size, settings.channels)
-    except Unreadable as e:
-        raise UserError(f"{image} is not a readable image ({e})") from None
-    logits, features = _predict(out, settings, len(classes), pixels, state["normalisation"])
+    if settings.method == FEATURES:
+        logits, features = _of_example(image, names, state, out)
+    else:
+        logits, features = _of_image(image, names, settings, state, out)
     chosen = int(logits[0].argmax()) if label is None else classes.index(label)
     target = _logit_gradient(logits, torch.tensor([chosen]), float(state["temperature"]))
     return Explanation(
@@ -133,11 +134,38 @@ def explain(image: str, out: Path, label: str | None = None) -> Explanation:
     )
 
 
+def _of_example(image: str, names: list[str], state: dict[str, np.ndarray], out: Path) -> tuple[Tensor, Tensor]:
+    """Returns logits [1, C] and features [1, d] of an example of a scan by features."""
+    import torch
+
+    if image not in names:
+        raise UserError(f"{image} is no example of the scan in {out}, which was of features; name one of its ranking")
+    i = names.index(image)
+    return torch.from_numpy(state["logits"][i : i + 1]), torch.from_numpy(state["features"][i : i + 1]).float()
+
+
+def _of_image(
+    image: str, names: list[str], settings: Settings, state: dict[str, np.ndarray], out: Path
+) -> tuple[Tensor, Tensor]:
+    """Returns logits [1, C] and features [1, d] of an image file, or of an example of the scan."""
+    if image not in names:
+        require_no_special(Path(image), "name an image file, or an example of the scan")
+    if image not in names and not Path(image).is_file():
+        raise UserError(f"{image} is neither a file nor an example of the scan in {out}")
+    try:
+        pixels = decode_square(lambda _: open_image(image, out), 0, settings.size, settings.channels)
+    except Unreadable as e:
+        raise UserError(f"{image} is not a readable image ({e})") from None
+    return _predict(out, settings, len(state["classes"]), pixels, state["normalisation"])
+
+
 def _read_state(out: Path) -> tuple[Settings, dict[str, np.ndarray]]:
     """Returns the settings and the arrays of explain.npz of a finished scan."""
     about = read_finished(out)
     path = out / "explain.npz"
     require_no_special(path, REMAKE)
+    if not path.exists() and about["settings"].get("method") == FEATURES:
+        raise UserError(f"the scan in {out} has too many examples to keep what explain needs; scan a part of them")
     state = load_npz(path)
     if not ARRAYS <= set(state):
         raise UserError(other_version(out))

@@ -18,6 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgoif.errors import UserError
+from sgoif.scan.decode import Unreadable
 from sgoif.scan.sources.image_listing import Listing
 from sgoif.scan.sources.regular_files import open_image_file
 from sgoif.scan.sources.torchvision_sets import list_dataset
@@ -123,9 +124,15 @@ def other_version(out: Path) -> str:
     return f"the scan in {out} was written by another version of sgoif; {REMAKE}"
 
 
+def _no_picture(name: str) -> Image:
+    raise Unreadable(f"{name} is an example by its features, without an image")
+
+
 def image_opener(out: Path) -> Callable[[str], Image]:
     """Returns a function that opens an example of a finished scan by its name."""
     about = read_finished(out)
+    if about["base"] is None and about["kind"] == "features":
+        return _no_picture
     if about["base"] is None:
         reading = about["reading"]
         hint = "; run this in the folder where the scan was run"

@@ -103,7 +103,7 @@ def _scan_into(
     mean, std = _pretrained_normalisation(settings) or channel_moments(pixels, kept)
     images = MappedImages(pixels, kept, mean, std, torch.device(device))
     trained = train_and_score(images, np.array(listing.labels), len(listing.classes), settings, session)
-    write_scan(out, listing, settings, trained, images, gallery_size, seconds | session.timers.seconds)
+    write_scan(out, listing, settings, trained, (mean, std), gallery_size, seconds | session.timers.seconds)
     session.clear()
 
 

@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgoif.scan.explain import save_state
+from sgoif.scan.explain import Normalisation, save_state
 from sgoif.scan.page.gallery import PageEvidence, write_gallery
 from sgoif.scan.ranking import Ranking, count_by_class, count_other_suggestions, most_common_confusions
 from sgoif.scan.settings import Settings
@@ -22,7 +22,6 @@ from sgoif.utils.files import atomic_replace, atomic_write_json, atomic_write_te
 
 if TYPE_CHECKING:
     from sgoif.scan.train import TrainedScan
-    from sgoif.training.images import ImageSet
 
 REPORTED_PACKAGES = ("sgoif", "torch", "torchvision", "timm", "pillow", "numpy")
 
@@ -32,7 +31,7 @@ def write_scan(
     listing: Listing,
     settings: Settings,
     trained: TrainedScan,
-    images: ImageSet,
+    normalisation: Normalisation,
     gallery_size: int | None,
     seconds: dict[str, float],
 ) -> None:
@@ -43,7 +42,7 @@ def write_scan(
         listing: The examples.
         settings: How they were trained on.
         trained: Scores and state of the training.
-        images: The images with their normalisation.
+        normalisation: Of the images, for `sgoif explain`; empty where there are none.
         gallery_size: Number of examples in the gallery; None: as many as are flagged, within limits.
         seconds: Duration of each stage.
     """
@@ -53,9 +52,10 @@ def write_scan(
     parquet = write_parquet(out / "ranking.parquet", table)
     left_out = {"path": [name for name, _ in listing.left_out], "why": [reason for _, reason in listing.left_out]}
     write_csv(out / "left_out.csv", left_out)
-    save_state(out, listing, trained, images)
+    save_state(out, listing, trained, normalisation)
     probabilities = trained.result.numpy()["mean_predictions"]
-    evidence = PageEvidence(trained.anchors, probabilities, trained.features.float().cpu().numpy())
+    features = trained.logits if trained.features is None else trained.features  # of huge sets the logits do
+    evidence = PageEvidence(trained.anchors, probabilities, features.float().cpu().numpy())
     write_gallery(out / "gallery.html", listing, ranking, evidence, gallery_size)
     report = make_report(listing, ranking, settings, seconds)
     interrupt.raise_if_pending()  # an import that Ctrl-C broke off would read as "pyarrow is missing"

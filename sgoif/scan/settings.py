@@ -8,12 +8,16 @@ from typing import Any
 
 from sgoif.errors import UserError
 
+NETWORK = "network"  # a scan that trains a network on images
+EMBED = "embed"  # one that trains a head on the features of a pretrained network
+FEATURES = "features"  # one that trains a head on features from a file
 COMPACT = "compact"  # the network of a scan where no timm model is named
 MAX_PIXELS = {"cpu": 64, "cuda": 128}  # side of the network's input where the images are larger
 COMPACT_WIDTH = {"cpu": 16, "cuda": 64}  # channels of the compact network's first layer
 TARGET_VISITS = 45_000  # examples seen in a training, within MIN_EPOCHS and MAX_EPOCHS
 MIN_EPOCHS = 10
 MAX_EPOCHS = 30
+IMAGE_OPTIONS = ("model", "pretrained", "size", "shift", "flip")
 DEFAULT_INPUT_PIXELS = 224  # of a timm model that does not name its input size
 
 
@@ -22,8 +26,9 @@ class Settings:
     """How a scan trains; an interrupted scan continues only under equal settings.
 
     Attributes:
+        method: `NETWORK`, `EMBED` or `FEATURES`: what is trained, and on what.
         device: "cpu" or "cuda".
-        model: "compact", or the name of a timm model.
+        model: "compact", or the name of a timm model; "" where features come from a file.
         pretrained: Whether training starts from timm's weights.
         width: Channels of the compact network's first layer.
         size: Side of the network's input in pixels.
@@ -31,7 +36,7 @@ class Settings:
         epochs: Passes over the data.
         batch_size: Examples per step.
         optimizer: "sgd" or "adam".
-        lr: Peak learning rate.
+        lr: Peak learning rate; of a head, times the mean square norm of an example's features.
         weight_decay: Weight decay.
         shift: Largest random translation in pixels (augmentation).
         flip: Whether images are mirrored at random (augmentation).
@@ -41,6 +46,7 @@ class Settings:
         UserError: If a value is out of range.
     """
 
+    method: str
     device: str
     model: str
     pretrained: bool
@@ -57,13 +63,15 @@ class Settings:
     seed: int
 
     def __post_init__(self) -> None:
-        limits = {"width": 1, "size": 4, "epochs": 2, "batch_size": 2, "shift": 0, "seed": 0}
+        limits = {"epochs": 2, "batch_size": 2, "shift": 0, "seed": 0}
+        if self.method != FEATURES:
+            limits |= {"width": 1, "size": 4}
         for name, least in limits.items():
             if getattr(self, name) < least:
                 raise UserError(f"--{name.replace('_', '-')} {getattr(self, name)}: must be at least {least}")
         if not 0 < self.lr < float("inf"):
             raise UserError(f"--lr {self.lr}: must be above 0")
-        if self.shift >= self.size:
+        if self.method == NETWORK and self.shift >= self.size:
             raise UserError(f"--shift {self.shift}: must be less than the image's {self.size} pixels")
 
     def to_dict(self) -> dict[str, Any]:
@@ -72,6 +80,11 @@ class Settings:
 
     def describe(self) -> str:
         """Returns the sentence that is printed before training."""
+        if self.method != NETWORK:
+            return (
+                f"a linear head on {self.device}, {self.epochs} epochs in batches of {self.batch_size}, sgd at "
+                f"{self.lr:g} over the features' mean square with weight decay {self.weight_decay:g}, seed {self.seed}"
+            )
         network = f"{self.model} (width {self.width})" if self.model == COMPACT else self.model
         weights = "pretrained" if self.pretrained else "from scratch"
         flips = "with" if self.flip else "without"
@@ -101,6 +114,7 @@ def choose_settings(n: int, side: int, grey: bool, device: str, options: Mapping
     if pretrained and model == COMPACT:
         raise UserError("--pretrained needs --model: name a timm model that has weights, e.g. resnet18")
     values: dict[str, Any] = {
+        "method": NETWORK,
         "device": device,
         "model": model,
         "pretrained": pretrained,
@@ -113,10 +127,41 @@ def choose_settings(n: int, side: int, grey: bool, device: str, options: Mapping
         "flip": not grey,
         "seed": 0,
     }
-    names = {f.name for f in fields(Settings)} - {"device"}
-    values |= {name: value for name, value in options.items() if name in names and value is not None}
+    values |= _given(options)
     values.setdefault("shift", max(values["size"] // 16, 1))
     return Settings(**values)
+
+
+def choose_head_settings(n: int, device: str, options: Mapping[str, Any]) -> Settings:
+    """Chooses the settings of a scan of n examples by features from a file.
+
+    Args:
+        n: Number of examples.
+        device: "cpu" or "cuda".
+        options: Settings by name from the command line; those that are not None replace the defaults. Other names are
+            ignored.
+
+    Raises:
+        UserError: If an option is out of range, or only for images.
+    """
+    for name in IMAGE_OPTIONS:
+        if options.get(name):
+            raise UserError(f"--{name} is for images; with --features a head is trained, whatever they came from")
+    about_images = {"model": "", "pretrained": False, "width": 0, "size": 0, "channels": 0, "shift": 0, "flip": False}
+    return Settings(**{"method": FEATURES, "device": device, **about_images, **head_defaults(n), **_given(options)})
+
+
+def head_defaults(n: int) -> dict[str, Any]:
+    """Returns the settings of a head for n examples, by name."""
+    from sgoif.features.head import HeadRecipe
+
+    return {"optimizer": "sgd", **asdict(HeadRecipe.for_examples(n))}
+
+
+def _given(options: Mapping[str, Any]) -> dict[str, Any]:
+    """Returns the settings that the command line gives."""
+    names = {f.name for f in fields(Settings)} - {"method", "device"}
+    return {name: value for name, value in options.items() if name in names and value is not None}
 
 
 def _optimizer_defaults(model: str, pretrained: bool) -> dict[str, Any]:

@@ -39,21 +39,22 @@ class Evidence:
         self.anchors = torch.zeros(influence.n_examples, influence.n_anchors, device=device)
         self.visits = torch.zeros(influence.n_examples, 1, device=device)
 
-    def add(self, batch: Batch, features: Tensor, logits: Tensor) -> None:
+    def add(self, index: Tensor, labels: Tensor, features: Tensor, logits: Tensor) -> None:
         """Add a batch; call it between a step's pass and `influence.step`, while its directions are unchanged.
 
         Args:
-            batch: The training batch.
+            index: Positions of the examples, shape [n].
+            labels: Their labels, shape [n].
             features: Inputs of the classification layer, shape [n, d].
             logits: Outputs of the network, shape [n, C].
         """
         window_start = self.influence.window_start
         if window_start is not None and self.influence.steps < window_start:
             return
-        contributions, finite = self.influence.anchor_contributions(batch.index, batch.labels, features, logits)
+        contributions, finite = self.influence.anchor_contributions(index, labels, features, logits)
         visited = finite.unsqueeze(1).float()
-        self.anchors.index_add_(0, batch.index, contributions.float() * visited)
-        self.visits.index_add_(0, batch.index, visited)
+        self.anchors.index_add_(0, index, contributions.float() * visited)
+        self.visits.index_add_(0, index, visited)
 
     def read(self) -> np.ndarray:
         """Return the mean contributions over the visits, shape [N, K]."""
@@ -76,7 +77,8 @@ class TrainedScan:
         anchors: Part of each anchor in the scores, shape [N, K].
         network: The trained network.
         influence: The scorer, with its curvature and temperature at the end of training.
-        features: Inputs of the classification layer at the end of training, shape [N, d].
+        features: Inputs of the classification layer at the end of training, shape [N, d]; None of a set that is too
+            large to keep them.
         logits: Logits at the end of training, shape [N, C].
     """
 
@@ -84,7 +86,7 @@ class TrainedScan:
     anchors: np.ndarray
     network: Network
     influence: OnlineInfluence
-    features: Tensor
+    features: Tensor | None
     logits: Tensor
 
 
@@ -144,7 +146,7 @@ def _train(
         for batch in batches.epoch(epoch):
             _, logits, features = step(batch)
             influence.record_outputs(batch.index, batch.labels, features, logits)
-            evidence.add(batch, features, logits)
+            evidence.add(batch.index, batch.labels, features, logits)
             influence.step(learner.optimizer)
             share = learner.steps_done / learner.total_steps
             session.progress(f"training: epoch {epoch + 1}/{epochs}{remaining.left(share)}", share=share)
