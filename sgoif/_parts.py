@@ -53,4 +53,4 @@ class Parts(nn.Module):
 
     def count(self, event: str, amount: Tensor) -> None:
         """Add to the counter of an event."""
-        self.events[EVENTS.index(event)] += amount
+        self.events[EVENTS.index(event)].add_(amount)

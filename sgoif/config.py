@@ -115,14 +115,19 @@ class InfluenceConfig:
     # schedule
     solve_every: int = option(
         50,
-        "Upper bound on the steps between checks (also at least 4 per epoch; fewer if `hvp_budget` would be exceeded).",
+        "Upper bound on the steps between checks (also at least 4 per epoch, in epochs of under 64 steps one every 16; "
+        "fewer if `hvp_budget` would be exceeded).",
     )
     hvp_budget: float = option(
         8.0,
         "Curvature-vector products per training step that checks and refinements may use. Budget for C <= 50 classes; "
         "multiplied by max(50 / C, 0.25) above.",
     )
-    probe_examples: int = option(1024, "Number of newest examples whose curvature the residual is measured with.")
+    probe_examples: int = option(
+        1024,
+        "Number of newest examples whose curvature the residual is measured with; in head scope at most a quarter of "
+        "the training set.",
+    )
 
     # scores
     window: float = option(0.5, "Last fraction of training whose visits make the score.")

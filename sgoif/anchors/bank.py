@@ -75,6 +75,8 @@ class AnchorBank(nn.Module):
     def buckets(self, labels: Tensor, index: Tensor) -> Tensor:
         """Return the bucket of each example, shape [n]."""
         per_class = self.count // self.n_classes
+        if per_class == 1:
+            return labels
         return labels % self.count if per_class == 0 else labels * per_class + index % per_class
 
     def count_labels(self, batch: FactoredBatch) -> None:

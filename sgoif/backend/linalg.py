@@ -72,10 +72,9 @@ def orthonormal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     """
     lengths = torch.linalg.vector_norm(rows, dim=1).clamp(min=torch.finfo(rows.dtype).tiny)
     basis, eye = rows / lengths.unsqueeze(1), torch.eye(len(rows), dtype=rows.dtype, device=rows.device)
+    jitter = torch.finfo(rows.dtype).eps * len(rows) * eye
     for _ in range(2):
-        gram = matmul_nt(basis, basis)
-        jitter = torch.finfo(rows.dtype).eps * len(rows) * eye
-        factor, _ = torch.linalg.cholesky_ex(gram + jitter)
+        factor, _ = torch.linalg.cholesky_ex(matmul_nt(basis, basis) + jitter)
         if rows.shape[1] > MAX_ROW_LENGTH:  # a triangular solve with millions of columns stalls a GPU
             basis = torch.linalg.solve_triangular(factor, eye, upper=False) @ basis
         else:

@@ -58,7 +58,10 @@ class FisherCurvature(Curvature):
             self.batches.pop(0)
 
     def refresh(self) -> None:
-        examples = self._examples = FactoredBatch.concatenate(self.batches)
+        self._invert(FactoredBatch.concatenate(self.batches))
+
+    def _invert(self, examples: FactoredBatch) -> None:
+        self._examples = examples
         gram = reduce(torch.add, [layer.gram() for layer in examples.materialised_layers()])
         count = examples.count.clamp(min=1)
         self.trace = gram.diagonal().sum() / count
@@ -90,12 +93,17 @@ class FisherCurvature(Curvature):
     def mean_eigenvalue(self) -> Tensor:
         return self.trace / self.space.dim + self.damping
 
-    def get_extra_state(self) -> list[dict[str, Tensor]]:
-        """Return the stored examples."""
-        return [batch.tensors() for batch in self.batches]
+    def get_extra_state(self) -> dict[str, list[dict[str, Tensor]]]:
+        """Return the stored examples, and those of the last refresh, which may be older."""
+        refreshed = [] if self._examples is None else [self._examples]
+        kept = {"batches": self.batches, "refreshed": refreshed}
+        return {name: [batch.tensors() for batch in batches] for name, batches in kept.items()}
 
-    def set_extra_state(self, state: list[dict[str, Tensor]]) -> None:
-        """Restore the stored examples."""
-        self.batches = [FactoredBatch.from_tensors(self.space, tensors, self.keeps_several) for tensors in state]
-        if self.batches:
-            self.refresh()
+    def set_extra_state(self, state: dict[str, list[dict[str, Tensor]]]) -> None:
+        """Restore the stored examples, and the inverse of the last refresh."""
+        self.batches, refreshed = (
+            [FactoredBatch.from_tensors(self.space, tensors, self.keeps_several) for tensors in state[name]]
+            for name in ("batches", "refreshed")
+        )
+        for examples in refreshed:
+            self._invert(examples)

@@ -71,6 +71,8 @@ class FactoredBatch:
             if sum(kept) >= count:
                 break
             kept.insert(0, size)
+        if len(kept) == len(self.step_sizes):
+            return replace(self, recency=torch.ones_like(self.recency))
         rows = slice(len(self) - sum(kept), None)
         layer = LinearGradients(self.head_layer.a[rows], self.head_layer.e[rows])
         picked = {name: getattr(self, name)[rows] for name in PER_EXAMPLE}

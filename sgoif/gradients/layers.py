@@ -28,6 +28,7 @@ from torch import Tensor, nn
 from sgoif.gradients.layer_ops import direction_as_weights, layer_dot, patches_of, with_bias
 
 MAX_WEIGHTED_ENTRIES = 2**24  # entries of [n, K, out] in memory; 100 classes and as many anchors would need 2^27
+MAX_MEMBERSHIP_ENTRIES = 2**21  # of [n, K, out]; sorting into blocks takes more launches than a product of this size
 MAX_GROUP_BLOCK_ROWS = 64  # examples of one group that are multiplied together
 MAX_FACTOR_ROWS = 1024  # positions of a batch that enter the Kronecker factor of a layer's inputs
 
@@ -95,14 +96,19 @@ class LinearGradients:
 
     def weighted_sum(self, weights: Tensor) -> Tensor:
         count, out = weights.shape[1], self.e.shape[1]
-        total = self.a.new_zeros(count * out, self.a.shape[1])
         rows = max(1, MAX_WEIGHTED_ENTRIES // (count * out))
+        if len(self.e) <= rows:
+            return torch.unflatten(_outer_rows(weights, self.e).T @ self.a, 0, (count, out))
+        total = self.a.new_zeros(count * out, self.a.shape[1])
         parts = (torch.split(tensor, rows) for tensor in (weights, self.e, self.a))
         for w, e, a in zip(*parts, strict=True):
-            total.addmm_((w.unsqueeze(2) * e.unsqueeze(1)).flatten(1).T, a)
+            total.addmm_(_outer_rows(w, e).T, a)
         return torch.unflatten(total, 0, (count, out))
 
     def group_sums(self, groups: Tensor, weights: Tensor, count: int) -> Tensor:
+        if len(groups) * count * self.e.shape[1] <= MAX_MEMBERSHIP_ENTRIES:
+            members = groups.unsqueeze(1) == torch.arange(count, device=groups.device)
+            return self.weighted_sum(members * weights.unsqueeze(1))
         row, block_group, size = group_blocks(groups, count)
         left, right = (
             torch.unflatten(_scatter_rows(rows, row, len(block_group) * size), 0, (-1, size))
@@ -195,6 +201,11 @@ class DenseGradients:
     def gram(self) -> Tensor:
         by_output = self.gradients.transpose(0, 1)
         return (by_output @ by_output.transpose(1, 2)).sum(0, dtype=self.dtype)
+
+
+def _outer_rows(w: Tensor, e: Tensor) -> Tensor:
+    """Return the products w_ik e_io of each example, shape [n, K out]."""
+    return (w.unsqueeze(2) * e.unsqueeze(1)).flatten(1)
 
 
 def _scatter_rows(rows: Tensor, positions: Tensor, count: int) -> Tensor:

@@ -81,9 +81,10 @@ class PassQueue:
                 raise BatchError(
                     f"watch(): {what} must be integers of shape [n], got {values.dtype} of shape {tuple(values.shape)}"
                 )
-            if values.device.type == "cpu" and ((values < 0) | (values >= limit)).any():
-                wrong = int(values[(values < 0) | (values >= limit)][0])
-                raise BatchError(f"watch(): {what} {wrong} lies outside 0..{limit - 1}")
+            if values.device.type == "cpu" and len(values):
+                low, high = (int(end) for end in values.aminmax())
+                if low < 0 or high >= limit:
+                    raise BatchError(f"watch(): {what} {low if low < 0 else high} lies outside 0..{limit - 1}")
             found.append(values)
         if found[0].shape != found[1].shape:
             raise BatchError(f"watch(): {len(found[0])} indices but {len(found[1])} labels")

@@ -22,6 +22,7 @@ from sgoif.gradients.hooks import GradientHooks
 from sgoif.gradients.queue import Pass, PassQueue
 from sgoif.scopes.base import LearningSample, Scope, ScoredBatch
 
+MAX_PROBE_SHARE = 0.25  # of the training set; more made no residual better, and probing costs the most of a check
 HALF_PRECISIONS = (torch.bfloat16, torch.float16)
 
 
@@ -72,7 +73,9 @@ class HeadScope(Scope):
         return nullcontext()
 
     def probe(self, batch: FactoredBatch) -> FactoredBatch:
-        return batch.newest(collectives.share(self.config.probe_examples))
+        """Return the newest examples: `probe_examples`, at most a share of the training set."""
+        count = min(self.config.probe_examples, int(MAX_PROBE_SHARE * self.queue.n_examples))
+        return batch.newest(collectives.share(max(count, 1)))
 
     def queue_external_anchors(self, cycle: AnchorDataCycle) -> list[Pass]:
         """Run the anchors through the model in the precision that training has."""

@@ -98,12 +98,10 @@ class VisitStatistics:
         """
         if self.open.last == self.window_start and self.open.first != self.open.last:
             self.close(self.open.epoch)
-        visit = torch.empty(len(score), len(COLUMNS), device=score.device, dtype=score.dtype)
-        visit[:, 0] = score
-        visit[:, 1] = score.square()
-        visit[:, 2:4] = certificate
-        visit[:, 4] = age
-        visit[:, 5] = 1.0
+        confidence, residual = certificate.unsqueeze(1).expand(2, len(score))
+        visit = torch.stack(
+            [score, score.square(), confidence, residual, age.to(score.dtype), torch.ones_like(score)], dim=1
+        )
         self.open.sums.index_add_(0, index, visit * valid.unsqueeze(1))
         self.open.score_range = torch.maximum(self.open.score_range, score.abs().amax())
         self.open.last = upto

@@ -149,7 +149,7 @@ class Directions(nn.Module):
     def _move_subspace(self, images: Tensor) -> Tensor:
         """Set Q <- orth(P^-1 H Q) and return the leading eigenvalues of P^-1 H, largest first."""
         subspace, eigenvalues = orthonormal_rows(images)
-        finite = torch.isfinite(subspace).all() & torch.isfinite(eigenvalues).all()
+        finite = torch.isfinite(subspace.sum() + eigenvalues.sum())
         self.subspace = torch.where(finite, subspace, self.subspace)
         return torch.where(finite, eigenvalues, 1.0).clamp(min=MIN_EIGENVALUE)
 
@@ -177,7 +177,7 @@ class Directions(nn.Module):
             self.delta = torch.where(restart.unsqueeze(1), 0, self.delta)
             delta_image = torch.where(restart.unsqueeze(1), 0, delta_image)
             error = torch.where(restart, cold_error, error)
-            self.events[0] += restart.sum()
+            self.events[0].add_(restart.sum())
         return Measured(cold, residual - delta_image, error, usable=size > 0)
 
     def _certify(self, measured: Measured, prior: Tensor, controller: StabilityController) -> None:
@@ -186,7 +186,7 @@ class Directions(nn.Module):
         controller.update_confidence(measured.residual, measured.usable)
         confidence, error = controller.confidence, controller.relative_error()
         share = safe_divide(confidence, confidence.sum())
-        finite_phi = torch.where(torch.isfinite(self.phi), self.phi, 0)
+        finite_phi = self.phi.nan_to_num(0.0, 0.0, 0.0)
         self.scoring_direction = ((prior * controller.anchor_weights()) @ finite_phi).unsqueeze(0)
         mean_error = (share * torch.where(share > 0, error, 0)).sum()
         mean_error = torch.where(confidence.sum() > 0, mean_error, error.max())
@@ -248,7 +248,7 @@ class Directions(nn.Module):
             systems.targets[chosen], phi[chosen], systems.operator, inverse, self.config.refine_steps
         )
         flagged &= torch.isfinite(norms(refined))
-        self.events[1] += flagged.sum()
+        self.events[1].add_(flagged.sum())
         return phi.index_copy(0, chosen, torch.where(flagged, refined, phi[chosen]))
 
     def copy_flag_to_host(self) -> None:

@@ -21,8 +21,7 @@ def norms(rows: Tensor) -> Tensor:
 
 def safe_divide(numerator: Tensor, denominator: Tensor) -> Tensor:
     """Return numerator / denominator, and 0 where that is not finite."""
-    ratio = numerator / denominator
-    return torch.where(torch.isfinite(ratio), ratio, 0)
+    return (numerator / denominator).nan_to_num(0.0, 0.0, 0.0)
 
 
 def richardson(phi: Tensor, residual: Tensor, precondition: Apply, step: Tensor | float) -> Tensor:

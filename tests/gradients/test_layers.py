@@ -95,10 +95,11 @@ def test_weighted_sums_in_parts_are_the_same(monkeypatch):
 
 
 @pytest.mark.parametrize("sizes", [[50], [0, 50, 0], [1, 0, 8, 9, 32], [7] * 7 + [1], [0, 0, 0], [1, 0, 0, 2, 0]])
-@pytest.mark.parametrize("at_once", [1, 5000])
-def test_sums_over_groups_of_any_size(sizes, at_once, monkeypatch):
-    """Empty groups, full blocks, one more than a block; all at once or one block at a time."""
+@pytest.mark.parametrize(("at_once", "membership"), [(1, 0), (5000, 0), (5000, 2**21)])
+def test_sums_over_groups_of_any_size(sizes, at_once, membership, monkeypatch):
+    """Empty groups, full blocks, one more than a block; all at once, one block at a time, or as one product."""
     monkeypatch.setattr(layers, "MAX_GROUP_BLOCK_ROWS", 8)
+    monkeypatch.setattr(layers, "MAX_MEMBERSHIP_ENTRIES", membership)
     monkeypatch.setattr(layers, "MAX_WEIGHTED_ENTRIES", at_once)
     groups = torch.repeat_interleave(torch.arange(len(sizes)), torch.tensor(sizes))
     groups = groups[torch.randperm(len(groups))]
@@ -107,10 +108,20 @@ def test_sums_over_groups_of_any_size(sizes, at_once, monkeypatch):
     weights = torch.rand(n, **options)
     rows = LinearGradients(torch.randn(n, 5, **options), torch.randn(n, 3, **options))
     sample = DenseGradients(torch.randn(n, 2, 5, **options), torch.randn(n, 2, 3, **options), torch.float64)
-    for batch in (rows, sample):
-        torch.testing.assert_close(
-            batch.group_sums(groups, weights, count), batch.weighted_sum(member * weights.unsqueeze(1))
-        )
+    member *= weights.unsqueeze(1)
+    expected = torch.einsum("nk,no,ni->koi", member, rows.e, rows.a)
+    torch.testing.assert_close(rows.group_sums(groups, weights, count), expected)
+    torch.testing.assert_close(sample.group_sums(groups, weights, count), sample.weighted_sum(member))
+
+
+@pytest.mark.parametrize(("membership", "sorts"), [(50 * 4 * 3, False), (50 * 4 * 3 - 1, True)])
+def test_small_sums_over_groups_need_no_sorting(membership, sorts, monkeypatch):
+    monkeypatch.setattr(layers, "MAX_MEMBERSHIP_ENTRIES", membership)
+    seen = []
+    blocks = layers.group_blocks
+    monkeypatch.setattr(layers, "group_blocks", lambda *given: seen.append(given) or blocks(*given))
+    LinearGradients(torch.randn(50, 5), torch.randn(50, 3)).group_sums(torch.arange(50) % 4, torch.ones(50), 4)
+    assert bool(seen) is sorts
 
 
 def rounded(values: torch.Tensor) -> torch.Tensor:
