@@ -63,7 +63,7 @@ class GLC(RobustTrainer):
     name = "glc"
     title = "GLC †"
     group = "Given all clean labels that were set aside"
-    order = 5
+    order = 6
     ranked = False
     reads_plain = True
     uses_trusted = True
