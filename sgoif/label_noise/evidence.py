@@ -12,9 +12,9 @@ signals. The noise entropy e of the mixture says which is the case:
     weights  1 for the log-odds,  2 e^3 for influence and margins.
 
 **Trusted examples.** They name the classes even where most labels of a class are wrong, which a mixture that starts
-from the labels cannot do. The class model then is `latent_classes`, with its weight t and its own noise entropy e:
+from the labels cannot do. The class model then is `latent_classes`, with its weight t and its noise scatter c:
 
-    weights  1 for the influence,  t for the log-odds,  3 e t for the margins.
+    weights  1 for the influence,  t for the log-odds,  3 c t for the margins.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from sgoif.label_noise.latent_classes import TrustedPredictions, fit_latent_clas
 
 SCATTERED_WEIGHT = 2.0  # of influence and margins at noise entropy 1
 SCATTERED_POWER = 3
-TRUSTED_MARGIN_WEIGHT = 3.0  # of the margins at noise entropy 1, with trusted examples
+TRUSTED_MARGIN_WEIGHT = 3.0  # of the margins at noise scatter 1, with trusted examples
 
 
 @dataclass(frozen=True)
@@ -54,7 +54,8 @@ class LabelEvidence:
     Attributes:
         log_odds: Log-odds that the labels are wrong, shape [n].
         transition: Estimated noise matrix, shape [C, C]; row c says how often class c has each label.
-        noise_entropy: How far the wrong labels of a class are spread over many labels, in [0, 1].
+        noise_entropy: How far the wrong labels of a class are spread over many labels, in [0, 1]; with trusted examples
+            the noise scatter of the latent classes.
         weights: How far each signal counts.
     """
 
@@ -91,7 +92,7 @@ def read_labels_by_trusted(predictions: Tensor, labels: Tensor, trusted: Trusted
         trusted: Predictions [m, C] and right labels [m] of examples outside the training set.
     """
     classes = fit_latent_classes(predictions, labels, trusted)
-    weight, entropy = classes.latent_weight, classes.noise_entropy
-    weights = SignalWeights(1.0, weight, TRUSTED_MARGIN_WEIGHT * entropy * weight)
+    weight, scatter = classes.latent_weight, classes.noise_scatter
+    weights = SignalWeights(1.0, weight, TRUSTED_MARGIN_WEIGHT * scatter * weight)
     log_odds: Tensor = torch.as_tensor(classes.log_odds(predictions, labels))
-    return LabelEvidence(log_odds, classes.transition, entropy, weights)
+    return LabelEvidence(log_odds, classes.transition, scatter, weights)

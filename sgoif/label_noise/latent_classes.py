@@ -31,12 +31,12 @@ the examples; s is the mean probability that both put an example into the same c
 
     t = min(1, 2 (1 - h / 0.06)) min(1, (s - 0.3) / 0.2),  each factor at least 0.
 
-**Noise entropy.** If every class has only a few wrong labels, the network learns them. If the wrong labels of a class
+**Noise scatter.** If every class has only a few wrong labels, the network learns them. If the wrong labels of a class
 are spread over many, there is little to learn, and how long the network resisted a label says more than any class.
 With w_c the share of wrong labels in row c of T and H_c their entropy, the wrong labels are spread over r labels, and
-the noise entropy e follows from r:
+the noise scatter c follows from r:
 
-    r = sum_c w_c exp(H_c) / sum_c w_c,        e = (r - 10) / 20 within [0, 1].
+    r = sum_c w_c exp(H_c) / sum_c w_c,        c = (r - 10) / 20 within [0, 1].
 """
 
 from __future__ import annotations
@@ -56,7 +56,7 @@ EM_SUBSAMPLE = 10_000  # examples that choose among the starts, or EM_SUBSAMPLE_
 EM_SUBSAMPLE_PER_CLASS = 100
 MAX_CLASS_ENTROPY = 0.06  # h at which the weight is 0; it is 1 up to half of that
 STABILITY_RANGE = (0.3, 0.5)  # values of s at which the weight is 0 and 1
-SCATTER_RANGE = (10, 30)  # values of r at which the noise entropy e is 0 and 1
+SCATTER_RANGE = (10, 30)  # values of r at which the noise scatter is 0 and 1
 
 TrustedPredictions = tuple[Tensor, Tensor]
 """Predictions [m, C] and right labels [m] of examples outside the training set."""
@@ -102,8 +102,8 @@ class LatentClasses:
         return float((mass * labels).sum() / mass.sum().clamp(min=1e-12))
 
     @property
-    def noise_entropy(self) -> float:
-        """How far the wrong labels of a class are spread over many, e in [0, 1]."""
+    def noise_scatter(self) -> float:
+        """How far the wrong labels of a class are spread over many, in [0, 1]."""
         lowest, highest = SCATTER_RANGE
         return min(1.0, max(0.0, (self.effective_error_classes - lowest) / (highest - lowest)))
 

@@ -183,14 +183,14 @@ def test_over_how_many_labels_wrong_ones_are_scattered():
     assert 8 < found(0.2 / 9 + (0.8 - 0.2 / 9) * torch.eye(10)).effective_error_classes <= 9
     assert found(0.8 * torch.eye(10) + 0.2 * torch.eye(10).roll(1, 0)).effective_error_classes < 1.3
     many = found(0.3 / 39 + (0.7 - 0.3 / 39) * torch.eye(40), per_class=100)  # thirty wrong labels a class, of 39
-    assert 18 < many.effective_error_classes < 30 and 0.4 < many.noise_entropy < 1
+    assert 18 < many.effective_error_classes < 30 and 0.4 < many.noise_scatter < 1
     groups = torch.eye(10).repeat_interleave(4, 0).repeat_interleave(4, 1)  # each class is given three others
-    assert found(0.7 * torch.eye(40) + 0.1 * (groups - torch.eye(40)), per_class=100).noise_entropy == 0
+    assert found(0.7 * torch.eye(40) + 0.1 * (groups - torch.eye(40)), per_class=100).noise_scatter == 0
 
 
 def test_no_wrong_label_is_scattered_nowhere():
     classes = LatentClasses(torch.eye(3), 1.0, torch.ones(3) / 3, torch.eye(3), torch.arange(3), 0.0, 1.0)
-    assert classes.effective_error_classes == 0 and classes.noise_entropy == 0
+    assert classes.effective_error_classes == 0 and classes.noise_scatter == 0
 
 
 def starts(monkeypatch, u, labels, trusted=None):

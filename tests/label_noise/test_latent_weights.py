@@ -48,10 +48,10 @@ def test_wrong_labels_of_a_class_are_spread_over_an_effective_number_of_labels()
 
 
 @pytest.mark.parametrize(("size", "entropy"), [(11, 0.0), (21, 0.5), (31, 1.0), (41, 1.0)])
-def test_noise_entropy_rises_from_ten_to_thirty_labels(size, entropy):
+def test_noise_scatter_rises_from_ten_to_thirty_labels(size, entropy):
     even = (torch.ones(size, size) - torch.eye(size)) / (size - 1)
     assert classes(labels=even).effective_error_classes == pytest.approx(size - 1, rel=1e-5)
-    assert classes(labels=even).noise_entropy == pytest.approx(entropy, abs=1e-5)
+    assert classes(labels=even).noise_scatter == pytest.approx(entropy, abs=1e-5)
 
 
 def test_labels_are_matched_one_to_one_unless_that_is_below_chance():
