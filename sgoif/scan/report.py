@@ -6,6 +6,7 @@ import csv
 import io
 import platform
 import shlex
+from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -13,8 +14,9 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgoif.scan.explain import Normalisation, save_state
-from sgoif.scan.page.gallery import PageEvidence, write_gallery
+from sgoif.scan.page.gallery import PageEvidence, shown_examples, write_gallery
 from sgoif.scan.ranking import Ranking, count_by_class, count_other_suggestions, most_common_confusions
+from sgoif.scan.review import expected_wrong, summary_sentence
 from sgoif.scan.settings import Settings
 from sgoif.scan.sources.image_listing import Listing
 from sgoif.utils import interrupt
@@ -58,22 +60,24 @@ def write_scan(
     evidence = PageEvidence(trained.anchors, probabilities, features.float().cpu().numpy())
     write_gallery(out / "gallery.html", listing, ranking, evidence, gallery_size)
     report = make_report(listing, ranking, settings, seconds)
+    summary = summary_sentence(ranking.wrong_probability, shown_examples(ranking, gallery_size))
     interrupt.raise_if_pending()  # an import that Ctrl-C broke off would read as "pyarrow is missing"
     atomic_write_json(out / "report.json", report)
-    _print_summary(out, listing, ranking, parquet)
+    _print_summary(out, summary, ranking, parquet)
 
 
 def make_report(listing: Listing, ranking: Ranking, settings: Settings, seconds: dict[str, float]) -> dict[str, Any]:
     """Returns the content of report.json."""
     import torch
 
+    expected = expected_wrong(ranking.wrong_probability)
     return {
         "settings": settings.to_dict(),
         "classes": listing.classes,
         "examples": len(listing),
         "left_out": len(listing.left_out),
-        "estimated_wrong": ranking.estimated,
-        "estimated_share": round(ranking.estimated / len(listing), 5),
+        "expected_wrong": {name: round(value, 1) for name, value in asdict(expected).items()},
+        "flagged": ranking.estimated,
         "flagged_with_another_suggestion": count_other_suggestions(ranking),
         "by_class": count_by_class(listing, ranking),
         "confusions": most_common_confusions(listing, ranking),
@@ -84,10 +88,9 @@ def make_report(listing: Listing, ranking: Ranking, settings: Settings, seconds:
     }
 
 
-def _print_summary(out: Path, listing: Listing, ranking: Ranking, parquet: bool) -> None:
-    share = ranking.estimated / len(listing)
-    print(f"About {ranking.estimated} of {len(listing)} labels look suspicious ({share:.1%})")
-    print(f"For {count_other_suggestions(ranking)} of them the network prefers another label")
+def _print_summary(out: Path, summary: str, ranking: Ranking, parquet: bool) -> None:
+    print(summary)
+    print(f"For {count_other_suggestions(ranking)} of {ranking.estimated} flagged labels the network prefers another")
     print(f"Review   {out / 'gallery.html'}  (open it in a browser)")
     print(f"Ranking  {out / 'ranking.csv'}" + (" and .parquet" if parquet else "  (no Parquet: pyarrow is missing)"))
     print(f"Apply    sgoif apply {_quote_path(out)} --decisions decisions.csv   (what you export from the page)")

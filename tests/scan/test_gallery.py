@@ -17,6 +17,7 @@ from sgoif.scan.page.gallery import (
     main_contributions,
     write_gallery,
 )
+from sgoif.scan.review import expected_wrong
 from sgoif.scan.sources.image_listing import Listing
 from tests.helpers.browser import Browser, chromium
 from tests.helpers.scan_folders import blobs, rows, run
@@ -217,6 +218,32 @@ def test_the_page_says_what_it_is_sorted_by(browser, page):
     assert [int(t.split()[0][1:]) - 1 for t in b.ask(shown)] == ranks
     b.press("ArrowRight", "k")
     assert b.ask(FOCUS) == page.names[ranks[1]], "the next image is the next one shown"
+
+
+@needs_browser
+def test_the_page_learns_from_decisions_how_many_are_left(browser, page):
+    b = browser
+    assert b.ask("$('left').hidden")
+    b.press("ArrowRight", "k", "x", "k")
+    left = expected_wrong(WRONG[3:], WRONG[:3], [False, True, False])
+    told = b.ask("$('left').textContent")
+    assert told.startswith("Of the last 3 that you looked at, 1 was wrong: expect about ")
+    about = f"{round(left.count)} more ({round(left.low)} to {round(left.high)}) among the 9 that are not decided. "
+    assert about in told and f"Of the next 9 about {round(left.count)} are." in told and "place to stop" not in told
+    b.ask("$('limit').value = 0.5; acceptAll(cards.slice(3, 6))")
+    assert b.ask("$('left').textContent").startswith("Of the last 3 that"), "what was not looked at teaches nothing"
+    assert "among the 6 that are not decided" in b.ask("$('left').textContent")
+
+
+@needs_browser
+def test_the_page_estimates_as_python_does(browser):
+    judged = [[0.9, True], [0.8, False], [0.7, True], [0.05, False]]
+    values = [[0.6, 20], [0.1, 300], [0.002, 5000]]
+    told = browser.ask(f"expected({json.dumps(values)}, posterior({json.dumps(judged)}))")
+    p = np.repeat([v for v, _ in values], [n for _, n in values])
+    wanted = expected_wrong(p, [j for j, _ in judged], [w for _, w in judged])
+    assert told == pytest.approx({"count": wanted.count, "low": wanted.low, "high": wanted.high}, rel=1e-6)
+    assert browser.ask("[7.6, 483, 9469].map(roundCount).join(' ')") == "8 480 9,500"
 
 
 @needs_browser

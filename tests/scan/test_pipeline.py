@@ -65,8 +65,11 @@ def test_the_report(finished):
     report = json.loads((out / "report.json").read_text())
     table = rows(out / "ranking.csv")
     assert report["examples"] == len(truth) and report["classes"] == list("0123456789")
-    assert report["estimated_wrong"] == sum(r["flagged"] == "true" for r in table)
-    assert sum(c["flagged"] for c in report["by_class"].values()) == report["estimated_wrong"]
+    assert report["flagged"] == sum(r["flagged"] == "true" for r in table)
+    expected = report["expected_wrong"]
+    assert 0 < expected["low"] < expected["count"] < expected["high"] < len(truth)
+    assert abs(expected["count"] - sum(float(r["wrong_probability"]) for r in table)) < 0.15 * expected["count"]
+    assert sum(c["flagged"] for c in report["by_class"].values()) == report["flagged"]
     assert (
         report["settings"]["epochs"] == 10 and report["settings"]["size"] == 8 and report["settings"]["channels"] == 1
     )

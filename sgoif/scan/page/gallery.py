@@ -13,6 +13,7 @@ from urllib.parse import quote
 
 import numpy as np
 
+from sgoif.scan import review
 from sgoif.scan.page.class_names import readable_names
 from sgoif.scan.page.pictures import TYPICAL_EXAMPLES, TYPICAL_PIXELS, thumbnail, typical_examples
 from sgoif.scan.ranking import Ranking
@@ -22,7 +23,7 @@ from sgoif.utils.files import atomic_write_text
 MIN_EXAMPLES = 100  # on a page where no number is asked for
 MAX_EXAMPLES = 500
 FOLDER = Path(__file__).parent
-SCRIPTS = ("cards.js", "zoom.js", "decisions.js", "bulk.js", "page.js")  # in this order
+SCRIPTS = ("cards.js", "zoom.js", "decisions.js", "estimate.js", "bulk.js", "page.js")  # in this order
 
 
 @dataclass
@@ -50,8 +51,8 @@ def write_gallery(path: Path, listing: Listing, ranking: Ranking, evidence: Page
         evidence: What else is shown of them.
         size: Number of examples; None: as many as are flagged, within `MIN_EXAMPLES` and `MAX_EXAMPLES`.
     """
-    size = size or min(max(ranking.estimated, MIN_EXAMPLES), MAX_EXAMPLES)
-    chosen = ranking.order[:size]
+    chosen = shown_examples(ranking, size)
+    size = len(chosen)
     items = [gallery_item(listing, ranking, evidence, rank, int(i)) for rank, i in enumerate(chosen)]
     for item, i in zip(items, chosen, strict=True):
         item["file"] = _file_link(path.parent, listing, int(i))
@@ -61,12 +62,35 @@ def write_gallery(path: Path, listing: Listing, ranking: Ranking, evidence: Page
         "source": listing.source,
         "classes": listing.classes,
         "names": readable_names(listing.classes),
-        "examples": len(listing),
-        "estimated": ranking.estimated,
+        "summary": review.summary_sentence(ranking.wrong_probability, chosen),
+        "estimate": estimate_settings(ranking.wrong_probability[ranking.order[size:]]),
         "typical": _typical_pictures(listing, ranking, evidence, items),
         "items": items,
     }
     atomic_write_text(path, assemble(page))
+
+
+def shown_examples(ranking: Ranking, size: int | None) -> np.ndarray:
+    """Returns the positions of the examples on the page, most suspicious first (see `write_gallery`)."""
+    return ranking.order[: size or min(max(ranking.estimated, MIN_EXAMPLES), MAX_EXAMPLES)]
+
+
+def estimate_settings(rest: np.ndarray) -> dict[str, Any]:
+    """Returns what estimate.js needs: the constants of `review`, and in bins the probabilities of what is not shown."""
+    values, counts = review.bin_probabilities(rest)
+    return {
+        "grid": review.GRID,
+        "reach": review.REACH,
+        "slope": review.SLOPE,
+        "slope_sd": review.SLOPE_SD,
+        "shift_sd": review.SHIFT_SD,
+        "half_life": review.HALF_LIFE,
+        "least": review.LEAST_PROBABILITY,
+        "most": review.MOST_PROBABILITY,
+        "normal_quantile": review.NORMAL_QUANTILE,
+        "last": review.LAST,
+        "rest": [[float(f"{p:.6g}"), int(n)] for p, n in zip(values, counts, strict=True)],
+    }
 
 
 def assemble(page: dict[str, Any]) -> str:

@@ -27,6 +27,8 @@ function refresh() {
   $("nothing").hidden = shown > 0;
   $("bar").value = decisions.size; $("bar").max = cards.length;
   $("count").textContent = `${decisions.size} of ${cards.length} decided, ${shown} shown`;
+  $("left").textContent = reviewProgress();
+  $("left").hidden = !$("left").textContent;
   $("sorted").textContent = `(sorted by ${SORTS[$("sort").value][0]})`;
   $("undo").disabled = !history.length;
   listGroups();
@@ -62,8 +64,8 @@ document.addEventListener("keydown", (e) => {
 });
 
 document.title = `Suspicious labels: ${data.source}`;
-$("headline").textContent = `About ${data.estimated} of ${data.examples} labels look suspicious.`;
-$("source").textContent = `The ${data.items.length} most suspicious of ${data.source}`;
+$("headline").textContent = data.summary;
+$("source").textContent = `The ${data.items.length} most suspicious labels of ${data.source}`;
 const option = (value, text) => make("option", { value, textContent: text });
 const used = (name) => [...new Set(data.items.map((i) => i[name]))].sort((a, b) => a - b);
 $("sort").append(...Object.entries(SORTS).map(([name, [text]]) => option(name, text)));
