@@ -7,7 +7,7 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import decoding, eager_loop, influence_overhead, posthoc, scaling, training_speed
+from benchmarks import decoding, eager_loop, influence_overhead, posthoc, scaling, scan, training_speed
 from sgoif.utils.files import sha256_array
 
 
@@ -150,3 +150,21 @@ def test_ood_candidates_are_those_that_the_method_declares():
     found = measure("arpl", 0, epochs=1)
     assert set(found) == set(registry.declaration("ood", "arpl").candidates)
     assert all(0 <= value <= 1 for pair in found.values() for value in pair)
+
+
+def test_the_scan_beside_cleanlab():
+    rng = np.random.default_rng(0)
+    true = np.arange(200) % 4
+    labels = scan.flip(true, 0.1, 4, seed=1)
+    features = (rng.normal(size=(200, 5)) + 4 * np.eye(4, 5)[true]).astype(np.float32)
+    figures = scan.compare(("blobs", features, labels, true))
+    assert figures["wrong"] == round(100 * float((labels != true).mean()), 1) > 0
+    for name in ("sgoif", "cleanlab", "cleanlab_standardised", "cleanlab_head"):
+        assert figures[name]["auc_pr"] > 90 and figures[name]["recall"] > 60, name
+
+
+def test_quality_of_flags_and_a_tail_by_hand():
+    wrong, flagged = np.array([True, True, False, False]), np.array([True, False, True, False])
+    found = scan.quality(np.array([3.0, 2.0, 1.0, 0.0]), flagged, wrong)
+    assert found == {"auc_pr": 100.0, "flagged": 50.0, "precision": 50.0, "recall": 50.0}
+    assert np.bincount(np.repeat([0, 1, 2], 40)[scan.long_tail(np.repeat([0, 1, 2], 40), 4)]).tolist() == [40, 20, 10]

@@ -4,6 +4,7 @@ import re
 import shutil
 import subprocess
 import sys
+import tomllib
 import zipfile
 from collections.abc import Iterator
 from importlib.metadata import distribution
@@ -143,3 +144,10 @@ def test_the_wheel_holds_the_package_with_its_data_and_nothing_else(wheel):
     source = {p.relative_to(ROOT).as_posix() for p in (ROOT / "sgoif").rglob("*") if p.is_file()}
     unpacked = {name for name in source if "__pycache__" not in name}
     assert {name for name in names if ".dist-info/" not in name} == unpacked
+
+
+def test_the_scan_is_installed_without_the_benchmark():
+    project = tomllib.loads((ROOT / "pyproject.toml").read_text())["project"]
+    named = [Requirement(r).name for r in (*project["dependencies"], *project["optional-dependencies"]["scan"])]
+    assert "timm" in named and "torch" in closure(*named)
+    assert not closure(*named) & {"snakemake", "mlflow", "sqlalchemy", "matplotlib", "cleanlab"}
