@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from sgoif.scan.explain import Normalisation, save_state
+from sgoif.scan.findings.classes import find_class_issues
 from sgoif.scan.page.gallery import PageEvidence, shown_examples, write_gallery
 from sgoif.scan.ranking import Ranking, count_by_class, count_other_suggestions, most_common_confusions
 from sgoif.scan.review import expected_wrong, summary_sentence
@@ -60,6 +61,8 @@ def write_scan(
     evidence = PageEvidence(trained.anchors, probabilities, features.float().cpu().numpy())
     write_gallery(out / "gallery.html", listing, ranking, evidence, gallery_size)
     report = make_report(listing, ranking, settings, seconds)
+    labels = np.array(listing.labels)
+    report["class_issues"] = find_class_issues(labels, ranking.wrong_probability, probabilities, listing.classes)
     summary = summary_sentence(ranking.wrong_probability, shown_examples(ranking, gallery_size))
     interrupt.raise_if_pending()  # an import that Ctrl-C broke off would read as "pyarrow is missing"
     atomic_write_json(out / "report.json", report)
