@@ -12,7 +12,7 @@ from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
-from sgoif.bench import steps
+from sgoif.bench import sharing_steps, steps
 from sgoif.bench.config.selection import KEYS
 from sgoif.bench.execution.lifeline import end_with_run
 from sgoif.errors import UserError
@@ -148,21 +148,29 @@ def _add_output(commands: Any) -> None:
 
 
 def _add_sharing(commands: Any) -> None:
-    _add(commands, "track-init", steps.track_init_step, "create the MLflow store", "config")
-    _add(commands, "track", steps.track_step, "import a finished run into MLflow", "config")
-    step = _add(commands, "ui", steps.ui_step, "serve MLflow's pages of a run to this machine until Ctrl-C", "config")
+    _add(commands, "track-init", sharing_steps.track_init_step, "create the MLflow store", "config")
+    _add(commands, "track", sharing_steps.track_step, "import a finished run into MLflow", "config")
+    step = _add(
+        commands, "ui", sharing_steps.ui_step, "serve MLflow's pages of a run to this machine until Ctrl-C", "config"
+    )
     step.add_argument("--port", type=int, default=5000)
-    _add(commands, "publish", steps.publish_step, "copy tables, figures and provenance to results/published", "config")
+    _add(
+        commands,
+        "publish",
+        sharing_steps.publish_step,
+        "copy tables, figures and provenance to results/published",
+        "config",
+    )
     about = "rebuild results/published/<run> from the records in results/published/pieces/<run>"
-    _add(commands, "republish", steps.republish_step, about, "config")
+    _add(commands, "republish", sharing_steps.republish_step, about, "config")
     about = "write the records of all finished cells into one small file"
     for name, help in (("export-records", about), ("carry", None)):  # the second is the old name
-        step = _add(commands, name, steps.export_records_step, help, "config", "out")
+        step = _add(commands, name, sharing_steps.export_records_step, help, "config", "out")
         step.add_argument("--commit", default="", help="commit of cells that were computed without git")
         step.add_argument("--note", default="", help="how the cells were measured, for readers of the provenance")
     about = "make one run of files written by export-records"
     for name, help in (("merge-records", about), ("adopt", None)):
-        step = _add(commands, name, steps.merge_records_step, help, "config")
+        step = _add(commands, name, sharing_steps.merge_records_step, help, "config")
         step.add_argument("files", nargs="+", metavar="FILE", help="where two hold the same cell, the later one counts")
 
 

@@ -25,7 +25,7 @@ def _selection(args: argparse.Namespace) -> dict[str, list[str]]:
     return parse_selection(**{key: getattr(args, key, None) for key in KEYS})
 
 
-def _open(args: argparse.Namespace) -> tuple[Plan, Path]:
+def open_run(args: argparse.Namespace) -> tuple[Plan, Path]:
     """Plan and folder of a run, from its resolved configuration or the YAML file that it was resolved from."""
     from sgoif.bench.config import check_resolved
     from sgoif.bench.execution.plan import Plan
@@ -53,7 +53,7 @@ def corrupt_step(args: argparse.Namespace) -> None:
     """Write the noisy labels and the truth of a draw of a noise setting."""
     from sgoif.bench.data.noisy_labels import setting_files, write_setting
 
-    plan, run_dir = _open(args)
+    plan, run_dir = open_run(args)
     spec = plan.noise(args.dataset, args.setting, args.draw)
     write_setting(plan.config["data"]["root"], run_dir, args.dataset, args.setting, spec, args.draw)
     for path in setting_files(run_dir, args.dataset, args.setting, args.draw):
@@ -64,14 +64,14 @@ def hold_out_step(args: argparse.Namespace) -> None:
     """Set test images aside with their labels."""
     from sgoif.bench.data.holdout import hold_out
 
-    plan, run_dir = _open(args)
+    plan, run_dir = open_run(args)
     hold_out(Path(plan.config["data"]["root"]), run_dir, args.dataset, plan.held_out(args.dataset))
 
 
 def batch_step(args: argparse.Namespace) -> int | None:
     """Compute the cells of a batch, in several processes if the configuration says so."""
     os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
-    plan, run_dir = _open(args)
+    plan, run_dir = open_run(args)
     plan.require(args.task, args.dataset, args.method, args.batch)
     execution = plan.config["execution"]
     if execution["device"] == "cpu":
@@ -116,7 +116,7 @@ def evaluate_step(args: argparse.Namespace) -> None:
     """Compute the metrics of a dataset."""
     from sgoif.bench.evaluation.evaluate import evaluate
 
-    plan, run_dir = _open(args)
+    plan, run_dir = open_run(args)
     plan.require(args.task, args.dataset)
     evaluate(run_dir, Path(plan.config["data"]["root"]), args.task, args.dataset, plan.config)
 
@@ -125,7 +125,7 @@ def curves_step(args: argparse.Namespace) -> None:
     """Compute the curves and images that figures draw."""
     from sgoif.bench.evaluation.detection_curves import write_curves
 
-    plan, run_dir = _open(args)
+    plan, run_dir = open_run(args)
     plan.require("noisy", args.dataset)
     write_curves(run_dir, Path(plan.config["data"]["root"]), args.dataset, plan.config)
 
@@ -135,7 +135,7 @@ def summarise_step(args: argparse.Namespace) -> None:
     from sgoif.bench.evaluation.summary import summarise
     from sgoif.bench.evaluation.tidy_records import write_records
 
-    plan, run_dir = _open(args)
+    plan, run_dir = open_run(args)
     summarise(run_dir, plan.config)
     write_records(run_dir, plan.config)
 
@@ -144,7 +144,7 @@ def tables_step(args: argparse.Namespace) -> None:
     """Write the tables."""
     from sgoif.bench.tables import write_tables
 
-    plan, run_dir = _open(args)
+    plan, run_dir = open_run(args)
     write_tables(run_dir, plan.config)
 
 
@@ -152,7 +152,7 @@ def figures_step(args: argparse.Namespace) -> None:
     """Draw the figures, all or those of one module."""
     from sgoif.bench.figures import write_figures
 
-    plan, run_dir = _open(args)
+    plan, run_dir = open_run(args)
     write_figures(run_dir, plan.config, args.kind)
 
 
@@ -160,13 +160,13 @@ def report_step(args: argparse.Namespace) -> None:
     """Write the HTML report and print its path."""
     from sgoif.bench.report import write_report
 
-    plan, run_dir = _open(args)
+    plan, run_dir = open_run(args)
     print(write_report(run_dir, plan.config))
 
 
 def fidelity_step(args: argparse.Namespace) -> None:
     """Compare attributions with retraining, for one seed of one measurement."""
-    plan, run_dir = _open(args)
+    plan, run_dir = open_run(args)
     device = plan.config["execution"]["device"]
     os.environ.setdefault("OMP_NUM_THREADS", str(args.threads))
     if device == "cpu":
@@ -182,7 +182,7 @@ def fidelity_table_step(args: argparse.Namespace) -> None:
     """Write the fidelity table."""
     from sgoif.bench.fidelity.table import write_fidelity_table
 
-    plan, run_dir = _open(args)
+    plan, run_dir = open_run(args)
     write_fidelity_table(run_dir, plan.config)
 
 
@@ -190,77 +190,13 @@ def ledger_step(args: argparse.Namespace) -> None:
     """Compare every number of the paper with what was measured."""
     from sgoif.bench.paper.comparison import write_ledger
 
-    plan, run_dir = _open(args)
+    plan, run_dir = open_run(args)
     write_ledger(run_dir, plan.config)
-
-
-def track_init_step(args: argparse.Namespace) -> None:
-    """Create the MLflow store."""
-    from sgoif.bench.sharing.mlflow_store import init_store, store_uri
-
-    plan, run_dir = _open(args)
-    init_store(store_uri(run_dir, plan.config), run_dir)
-
-
-def track_step(args: argparse.Namespace) -> None:
-    """Import a finished run into MLflow."""
-    from sgoif.bench.sharing.mlflow_import import import_run
-    from sgoif.bench.sharing.mlflow_store import store_uri
-
-    plan, run_dir = _open(args)
-    import_run(run_dir, store_uri(run_dir, plan.config))
-
-
-def ui_step(args: argparse.Namespace) -> None:
-    """Serve MLflow's pages of a run until Ctrl-C."""
-    from sgoif.bench.sharing.mlflow_store import store_uri
-    from sgoif.bench.sharing.mlflow_ui import serve
-
-    plan, run_dir = _open(args)
-    serve(run_dir, store_uri(run_dir, plan.config), args.port)
-
-
-def publish_step(args: argparse.Namespace) -> None:
-    """Copy tables, figures and provenance to results/published."""
-    from sgoif.bench.sharing.publish import publish
-
-    plan, run_dir = _open(args)
-    print(publish(run_dir, run_dir.parent / "published" / plan.config["run"], plan.config))
-
-
-def republish_step(args: argparse.Namespace) -> None:
-    """Rebuild what is published of a run from its committed records, and say what changed."""
-    from sgoif.bench.run_folder import RESULTS
-    from sgoif.bench.sharing.republish import republish
-
-    folder, changed = republish(Path(args.config), RESULTS)
-    told = f"{len(changed)} files changed: {', '.join(changed)}" if changed else "unchanged"
-    print(f"{folder}: {told}")
-
-
-def export_records_step(args: argparse.Namespace) -> None:
-    """Write the records of all finished cells into one small file."""
-    from sgoif.bench.sharing.export import export_records
-
-    plan, run_dir = _open(args)
-    out = Path(args.out)
-    content, left_out = export_records(plan, run_dir, out, args.commit, args.note)
-    for line in left_out:
-        print(f"warning: left out: {line}", file=sys.stderr)
-    size = out.stat().st_size / 2**20
-    print(f"{out}: {len(content['cells'])} cells, {len(left_out)} left out, {size:.2f} MiB")
-
-
-def merge_records_step(args: argparse.Namespace) -> None:
-    """Make one run of files written by `export-records`."""
-    from sgoif.bench.sharing.merge import merge_records
-
-    print(merge_records([Path(path) for path in args.files], Path(args.config), Path("results")))
 
 
 def where_step(args: argparse.Namespace) -> None:
     """Print where the results of a run are."""
-    plan, run_dir = _open(args)
+    plan, run_dir = open_run(args)
     if plan.config.get("select"):
         for table in plan.config["tables"]:
             print((run_dir / "tables" / f"{table}.md").read_text())
@@ -297,7 +233,7 @@ def verify_step(args: argparse.Namespace) -> int:
     from sgoif.bench.figures import planned
     from sgoif.bench.sharing.mlflow_store import sqlite_file, store_uri
 
-    plan, run_dir = _open(args)
+    plan, run_dir = open_run(args)
     with alone_in_folder():
         whole = not is_selection(plan)
         figures = [name for figure in planned(plan.config) for name in figure.files] if whole else []
@@ -318,7 +254,7 @@ def retry_step(args: argparse.Namespace) -> None:
     from sgoif.bench.execution.retry import Choice, forget_failures
     from sgoif.bench.execution.run_snakemake import alone_in_folder
 
-    plan, run_dir = _open(args)
+    plan, run_dir = open_run(args)
     with alone_in_folder():
         forgotten = forget_failures(plan, run_dir, Choice(args.method, args.setting, args.seed, args.dataset))
     for entry in forgotten.chosen:
