@@ -27,7 +27,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass
 from types import TracebackType
 from typing import Any
 
@@ -35,26 +34,12 @@ import torch
 from torch import Tensor, nn
 
 from sgoif._engine import Engine
-from sgoif._parts import EVENTS, REPORTED_EVENTS
-from sgoif.anchors.external import AnchorData, anchor_predictions
+from sgoif._readings import CheckDiagnostics, read_contributions, read_counters, read_diagnostics, read_scores
+from sgoif.anchors.external import AnchorData
 from sgoif.config import InfluenceConfig
 from sgoif.errors import BatchError, CaptureError
 from sgoif.gradients.hooks import CapturedPass
 from sgoif.result import InfluenceResult
-
-
-@dataclass(frozen=True)
-class CheckDiagnostics:
-    """What the last check found. The tensors are device scalars; call `synchronise` before you read them."""
-
-    step: int  # training steps so far
-    checks: int  # checks so far
-    hvps: int  # curvature-vector products so far
-    residual: Tensor  # mean over the anchors of the relative residual R_v
-    confidence: Tensor  # mean over the anchors of the confidence c_v
-    tolerance: Tensor  # tau_t
-    step_size: Tensor  # mean over the anchors of the step size, in units of the largest safe step
-    lambda_min: Tensor  # smallest eigenvalue of the Gram matrix of the unit phi_v, at the last coverage check
 
 
 class OnlineInfluence:
@@ -272,36 +257,11 @@ class OnlineInfluence:
         Raises:
             BatchError: If a watched index or label on a device was out of range.
         """
-        engine = self._engine
-        trusted = None
-        with torch.autocast(self.device.type, enabled=False):
-            with engine.stream.run(engine.queue.tensors()):
-                engine.score_queue()
-            engine.stream.synchronise()
-            engine.raise_out_of_range()
-            if engine.anchor_cycle is not None and self.config.source == "trusted" and self.config.memory:
-                trusted = anchor_predictions(engine.hooks, engine.anchor_cycle.batches())
-            return InfluenceResult.from_statistics(
-                engine.visits, engine.predictions, self.config, self.counters(), self._describe_scope(), trusted
-            )
+        return read_scores(self._engine)
 
     def counters(self) -> dict[str, float]:
         """Return what the run has cost and met so far; waits for the device."""
-        engine = self._engine
-        engine.stream.synchronise()
-        directions = engine.parts.directions
-        restarts, triggers = directions.events.tolist()
-        events = dict(zip(EVENTS, engine.parts.events.tolist(), strict=True))
-        return {
-            "steps": self.steps,
-            "checks": self.checks,
-            "hvps": directions.hvps,
-            "hvps_per_step": directions.hvps / max(self.steps, 1),
-            "restarts": restarts,
-            "triggers": triggers,
-            **{name: events[name] for name in REPORTED_EVENTS},
-            "temperature": float(engine.temperature()),
-        }
+        return read_counters(self._engine)
 
     @torch.no_grad()
     def diagnostics(self) -> CheckDiagnostics:
@@ -309,19 +269,7 @@ class OnlineInfluence:
 
         On a GPU the values are computed on a side stream: call `synchronise` before you read them.
         """
-        engine = self._engine
-        controller = engine.parts.controller
-        with engine.stream.run():
-            return CheckDiagnostics(
-                step=self.steps,
-                checks=self.checks,
-                hvps=engine.parts.directions.hvps,
-                residual=controller.residual.mean(),
-                confidence=controller.confidence.mean(),
-                tolerance=controller.tolerance.clone(),
-                step_size=controller.step_size.mean(),
-                lambda_min=engine.parts.anchors.lambda_min.clone(),
-            )
+        return read_diagnostics(self._engine)
 
     def synchronise(self) -> None:
         """Make the current CUDA stream wait for the work of this object; the host does not wait."""
@@ -351,11 +299,7 @@ class OnlineInfluence:
         """
         if self.needs_backward:
             raise CaptureError(f"anchor_contributions() is for scope 'head', here it is {self.config.scope!r}")
-        engine = self._engine
-        engine.stream.synchronise()
-        batch = engine.hooks.head_batch(features, logits, index, labels, engine.temperature())
-        weights = engine.parts.controller.anchor_weights() * engine.parts.anchors.prior()
-        return -batch.dot(engine.parts.directions.phi.nan_to_num(0.0)) * weights, batch.valid
+        return read_contributions(self._engine, index, labels, features, logits)
 
     def curvature_state_dict(self) -> dict[str, Any]:
         """Return the state of the curvature backend, to be loaded into a backend of the same kind and shape."""
@@ -390,13 +334,3 @@ class OnlineInfluence:
 
     def _validate(self, index: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         return self._engine.queue.validate(index, labels, self.n_examples, self.n_classes)
-
-    def _describe_scope(self) -> dict[str, Any]:
-        hooks = self._engine.hooks
-        return {
-            "layers": list(hooks.layers),
-            "left_out": hooks.left_out,
-            "dimension": self.dimension,
-            "curvature": self.config.curvature,
-            "anchors": self.n_anchors,
-        }

@@ -1,0 +1,98 @@
+"""What can be read from an engine: scores, counters, what the last check found, contributions of the anchors."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor
+
+from sgoif._engine import Engine
+from sgoif._parts import EVENTS, REPORTED_EVENTS
+from sgoif.anchors.external import anchor_predictions
+from sgoif.result import InfluenceResult
+
+
+@dataclass(frozen=True)
+class CheckDiagnostics:
+    """What the last check found. The tensors are device scalars; call `synchronise` before you read them."""
+
+    step: int  # training steps so far
+    checks: int  # checks so far
+    hvps: int  # curvature-vector products so far
+    residual: Tensor  # mean over the anchors of the relative residual R_v
+    confidence: Tensor  # mean over the anchors of the confidence c_v
+    tolerance: Tensor  # tau_t
+    step_size: Tensor  # mean over the anchors of the step size, in units of the largest safe step
+    lambda_min: Tensor  # smallest eigenvalue of the Gram matrix of the unit phi_v, at the last coverage check
+
+
+def read_scores(engine: Engine) -> InfluenceResult:
+    """Score what is queued and return the result so far; trusted anchors pass once more to name the latent classes."""
+    config, trusted = engine.config, None
+    with torch.autocast(engine.scope.device.type, enabled=False):
+        with engine.stream.run(engine.queue.tensors()):
+            engine.score_queue()
+        engine.stream.synchronise()
+        engine.raise_out_of_range()
+        if engine.anchor_cycle is not None and config.source == "trusted" and config.memory:
+            trusted = anchor_predictions(engine.hooks, engine.anchor_cycle.batches())
+        return InfluenceResult.from_statistics(
+            engine.visits, engine.predictions, config, read_counters(engine), describe_scope(engine), trusted
+        )
+
+
+def read_counters(engine: Engine) -> dict[str, float]:
+    """Return what the run has cost and met so far; waits for the device."""
+    engine.stream.synchronise()
+    directions = engine.parts.directions
+    restarts, triggers = directions.events.tolist()
+    events = dict(zip(EVENTS, engine.parts.events.tolist(), strict=True))
+    return {
+        "steps": engine.steps,
+        "checks": engine.checks,
+        "hvps": directions.hvps,
+        "hvps_per_step": directions.hvps / max(engine.steps, 1),
+        "restarts": restarts,
+        "triggers": triggers,
+        **{name: events[name] for name in REPORTED_EVENTS},
+        "temperature": float(engine.temperature()),
+    }
+
+
+def read_diagnostics(engine: Engine) -> CheckDiagnostics:
+    """Return what the last check found, without waiting for the device."""
+    controller = engine.parts.controller
+    with engine.stream.run():
+        return CheckDiagnostics(
+            step=engine.steps,
+            checks=engine.checks,
+            hvps=engine.parts.directions.hvps,
+            residual=controller.residual.mean(),
+            confidence=controller.confidence.mean(),
+            tolerance=controller.tolerance.clone(),
+            step_size=controller.step_size.mean(),
+            lambda_min=engine.parts.anchors.lambda_min.clone(),
+        )
+
+
+def read_contributions(
+    engine: Engine, index: Tensor, labels: Tensor, features: Tensor, logits: Tensor
+) -> tuple[Tensor, Tensor]:
+    """Split the scores of a batch by anchor: contributions, shape [n, K], and a mask of the finite examples, [n]."""
+    engine.stream.synchronise()
+    batch = engine.hooks.head_batch(features, logits, index, labels, engine.temperature())
+    weights = engine.parts.controller.anchor_weights() * engine.parts.anchors.prior()
+    return -batch.dot(engine.parts.directions.phi.nan_to_num(0.0)) * weights, batch.valid
+
+
+def describe_scope(engine: Engine) -> dict[str, Any]:
+    """Return the layers in scope, the parameters left out, and the sizes of the problem."""
+    return {
+        "layers": list(engine.hooks.layers),
+        "left_out": engine.hooks.left_out,
+        "dimension": engine.hooks.space.dim,
+        "curvature": engine.config.curvature,
+        "anchors": engine.parts.anchors.count,
+    }
