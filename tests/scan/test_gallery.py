@@ -247,6 +247,13 @@ def test_the_page_estimates_as_python_does(browser):
 
 
 @needs_browser
+def test_the_page_tells_of_whole_classes(browser):
+    told = browser.ask("[...$('found').children].map(f => f.textContent)")
+    small = [f"{c} has 3 examples: too few to judge its labels." for c in CLASSES]
+    assert told[-4:] == small and all("probably belong to" in t for t in told[:-4])
+
+
+@needs_browser
 def test_decisions_are_remembered_and_exported(browser, page, tmp_path):
     b = browser
     b.press("ArrowRight", "k", *["ArrowRight"] * 10, "r")

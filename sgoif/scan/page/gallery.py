@@ -14,6 +14,7 @@ from urllib.parse import quote
 import numpy as np
 
 from sgoif.scan import review
+from sgoif.scan.findings.classes import find_class_issues
 from sgoif.scan.page.class_names import readable_names
 from sgoif.scan.page.pictures import TYPICAL_EXAMPLES, TYPICAL_PIXELS, thumbnail, typical_examples
 from sgoif.scan.ranking import Ranking
@@ -64,6 +65,9 @@ def write_gallery(path: Path, listing: Listing, ranking: Ranking, evidence: Page
         "names": readable_names(listing.classes),
         "summary": review.summary_sentence(ranking.wrong_probability, chosen),
         "estimate": estimate_settings(ranking.wrong_probability[ranking.order[size:]]),
+        "class_issues": find_class_issues(
+            np.array(listing.labels), ranking.wrong_probability, evidence.probabilities, listing.classes
+        ),
         "typical": _typical_pictures(listing, ranking, evidence, items),
         "items": items,
     }

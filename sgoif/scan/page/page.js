@@ -66,6 +66,11 @@ document.addEventListener("keydown", (e) => {
 document.title = `Suspicious labels: ${data.source}`;
 $("headline").textContent = data.summary;
 $("source").textContent = `The ${data.items.length} most suspicious labels of ${data.source}`;
+const found = data.class_issues.map((f) => f.kind === "small"
+  ? `${f.given} has ${f.examples} examples: too few to judge its labels.`
+  : `${percent(f.share)} of ${f.given} probably belong to ${f.other}: merge the two classes, or rename one?`);
+$("found").append(...found.map((textContent) => make("li", { textContent })));
+$("found").hidden = !found.length;
 const option = (value, text) => make("option", { value, textContent: text });
 const used = (name) => [...new Set(data.items.map((i) => i[name]))].sort((a, b) => a - b);
 $("sort").append(...Object.entries(SORTS).map(([name, [text]]) => option(name, text)));
