@@ -135,7 +135,7 @@ class InfluenceConfig:
         True,
         "Keep mean predictions and class influences, both [N, C]. Without them `suspicion` is the influence alone.",
     )
-    alpha: float = option(0.05, "1 - level of the empirical-Bernstein interval.")
+    alpha: float = option(0.05, "1 - level of the interval of a score.")
 
     def __post_init__(self) -> None:
         for name, allowed in CHOICES.items():

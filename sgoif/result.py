@@ -14,7 +14,7 @@ from sgoif.label_noise.count import estimate_label_errors
 from sgoif.label_noise.evidence import SignalWeights, read_labels, read_labels_by_trusted
 from sgoif.label_noise.issues import LabelIssues, suggest_labels
 from sgoif.label_noise.latent_classes import TrustedPredictions
-from sgoif.scores.bernstein import half_width
+from sgoif.scores.interval import visit_half_width
 from sgoif.scores.predictions import PredictionStatistics
 from sgoif.scores.visit_statistics import VisitStatistics
 
@@ -43,7 +43,8 @@ class InfluenceResult:
         score: Mean over the visits in the score window of -<phibar, g_i>, shape [N]; 0 where never visited.
         confidence: Mean confidence of the anchors at those visits, in [0, 1], shape [N].
         residual: Mean estimated relative error of the scores at those visits, shape [N]; infinite where never visited.
-        half_width: Empirical-Bernstein half-width of the score, shape [N]; infinite where never visited.
+        half_width: Half-width of the interval for the exact influence over the window, shape [N]; infinite below two
+            visits.
         visits: Number of visits in the score window, shape [N].
         anchor_age: Mean number of steps since the anchors had been checked, shape [N].
         epoch_scores: Mean score per epoch, shape [E, N].
@@ -101,7 +102,7 @@ class InfluenceResult:
         window = statistics.read()
         sums, visits = window.columns, window.columns["visits"]
         mean = {name: (column / visits.clamp(min=1)).float() for name, column in sums.items()}
-        width = half_width(sums["score"], sums["square"], visits, window.score_range, config.alpha)
+        width = visit_half_width(sums["score"], sums["square"], visits, mean["residual"], config.alpha)
         return cls(
             score=mean["score"],
             confidence=mean["confidence"],

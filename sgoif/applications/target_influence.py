@@ -18,7 +18,8 @@ targets do, at `CHECKS` moments of the window. To first order, training without 
 by effect_vi / N: a positive effect means that the example supports the prediction.
 
 The settings differ from those of the scores for wrong labels (`SETTINGS`): gradients of all layers, no softening, less
-damping, longer averages of the curvature and a shorter window. docs/fidelity.md has what each of them is worth, by retraining.
+damping, longer averages of the curvature and a shorter window. docs/fidelity.md has what each of them is worth, by
+retraining.
 """
 
 from __future__ import annotations

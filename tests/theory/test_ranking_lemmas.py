@@ -7,7 +7,7 @@ from itertools import pairwise
 import pytest
 import torch
 
-from sgoif.scores.bernstein import half_width
+from sgoif.bench.fidelity.certificate import bernstein_half_width as half_width
 
 
 def top(values, k):

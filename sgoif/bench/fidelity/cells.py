@@ -16,6 +16,7 @@ import torch
 
 from sgoif.bench.config.values import digest
 from sgoif.bench.execution.fingerprint import source_hash
+from sgoif.bench.fidelity.certificate import measure_certificate
 from sgoif.bench.fidelity.measure import ceiling, measure
 from sgoif.bench.fidelity.methods import METHODS, attribute
 from sgoif.bench.fidelity.problem import AttributionProblem, build_problem
@@ -64,7 +65,8 @@ def measure_cells(
     problem = build_problem(root, spec, seed, device)
     truth = _truth(place, problem, spec, log)
     cells = {method: _cell(place, method, problem, truth, spec, log) for method in spec["methods"]}
-    facts = {"ceiling": ceiling(torch.tensor(truth["margins"])), "n": problem.n, "targets": len(problem.target_y)}
+    log("certificate")
+    facts = {"ceiling": ceiling(torch.tensor(truth["margins"])), "certificate": measure_certificate(problem)}
     path = place / "cells.json"
     atomic_write_json(path, {"facts": facts, "cells": cells}, seal=True)
     path.touch()  # Snakemake compares times

@@ -25,6 +25,20 @@ COLUMNS = (
     Column("cost", "passes", "passes", "", "times"),
     Column("cost", "CPU seconds", "seconds", "", "seconds"),
 )
+CERTIFICATE_COLUMNS = (
+    Column("", "holds the exact influence (%)", "coverage", "", "percent"),
+    Column("", "half-width", "width", "", "number2"),
+    Column("", "rank correlation with the exact influence", "correlation", "", "fraction"),
+    Column("", "rank correlation with the true error", "error", "", "fraction"),
+)
+CERTIFICATE_ROWS = {
+    "interval (95%)": ("coverage", "width", "", ""),
+    "the paper's interval (95%)": ("paper_coverage", "paper_width", "", ""),
+    "score, and its error": ("", "error", "correlation", ""),
+    "confidence": ("", "", "", "confidence"),
+    "residual": ("", "", "", "residual"),
+    "half-width": ("", "", "", "width_rank"),
+}
 CAPTION = (
     "Does an attribution predict what retraining does? One run is analysed; ± is the standard error.",
     "LDS: the linear datamodeling score, the rank correlation over random halves of the training set between the summed"
@@ -51,6 +65,7 @@ def build_fidelity_tables(run_dir: Path | str, config: Mapping[str, Any]) -> lis
         return []
     notes: list[str] = []
     blocks = [_block(run_dir, name, spec, notes) for name, spec in specs.items()]
+    blocks += [_certificate(run_dir, name, spec) for name, spec in specs.items()]
     return [Table(NAME, NAME, "Fidelity to retraining", list(CAPTION), blocks, notes)]
 
 
@@ -60,13 +75,42 @@ def write_fidelity_table(run_dir: Path | str, config: Mapping[str, Any]) -> list
     return [path for table in tables for path in write_table(table, Path(run_dir) / "tables")]
 
 
-def _block(run_dir: Path | str, name: str, spec: Mapping[str, Any], notes: list[str]) -> Block:
+def read_cells(run_dir: Path | str, name: str, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Read what was measured for every seed.
+
+    Raises:
+        UserError: If a measurement is missing.
+    """
     found = []
     for seed in spec["seeds"]:
         path = folder(run_dir, name, seed) / "cells.json"
         if not path.is_file():
             raise UserError(f"{path} is missing; `make tables` measures it")
         found.append(read_json(path))
+    return found
+
+
+def _certificate(run_dir: Path | str, name: str, spec: Mapping[str, Any]) -> Block:
+    """Build the block on what score, interval, confidence and residual say about the exact influence."""
+    found = [one["facts"]["certificate"] for one in read_cells(run_dir, name, spec)]
+    rows = []
+    for title, keys in CERTIFICATE_ROWS.items():
+        entries = []
+        for key in keys:
+            values = [one[key][0] for one in found] if key else []
+            mean, std = mean_std(values) if values else (None, None)
+            entries.append(Entry(mean, std, len(values)))
+        rows.append(Row("", "", title, entries))
+    footer = (
+        "Exact: mean over all steps of the score window, with the exact Gauss-Newton matrix of the last layer and "
+        "anchors of all examples. Width and error are medians over the standard deviation of the exact influence. "
+        "± is over seeds."
+    )
+    return Block(f"{spec['title']}: the certificate of a score", list(CERTIFICATE_COLUMNS), rows, footer=footer)
+
+
+def _block(run_dir: Path | str, name: str, spec: Mapping[str, Any], notes: list[str]) -> Block:
+    found = read_cells(run_dir, name, spec)
     rows = []
     for method in spec["methods"]:
         cells = [one["cells"][method] for one in found]

@@ -10,6 +10,7 @@ import torch.nn.functional as F
 from sgoif.bench.config.resolve import load_config
 from sgoif.bench.config.schema import read_schema
 from sgoif.bench.fidelity import cells, measure, truth
+from sgoif.bench.fidelity.certificate import measure_certificate
 from sgoif.bench.fidelity.methods import METHODS, Attribution, attribute
 from sgoif.bench.fidelity.problem import AttributionProblem
 from sgoif.bench.fidelity.retrain import NetworkRecipe, batch_order, forward, initial_layers, train_many
@@ -204,7 +205,7 @@ def measured(problem, tmp_path_factory):
 def test_cells_are_kept_and_failures_are_tried_again(measured):
     _, _, first, again = measured
     assert first[0] == "retraining 2 x 48 networks" and "tracin" in first
-    assert again == ["trak", "trak failed: traker is not installed"]
+    assert again == ["trak", "trak failed: traker is not installed", "certificate"]
 
 
 def test_changed_settings_are_measured_again(measured):
@@ -217,7 +218,8 @@ def test_table_shows_errors_ceiling_and_the_reason_of_a_failure(measured):
     run_dir, spec, _, _ = measured
     config = {"fidelity": {"blobs": spec}}
     [table] = build_fidelity_tables(run_dir, config)
-    [block] = table.blocks
+    block, certificate = table.blocks
+    assert certificate.rows[0].entries[0].mean > 0.8
     rows = {row.title: row.entries for row in block.rows}
     columns = [column.metric for column in block.columns]
     lds = columns.index("lds")
@@ -253,3 +255,11 @@ def test_unsuitable_measurements_leave_out_what_they_cannot_answer(problem):
     found = truth.compute_truth(problem, {**SPEC, "leave_one_out": False, "repeats": 1})
     together = Attribution(torch.randn(1, problem.n), 0.0, 0.0, per_target=False)
     assert set(measure.measure(together, None, problem, found, SPEC)) == {"lds_mean", "passes", "seconds"}
+
+
+def test_certificate_knows_the_exact_influence(problem):
+    """Scores follow the exact answer; the interval is narrower than the paper's and still holds it."""
+    found = measure_certificate(replace(problem, recipe=replace(RECIPE, epochs=20)))
+    assert found["correlation"][0] > 0.9
+    assert found["width"][0] < found["paper_width"][0] / 3
+    assert found["coverage"][0] > 0.8 and found["paper_coverage"][0] > 0.99

@@ -5,7 +5,8 @@ import math
 import pytest
 import torch
 
-from sgoif.scores.bernstein import half_width
+from sgoif.bench.fidelity.certificate import bernstein_half_width as half_width
+from sgoif.scores.interval import student_quantile, visit_half_width
 
 LOG = math.log(3 / 0.05)
 
@@ -35,3 +36,25 @@ def test_a_range_may_be_a_tensor_and_an_example_without_visits_is_unknown():
     total = torch.tensor([2.0, 0.0])
     found = half_width(total, torch.tensor([4.0, 0.0]), torch.tensor([1, 0]), torch.tensor(0.5), 0.05)
     assert found.tolist() == pytest.approx([1.5 * LOG, math.inf])
+
+
+def test_students_quantile_is_that_of_tables():
+    degrees = torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0, 9.0, 100.0], dtype=torch.float64)
+    known = torch.tensor([math.inf, 12.706, 4.303, 3.182, 2.776, 2.262, 1.984], dtype=torch.float64)
+    torch.testing.assert_close(student_quantile(degrees, 0.05), known, rtol=0.02, atol=0)
+
+
+def test_interval_by_the_formula():
+    """Visits 0 and 2: variance 2, one degree of freedom; the directions add 0.5 times the mean, in quadrature."""
+    sums = [torch.tensor([v], dtype=torch.float64) for v in (2.0, 4.0, 2.0)]
+    found = visit_half_width(*sums, torch.tensor([0.5]), 0.05)
+    assert found.item() == pytest.approx(math.sqrt(12.7062**2 * 2 / 2 + 0.25), rel=1e-4)
+    one = visit_half_width(torch.tensor([1.0]), torch.tensor([1.0]), torch.tensor([1]), torch.tensor([0.1]), 0.05)
+    assert one.isinf().all()
+
+
+def test_interval_covers_the_mean_of_noisy_visits():
+    visits = torch.randn(4000, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 3
+    args = visits.sum(1), visits.square().sum(1), torch.full((4000,), 5), torch.zeros(4000), 0.05
+    inside = (visits.mean(1) - 3).abs() <= visit_half_width(*args)
+    assert 0.935 < inside.double().mean() < 0.965
