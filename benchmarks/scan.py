@@ -175,7 +175,7 @@ def main(argv: list[str] | None = None) -> None:
     if (options.data is None) != (options.features is None):
         parser.error("--data and --features go together")
     if options.data is not None:
-        cases += imagenette_cases(options.data, np.load(options.features))
+        cases += imagenette_cases(options.data, np.load(options.features, allow_pickle=False))
     report = Report("scan", options)
     for case in cases:
         report.report(case[0], compare(case))

@@ -18,7 +18,7 @@ PROJECT = PYPROJECT["project"]
 LOCKS = {"requirements.lock": "bench", "requirements-test.lock": "test", "requirements-cluster.lock": "cluster"}
 PYTHON = {"python_version": "3.11", "python_full_version": "3.11.9"}
 DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
-OPTIONAL = {"pyarrow"}  # used where it is installed: ranking.parquet
+OPTIONAL = {"pyarrow", "trak", "kronfluence"}  # used where installed: ranking.parquet, two rows of the fidelity table
 
 
 def requirements(extra: str | None = None) -> dict[str, Requirement]:

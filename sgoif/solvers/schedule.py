@@ -6,9 +6,6 @@ import math
 
 from sgoif.config import InfluenceConfig
 
-MIN_CHECKS_PER_EPOCH = 4
-MIN_INTERVAL = 16  # steps; a check costs about one step of a small network on a CPU, so epochs of few steps have fewer
-
 
 class CheckSchedule:
     """Spaces the checks so that the budget of curvature-vector products per training step is kept.
@@ -35,17 +32,14 @@ class CheckSchedule:
     def plan(self, epoch_steps: int, affordable: float = math.inf) -> None:
         """Set interval and refinement slots for epochs of `epoch_steps` steps.
 
-        There is a check at least every `solve_every` steps and at least `MIN_CHECKS_PER_EPOCH` times per epoch, unless
-        that exceeds the budget. Epochs of fewer than `MIN_CHECKS_PER_EPOCH * MIN_INTERVAL` steps have fewer checks, but
-        at least one. If products are expensive (at most `affordable` per step), checks are rarer, but there is at least
-        one per epoch.
+        There is a check every `solve_every` steps and at least one per epoch, unless that exceeds the budget. If
+        products are expensive (at most `affordable` per step), checks are rarer, but there is at least one per epoch.
 
         Args:
             epoch_steps: Optimiser steps of an epoch.
             affordable: Products per training step that the cost of training allows.
         """
-        wanted = max(epoch_steps // MIN_CHECKS_PER_EPOCH, min(epoch_steps, MIN_INTERVAL))
-        wanted = max(1, min(self.config.solve_every, wanted))
+        wanted = max(1, min(self.config.solve_every, epoch_steps))
         by_cost = min(math.ceil(self.products_per_check / affordable), max(epoch_steps, 1))
         by_budget = -(-self.products_per_check // self.budget)
         self.interval = int(max(wanted, by_cost, by_budget))

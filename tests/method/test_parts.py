@@ -71,7 +71,7 @@ def test_anchors_in_turns_keep_what_the_others_left(scope):
     targets = []
     for at_once in (12, 8, 1):
         config = quick(source="trusted", scope=scope, anchor_examples=at_once)
-        influence = OnlineInfluence(model, 60, config=config, anchor_data=same)  # an epoch is three steps
+        influence = OnlineInfluence(model, 180, config=config, anchor_data=same)  # an epoch is nine steps
         for _ in range(8):
             watch_once(influence, model, x, y)
             influence.step()

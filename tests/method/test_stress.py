@@ -11,13 +11,18 @@ from sgoif import InfluenceConfig, OnlineInfluence
 from tests.helpers.networks import blobs, mlp
 
 
-def rough_training(gate, solver="richardson", curvature="kfac"):
+def rough_training(gate, solver="richardson", curvature="kfac", trigger=False):
     """Residuals of all anchors at every check `[checks, K]`."""
     torch.manual_seed(0)
     x, y = blobs(400, inputs=8, classes=4, dtype=torch.float32)
     x = x * torch.logspace(0, 2, 8) / 10  # two orders of magnitude between features
     model = mlp(8, 16, 4)
-    hard = {"damping": 0.3, "rank": 2, "temperature": 1.0}  # the default damping would tame even the ungated iteration
+    hard = {
+        "damping": 0.3,
+        "rank": 2,
+        "temperature": 1.0,
+        "trigger": trigger,
+    }  # the default damping would tame even the ungated iteration
     config = InfluenceConfig(gate=gate, solver=solver, curvature=curvature, solve_every=4, half_life=4.0, **hard)
     influence = OnlineInfluence(model, 400, config=config)
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
@@ -57,6 +62,6 @@ def test_moving_average_gate_is_bounded_too():
 
 
 def test_weak_backend_is_refined_when_anchors_matter():
-    trace, influence = rough_training("stability", curvature="diagonal")
+    trace, influence = rough_training("stability", curvature="diagonal", trigger=True)
     assert influence.counters()["triggers"] > 0
     assert trace.max() <= 1 + 1e-4

@@ -31,7 +31,7 @@ rule corrupt:
         draw=draw_number,
         code=source_hash("sgoif.bench.data.noisy_labels"),
     shell:
-        "{params.step} --dataset {wildcards.dataset:q} --setting {wildcards.setting:q} --draw {params.draw} > {log:q} 2>&1"
+        "{params.step} --dataset {wildcards.dataset:q} --setting {wildcards.setting:q} --draw {params.draw:q} > {log:q} 2>&1"
         " || {{ cat {log:q} >&2; exit 1; }}"
 
 

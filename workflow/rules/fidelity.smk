@@ -32,7 +32,7 @@ rule fidelity:
         step=STEP.format(step="fidelity"),
         fingerprint=lambda w: fidelity_fingerprint(FIDELITY[w.name]),
     shell:
-        "{params.step} --name {wildcards.name} --seed {wildcards.seed} --threads {threads} > {log:q} 2>&1"
+        "{params.step} --name {wildcards.name:q} --seed {wildcards.seed:q} --threads {threads} > {log:q} 2>&1"
         " || {{ tail -n 20 {log:q} >&2; exit 1; }}"
 
 

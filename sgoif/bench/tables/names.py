@@ -45,6 +45,7 @@ VARIANT_WORDS = {  # what a variant changes, where its name alone does not say i
     "no_lowrank": "without the low rank",
     "no_preconditioning": "without preconditioning",
     "no_trigger": "without triggers",
+    "trigger": "with triggers",
     "all_trusted": "all clean labels",
     "fisher": "empirical Fisher",
 }

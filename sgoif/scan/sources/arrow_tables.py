@@ -78,7 +78,7 @@ class ArrowTable:
         if out is None:
             raise UserError(f"{self.path} has no rows")
         out.flush()
-        mapped: np.ndarray = np.load(path, mmap_mode="r")
+        mapped: np.ndarray = np.load(path, mmap_mode="r", allow_pickle=False)
         return mapped
 
     def _block(self, batch: Any) -> np.ndarray:
