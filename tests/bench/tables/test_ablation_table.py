@@ -21,7 +21,7 @@ from tests.helpers.fake_runs import GRID, N, Run, config
 
 VARIANTS = {
     "no_gate": {"gate": "none"},
-    "no_trigger": {"trigger": False},
+    "trigger": {"trigger": True},
     "no_sketch": {"refiner": "cg"},
     "diagonal": {"curvature": "diagonal"},
     "hot": {"temperature": 8.0},
@@ -47,7 +47,7 @@ def described() -> dict:
 
 @pytest.fixture(scope="module")
 def finished(tmp_path_factory):
-    """`no_trigger` scores exactly as the full method, `no_sketch` was never run, `hot` lacks a seed."""
+    """`trigger` scores exactly as the full method, `no_sketch` was never run, `hot` lacks a seed."""
     run = Run(tmp_path_factory.mktemp("variants"))
     for setting, noise in SETTINGS.items():
         wrong, ids = run.truth("digits", setting, noise["noise"])
@@ -55,7 +55,7 @@ def finished(tmp_path_factory):
         for seed in SEEDS:
             run.cell("noisy", "digits", setting, seed, "plain", {}, seconds={"train": 2.0})
             found = {m: run.rng.normal(size=N) + s * wrong for m, s in (("", 2.0), ("no_gate", 0.5), ("diagonal", 1.8))}
-            found |= {"no_trigger": found[""], "hot": found["diagonal"]}
+            found |= {"trigger": found[""], "hot": found["diagonal"]}
             for i, (variant, scores) in enumerate(found.items()):
                 if (variant, seed) == ("hot", 1):
                     continue
@@ -96,7 +96,7 @@ def test_every_caption_says_seeds_selection_and_full(finished, name):
 def test_rows_are_named_by_what_they_change_and_the_full_method_is_first(finished):
     header, rows = grid(finished, "short")
     assert header[1:] == ["AUC-PR", "P@1%", "overhead · wall", "overhead · CPU"]
-    assert list(rows) == ["SG-OIF (full)", "w/o Stability Gate", "w/o Refinement Trigger", "w/o Sketch PCG"]
+    assert list(rows) == ["SG-OIF (full)", "w/o Stability Gate", "with Refinement Trigger", "w/o Sketch PCG"]
     assert set(rows["w/o Sketch PCG"]) == {"not run [1]"}
     words = " ".join(text(finished, "short").split())
     assert "w/o Stability Gate: gate = none (full: stability)" in words and "digits 20% " in words
@@ -117,8 +117,8 @@ def test_the_difference_is_paired_by_setting_and_seed_and_counted_by_draw(finish
     interval = scipy.stats.t.interval(0.95, 1, lost.mean(), lost.std(ddof=1) / np.sqrt(2))
     assert rows["w/o Stability Gate"][2] == f"{100 * (interval[1] - interval[0]) / 2:.2f}"
     assert "fewer than 5 draws allow no test" in " ".join(text(finished, "short").split())
-    assert rows["w/o Refinement Trigger"][1:3] == ["0.00±0.00", "0.00"]
-    assert "No difference in any pair: w/o Refinement Trigger." in text(finished, "short")
+    assert rows["with Refinement Trigger"][1:3] == ["0.00±0.00", "0.00"]
+    assert "No difference in any pair: with Refinement Trigger." in text(finished, "short")
     assert rows["w/o Sketch PCG"][1] == "not run [1]"
 
 
