@@ -22,7 +22,7 @@ SAME = {name: EQUAL[name] for name in ("file", "function", "before")}
 def test_the_page_lists_the_survivor_with_its_diff():
     text = page([WRONG, EQUAL], KNOWN, [])
     assert "2 mutants: 1 killed, 0 timeout, 1 survived, 0 untested. **50.0% were noticed.**" in text
-    assert "Of the 1 others 0 have no effect that a test could see, 1 are gaps." in text
+    assert "Of the 1 others 0 have no effect that a test could see, 0 have got a test since, 1 are gaps." in text
     assert "`sgoif/double.py:2` double (equal)\n" in text and "+    return 2 * x" in text
     assert "Ran: `tests/test_double.py`" in text and "`python -m tests.mutants`, a day." in text
     assert "+    return x - x" not in text and "| `sgoif` | 2 | 50% |" in text
@@ -38,8 +38,14 @@ def test_a_time_limit_counts_as_noticed_and_is_listed():
 
 def test_a_survivor_that_does_not_matter_is_listed_with_its_reason():
     text = page([WRONG, EQUAL], KNOWN, [Survivor(**SAME, reason=REASON)])
-    assert "Of the 1 others 1 have no effect that a test could see, 0 are gaps." in text
+    assert "Of the 1 others 1 have no effect that a test could see, 0 have got a test since, 0 are gaps." in text
     assert f"double (equal): {REASON}" in text and "Ran:" not in text and "## Not noticed: gaps" not in text
+
+
+def test_a_survivor_that_has_a_test_by_now_is_listed_with_it():
+    text = page([WRONG, EQUAL], KNOWN, [], [Survivor(**SAME, reason="tests/test_double.py")])
+    assert "0 have no effect that a test could see, 1 have got a test since, 0 are gaps." in text
+    assert "double (equal): tests/test_double.py" in text and "## Not noticed: gaps" not in text
 
 
 def test_an_entry_covers_its_own_change_alone():

@@ -12,6 +12,7 @@ from tests.mutants.draw import draw, target_files
 from tests.mutants.edits import edits
 from tests.mutants.nearest import TABLE, nearest
 from tests.mutants.sites import Mutant, SourceFile
+from tests.mutants.survivors import read_noticed
 from tests.mutants.workers import Run, Worker, read_run
 
 CODE = "def double(x):\n    return x + x\n"
@@ -284,3 +285,8 @@ def test_a_mutant_has_a_time_limit_of_its_own(campaign, tmp_path, monkeypatch):
 )
 def test_what_an_exit_status_means(status, expected):
     assert verdict(Run({}, None, "", 1.0, False, status)) == expected
+
+
+def test_the_tests_that_were_added_for_mutants_are_there():
+    added = read_noticed()
+    assert added and all((ROOT / entry.reason).is_file() for entry in added)

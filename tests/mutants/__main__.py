@@ -22,7 +22,7 @@ from sgoif.utils.paths import ROOT
 from tests.mutants.campaign import Campaign
 from tests.mutants.draw import draw
 from tests.mutants.report import killed_share, page
-from tests.mutants.survivors import read_survivors
+from tests.mutants.survivors import read_noticed, read_survivors
 from tests.mutants.workers import Worker
 
 
@@ -73,7 +73,7 @@ def main(given: list[str] | None = None) -> int:
         try:
             campaign.run(workers, lambda text: print(text, flush=True))
         finally:
-            atomic_write_text(path, page(campaign.finished(), facts(options), read_survivors()))
+            atomic_write_text(path, page(campaign.finished(), facts(options), read_survivors(), read_noticed()))
     share = killed_share(campaign.finished())
     print(f"{share:.1%} of {len(mutants)} mutants were noticed; see {path}")
     return 0 if share >= options.least else 1

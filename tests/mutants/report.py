@@ -14,18 +14,25 @@ def killed_share(records: Sequence[Mapping]) -> float:
     return sum(record["outcome"] in (KILLED, TIMEOUT) for record in records) / max(len(records), 1)
 
 
-def page(records: Sequence[dict], facts: Mapping[str, str], survivors: Sequence[Survivor]) -> str:
+def page(
+    records: Sequence[dict],
+    facts: Mapping[str, str],
+    survivors: Sequence[Survivor],
+    noticed: Sequence[Survivor] = (),
+) -> str:
     """Write the Markdown page of a campaign.
 
     Args:
         records: What became of each mutant.
         facts: How they were drawn (`command`), and when and where they ran (`occasion`).
         survivors: The changes that do not matter, with their reasons.
+        noticed: The changes for which a test was added since; their reason is its file.
     """
     outcomes = Counter(record["outcome"] for record in records)
     counts = ", ".join(f"{outcomes[name]} {name}" for name in (KILLED, TIMEOUT, SURVIVED, UNTESTED))
     rest = [record for record in records if record["outcome"] in (SURVIVED, UNTESTED)]
     explained = [record for record in rest if reason_for(record, survivors)]
+    tested = [record for record in rest if record not in explained and reason_for(record, noticed)]
     lines = [
         "# Mutants",
         "",
@@ -34,7 +41,7 @@ def page(records: Sequence[dict], facts: Mapping[str, str], survivors: Sequence[
         "",
         f"{len(records)} mutants: {counts}. **{killed_share(records):.1%} were noticed.** "
         f"Of the {len(rest)} others {len(explained)} have no effect that a test could see, "
-        f"{len(rest) - len(explained)} are gaps.",
+        f"{len(tested)} have got a test since, {len(rest) - len(explained) - len(tested)} are gaps.",
         "",
         "| drawn from | mutants | noticed |",
         "|---|---|---|",
@@ -42,13 +49,18 @@ def page(records: Sequence[dict], facts: Mapping[str, str], survivors: Sequence[
     for name in sorted({drawn_from(record) for record in records}):
         part = [record for record in records if drawn_from(record) == name]
         lines.append(f"| `{name}` | {len(part)} | {killed_share(part):.0%} |")
-    gaps = [record for record in rest if record not in explained]
+    gaps = [record for record in rest if record not in explained and record not in tested]
     late = [record for record in records if record["outcome"] == TIMEOUT]
-    sections = (("Not noticed: gaps", gaps), ("Not noticed: no effect", explained), ("Ran into the time limit", late))
+    sections = (
+        ("Not noticed: gaps", gaps),
+        ("Not noticed then: a test was added", tested),
+        ("Not noticed: no effect", explained),
+        ("Ran into the time limit", late),
+    )
     for title, chosen in sections:
         lines += ["", f"## {title}"] if chosen else []
         for record in sorted(chosen, key=lambda r: (r["file"], r["line"])):
-            lines += mutant_lines(record, reason_for(record, survivors))
+            lines += mutant_lines(record, reason_for(record, [*survivors, *noticed]))
     return "\n".join(lines) + "\n"
 
 

@@ -1,4 +1,4 @@
-"""Reads `survivors.toml`: the mutants that no test can or need notice, each with its reason."""
+"""Reads `survivors.toml`: the mutants that no test can or need notice, and those for which a test was added."""
 
 from __future__ import annotations
 
@@ -40,6 +40,11 @@ class Survivor:
 def read_survivors(path: Path = FILE) -> list[Survivor]:
     """Read the list."""
     return [Survivor(**entry) for entry in tomllib.loads(path.read_text())["survivor"]]
+
+
+def read_noticed(path: Path = FILE) -> list[Survivor]:
+    """Read the mutants of an earlier run for which a test was added; their `reason` names the test file."""
+    return [Survivor(**entry) for entry in tomllib.loads(path.read_text()).get("noticed", [])]
 
 
 def reason_for(record: Mapping[str, Any], survivors: Sequence[Survivor]) -> str:
