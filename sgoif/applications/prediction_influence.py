@@ -25,6 +25,7 @@ from sgoif.errors import InfluenceError
 from sgoif.influence import OnlineInfluence
 
 PASSES = 2  # the first builds the curvature, the second scores
+CHECK_EVERY = 16  # steps; two passes over few examples would otherwise see two checks
 
 
 def influence_on_predictions(
@@ -57,7 +58,11 @@ def influence_on_predictions(
                 f"influence_on_predictions: {name} is read more than once; pass a list or a DataLoader, no generator"
             )
     config = replace(
-        config or InfluenceConfig(), source="trusted", anchor_examples=sys.maxsize, window=1 / PASSES, memory=False
+        config or InfluenceConfig(solve_every=CHECK_EVERY),
+        source="trusted",
+        anchor_examples=sys.maxsize,
+        window=1 / PASSES,
+        memory=False,
     )
     with OnlineInfluence(model, n_examples, config=config, anchor_data=targets) as influence, eval_mode(model):
         for _ in range(PASSES):

@@ -50,7 +50,7 @@ def epoch():
                 train()
             influence.step(optimizer)
 
-        yield counted(train), [counted(watched) for _ in range(EXAMPLES // BATCH)], influence
+        yield counted(train), [counted(watched) for _ in range(-(-EXAMPLES // BATCH))], influence
 
 
 def test_an_ordinary_step_adds_one_forward_pass(epoch):

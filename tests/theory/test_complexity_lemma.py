@@ -40,7 +40,7 @@ def test_among_many_classes_products_are_fewer(classes, budget):
     config = InfluenceConfig(anchors=classes)
     schedule = CheckSchedule(config, n_anchors=classes, subspace_size=8, n_classes=classes)
     schedule.plan(epoch_steps=98)
-    assert config.budget(classes) == budget and schedule.interval == max(24, -(-(2 * classes + 8) // budget))
+    assert config.budget(classes) == budget and schedule.interval == max(98, -(-(2 * classes + 8) // budget))
 
 
 def numbers(influence):

@@ -6,7 +6,7 @@ The schema has checked the form of each value before. Every function raises a Us
 from __future__ import annotations
 
 import os
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -64,12 +64,18 @@ def check_val(dataset: str, spec: DatasetSpec, where: str) -> None:
         raise UserError(f"{where}: {spec['val']} of {count} test images cannot be set aside; some must remain")
 
 
-def check_restrictions(spec: DatasetSpec, where: str) -> None:
+def check_restrictions(spec: DatasetSpec, where: str, variants: Iterable[str] = ()) -> None:
     """Check that the methods, settings and seeds in `restrict` and `retrain` are those of the dataset.
 
     A limit for a method that this run leaves out has no effect: a file that extends another may name fewer methods.
+
+    Args:
+        spec: The dataset's part of the configuration.
+        where: Its path in the configuration, for messages.
+        variants: Names of all variants that the configuration declares, as `method@variant`.
     """
-    left_out = set(registry.available(registry.task_kind(where.partition(".")[0]))) - set(spec["methods"])
+    known = {*registry.available(registry.task_kind(where.partition(".")[0])), *variants}
+    left_out = known - set(spec["methods"])
     for method, share in spec.get("restrict", {}).items():
         if method in left_out:
             continue

@@ -72,8 +72,9 @@ def resolve_config(
         _complete_dataset(task, name, spec, resolved)
     check_tables(resolved)
     _add_table_rows(resolved)
+    variants = [f"{method}@{name}" for method, named in resolved.get("variants", {}).items() for name in named]
     for task, name, spec in _datasets(resolved):
-        checks.check_restrictions(spec, f"{task}.{name}")
+        checks.check_restrictions(spec, f"{task}.{name}", variants)
     checks.check_params(resolved)
     for name, noisy in resolved["noisy"].items():
         checks.check_noise(name, noisy)
