@@ -72,7 +72,7 @@ def mutant_lines(record: Mapping, reason: str) -> list[str]:
         "",
         f"{place}: {reason}" if reason else place,
         "",
-        "```diff",
+        "```text",
         *record["diff"],
         "```",
         *([] if reason else ["", ran]),
