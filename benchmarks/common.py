@@ -25,7 +25,8 @@ from sgoif import InfluenceResult, OnlineInfluence
 from sgoif.bench.config import load_config
 from sgoif.bench.data import catalogue, load
 from sgoif.bench.execution.environment import environment
-from sgoif.bench.methods.base import NoisyTask, train_plainly
+from sgoif.bench.methods.plain_training import train_plainly
+from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.errors import UserError
 from sgoif.training.images import ImageSet
 from sgoif.training.learner import Learner

@@ -12,8 +12,8 @@ import numpy as np
 import torch
 
 from sgoif.bench.evaluation.metrics import ood
-from sgoif.bench.methods.base import OODTask
 from sgoif.bench.methods.registry import load
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.images import ImageSet
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session

@@ -26,7 +26,7 @@ PARTS = {  # heading -> packages whose exported names, or modules whose public n
     "Results and label issues": ["sgoif"],
     "Applications": ["sgoif.applications"],
     "Bridges to other libraries": ["sgoif.interop.cleanlab", "sgoif.interop.dataframes", "sgoif.interop.pytorch_ood"],
-    "Contracts of the benchmark": ["sgoif.bench.methods.base"],
+    "Contracts of the benchmark": ["sgoif.bench.methods.base", "sgoif.bench.methods.tasks"],
 }
 SECTION = re.compile(r"^(Args|Attributes|Returns|Yields|Raises|Shape|Example|Examples|Note|Notes):$")
 LISTED = ("Args", "Attributes", "Raises", "Shape")  # sections of `name: text` items

@@ -22,9 +22,10 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
 from sgoif.bench.methods.robust.visits import WINDOW
 from sgoif.bench.methods.score_threshold import at_most
+from sgoif.bench.methods.tasks import NoisyTask
 
 
 def so_far(margins: Tensor) -> np.ndarray:

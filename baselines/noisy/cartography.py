@@ -21,9 +21,10 @@ from typing import ClassVar
 import numpy as np
 from torch import Tensor
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
 from sgoif.bench.methods.robust.visits import WINDOW
 from sgoif.bench.methods.score_threshold import by_mixture
+from sgoif.bench.methods.tasks import NoisyTask
 
 
 def variability(probabilities: Tensor) -> np.ndarray:

@@ -36,8 +36,9 @@ from typing import ClassVar
 
 import numpy as np
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
 from sgoif.bench.methods.cross_validation import out_of_fold
+from sgoif.bench.methods.tasks import NoisyTask
 
 SLACK = 1e-6  # a probability this close to a threshold, or to the maximum, reaches it
 

@@ -25,11 +25,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import Detection, NoisyTask
+from sgoif.bench.methods.base import Detection
 from sgoif.bench.methods.robust.losses import TrainingLoss
+from sgoif.bench.methods.robust.training import RobustTrainer, train_with_loss
 from sgoif.bench.methods.robust.visits import in_window
-from sgoif.bench.methods.robust_training import RobustTrainer, train_with_loss
 from sgoif.bench.methods.score_threshold import at_most
+from sgoif.bench.methods.tasks import NoisyTask
 
 SMALLEST = 1e-8  # added to probabilities before their logarithm, as released
 

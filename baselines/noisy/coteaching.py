@@ -36,10 +36,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
-from sgoif.bench.methods.peer_networks import Peers, among, exchange, mean_loss
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
+from sgoif.bench.methods.robust.peer_networks import Peers, among, exchange, mean_loss
+from sgoif.bench.methods.robust.training import History
 from sgoif.bench.methods.robust.visits import VisitRecorder, candidate_scores, measure
-from sgoif.bench.methods.robust_training import History
+from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.training.batches import Batch
 
 MAX_NOISE_RATE = 0.9  # limit of an estimated τ: something must be left to learn from

@@ -34,11 +34,12 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
-from sgoif.bench.methods.peer_networks import Peers
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
+from sgoif.bench.methods.robust.peer_networks import Peers
+from sgoif.bench.methods.robust.training import History
 from sgoif.bench.methods.robust.visits import VisitRecorder, candidate_scores, in_window, late_mean, measure
-from sgoif.bench.methods.robust_training import History
 from sgoif.bench.methods.score_threshold import at_most
+from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.training.batches import Batch, Batches
 from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.learner import Learner

@@ -16,9 +16,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
 from sgoif.bench.methods.robust.visits import WINDOW, late_mean
 from sgoif.bench.methods.score_threshold import by_mixture
+from sgoif.bench.methods.tasks import NoisyTask
 
 EARLY = 0.1  # share of training, the first, that the authors' epochs 10 to 20 of 200 end
 

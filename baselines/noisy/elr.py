@@ -21,9 +21,10 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sgoif.bench.methods.base import Detection, NoisyTask
+from sgoif.bench.methods.base import Detection
 from sgoif.bench.methods.robust.losses import EarlyLearningRegularisation
-from sgoif.bench.methods.robust_training import RobustTrainer, train_with_loss
+from sgoif.bench.methods.robust.training import RobustTrainer, train_with_loss
+from sgoif.bench.methods.tasks import NoisyTask
 
 
 class ELR(RobustTrainer):

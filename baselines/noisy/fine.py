@@ -21,8 +21,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
 from sgoif.bench.methods.score_threshold import at_most
+from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.training.seeds import mix_seed
 
 TIE = 1e-3  # weight of the alignment in `mixture`, whose posteriors are mostly 0 or 1

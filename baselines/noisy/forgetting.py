@@ -22,8 +22,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
 from sgoif.bench.methods.score_threshold import by_mixture
+from sgoif.bench.methods.tasks import NoisyTask
 
 
 def forgetting_events(margins: Tensor) -> np.ndarray:

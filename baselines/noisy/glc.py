@@ -26,9 +26,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import Detection, NoisyTask
+from sgoif.bench.methods.base import Detection
+from sgoif.bench.methods.robust.training import RobustTrainer, train_with, with_trusted
 from sgoif.bench.methods.robust.visits import measure
-from sgoif.bench.methods.robust_training import RobustTrainer, train_with, with_trusted
+from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.errors import UserError
 from sgoif.training.batches import Batch
 from sgoif.training.learner import Learner

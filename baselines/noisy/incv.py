@@ -49,9 +49,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
-from sgoif.bench.methods.peer_networks import Peers, exchange
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
+from sgoif.bench.methods.robust.peer_networks import Peers, exchange
 from sgoif.bench.methods.robust.visits import VisitRecorder, measure
+from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.training.batches import Batch, Batches
 from sgoif.training.seeds import mix_seed, numpy_generator
 

@@ -12,8 +12,9 @@ from __future__ import annotations
 
 import torch.nn.functional as F
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
 from sgoif.bench.methods.score_threshold import by_mixture
+from sgoif.bench.methods.tasks import NoisyTask
 
 
 class Loss(NoisyLabelDetector):

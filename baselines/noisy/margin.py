@@ -10,9 +10,10 @@ Deviations: none.
 
 from __future__ import annotations
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
 from sgoif.bench.methods.robust.visits import margins
 from sgoif.bench.methods.score_threshold import at_most
+from sgoif.bench.methods.tasks import NoisyTask
 
 
 class Margin(NoisyLabelDetector):

@@ -15,9 +15,10 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
 from sgoif.bench.methods.robust.visits import WINDOW
 from sgoif.bench.methods.score_threshold import by_mixture
+from sgoif.bench.methods.tasks import NoisyTask
 
 
 class MeanLoss(NoisyLabelDetector):

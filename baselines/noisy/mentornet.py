@@ -40,9 +40,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.bench.methods.base import Detection, NoisyTask
+from sgoif.bench.methods.base import Detection
+from sgoif.bench.methods.robust.training import History, RobustTrainer, with_trusted
 from sgoif.bench.methods.robust.visits import VisitRecorder, candidate_scores, late_mean, measure
-from sgoif.bench.methods.robust_training import History, RobustTrainer, with_trusted
+from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.errors import UserError
 from sgoif.training.batches import Batch, Batches
 from sgoif.training.seeds import mix_seed, torch_generator

@@ -25,8 +25,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
-from sgoif.bench.methods.robust_training import train_with
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
+from sgoif.bench.methods.robust.training import train_with
+from sgoif.bench.methods.tasks import NoisyTask
 
 
 class Mixup(NoisyLabelDetector):

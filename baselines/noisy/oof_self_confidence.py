@@ -13,8 +13,9 @@ from __future__ import annotations
 
 import numpy as np
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
 from sgoif.bench.methods.cross_validation import out_of_fold
+from sgoif.bench.methods.tasks import NoisyTask
 
 
 class OOFSelfConfidence(NoisyLabelDetector):

@@ -8,7 +8,8 @@ Deviations: none.
 
 from __future__ import annotations
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
+from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.training.seeds import numpy_generator
 
 

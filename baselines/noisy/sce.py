@@ -27,10 +27,11 @@ import math
 from dataclasses import dataclass
 from typing import ClassVar
 
-from sgoif.bench.methods.base import Detection, NoisyTask
+from sgoif.bench.methods.base import Detection
 from sgoif.bench.methods.robust.losses import SymmetricCrossEntropy
-from sgoif.bench.methods.robust_training import RobustTrainer, train_with_loss
+from sgoif.bench.methods.robust.training import RobustTrainer, train_with_loss
 from sgoif.bench.methods.score_threshold import by_mixture
+from sgoif.bench.methods.tasks import NoisyTask
 
 
 class SCE(RobustTrainer):

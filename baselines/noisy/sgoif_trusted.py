@@ -20,8 +20,8 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sgoif.bench.methods.base import NoisyTask
 from sgoif.bench.methods.sgoif_detector import SGOIFDetector
+from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.errors import UserError
 from sgoif.training.images import ImageSource
 

@@ -29,9 +29,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import Detection, NoisyTask
+from sgoif.bench.methods.base import Detection
 from sgoif.bench.methods.robust.losses import MANY_CLASSES, TrainingLoss
-from sgoif.bench.methods.robust_training import RobustTrainer, train_with_loss
+from sgoif.bench.methods.robust.training import RobustTrainer, train_with_loss
+from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.training.seeds import torch_generator
 
 EPOCHS, BATCH, START = 300, 128, 1e-8  # of the released configuration

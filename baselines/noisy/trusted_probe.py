@@ -17,8 +17,9 @@ from dataclasses import dataclass
 
 import numpy as np
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
 from sgoif.bench.methods.score_threshold import at_most
+from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.errors import UserError
 
 

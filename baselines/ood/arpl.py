@@ -27,7 +27,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.images import ImageSet
 from sgoif.training.learner import Learner
 from sgoif.training.models import Network, build_network

@@ -20,7 +20,7 @@ from dataclasses import dataclass
 from torch import Tensor
 
 from sgoif.bench.methods.base import OODDetector
-from sgoif.bench.methods.features import check_param, features_and_logits, largest
+from sgoif.bench.methods.ood.features import check_param, features_and_logits, largest
 from sgoif.training.images import ImageSet
 
 FORMS = ("P", "B", "S")

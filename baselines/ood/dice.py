@@ -20,8 +20,9 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
-from sgoif.bench.methods.base import OODDetector, OODTask
-from sgoif.bench.methods.features import check_param, features_and_logits, finite, percentile
+from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.ood.features import check_param, features_and_logits, finite, percentile
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.images import ImageSet
 
 

@@ -18,7 +18,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from sgoif.bench.methods.base import OODDetector
-from sgoif.bench.methods.features import check_param, finite, sentinel_temperature
+from sgoif.bench.methods.ood.features import check_param, finite, sentinel_temperature
 from sgoif.training.images import ImageSet
 
 

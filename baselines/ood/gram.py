@@ -28,8 +28,9 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sgoif.bench.methods.base import OODDetector, OODTask
-from sgoif.bench.methods.features import check_param, stage_outputs
+from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.ood.features import check_param, stage_outputs
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.images import ImageSet
 from sgoif.training.seeds import numpy_generator
 

@@ -18,8 +18,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sgoif.bench.methods.base import OODDetector, OODTask
-from sgoif.bench.methods.features import finite
+from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.ood.features import finite
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.images import ImageSet
 
 

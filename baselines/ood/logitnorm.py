@@ -23,8 +23,9 @@ from dataclasses import dataclass
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import OODDetector, OODTask
-from sgoif.bench.methods.robust_training import clip_gradients
+from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.robust.training import clip_gradients
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.images import ImageSet
 
 

@@ -15,7 +15,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from sgoif.bench.methods.base import OODDetector
-from sgoif.bench.methods.features import finite
+from sgoif.bench.methods.ood.features import finite
 from sgoif.training.images import ImageSet
 
 

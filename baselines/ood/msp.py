@@ -17,7 +17,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from sgoif.bench.methods.base import OODDetector
-from sgoif.bench.methods.features import finite, sentinel_temperature
+from sgoif.bench.methods.ood.features import finite, sentinel_temperature
 from sgoif.training.images import ImageSet
 
 

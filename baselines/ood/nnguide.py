@@ -21,8 +21,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import OODDetector, OODTask
-from sgoif.bench.methods.features import check_param, features_and_logits, finite
+from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.ood.features import check_param, features_and_logits, finite
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.images import ImageSet
 from sgoif.training.seeds import numpy_generator
 

@@ -24,7 +24,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.bench.methods.base import OODDetector, OODTask
+from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.batches import Batch
 from sgoif.training.cuda_graphs import GraphedStep, uses_cuda_graphs
 from sgoif.training.images import ImageSet

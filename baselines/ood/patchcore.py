@@ -27,8 +27,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import OODDetector, OODTask
-from sgoif.bench.methods.features import check_param, nearest, stage_outputs
+from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.ood.features import check_param, nearest, stage_outputs
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.images import ImageSet
 from sgoif.training.seeds import numpy_generator
 

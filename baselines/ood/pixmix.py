@@ -11,7 +11,7 @@ Score: s(x) = -max_k softmax(f(x))_k. Training is otherwise the dataset's recipe
 The augmented copy is one of the 13 operations at severity 3 (AugMix's ranges), here on whole batches of tensors:
 autocontrast, equalize, posterize, solarize; rotate, shear x, shear y, translate x, translate y (bilinear, black
 border); color, contrast, brightness, sharpness. Difference from the paper: the mixing set is generated
-(`sgoif.bench.methods.fractals`), with no downloaded fractals or feature visualisations; nothing of it
+(`sgoif.bench.methods.ood.fractals`), with no downloaded fractals or feature visualisations; nothing of it
 comes from an OOD test set.
 
 Paper: PixMix: Dreamlike Pictures Comprehensively Improve Safety Measures, CVPR 2022.
@@ -31,8 +31,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import OODDetector, OODTask
-from sgoif.bench.methods.fractals import fractals
+from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.ood.fractals import fractals
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.images import ImageSet
 from sgoif.training.seeds import mix_seed
 

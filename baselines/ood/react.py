@@ -20,8 +20,9 @@ from typing import ClassVar
 
 from torch import Tensor
 
-from sgoif.bench.methods.base import OODDetector, OODTask
-from sgoif.bench.methods.features import check_param, features_and_logits, percentile
+from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.ood.features import check_param, features_and_logits, percentile
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.images import ImageSet
 
 SWEEP = {"p85": 85.0, "p90": 90.0, "p95": 95.0, "p99": 99.0}

@@ -17,9 +17,10 @@ from __future__ import annotations
 
 from torch import Tensor
 
-from sgoif.bench.methods.base import OODDetector, OODTask
-from sgoif.bench.methods.class_gaussians import ClassGaussians
-from sgoif.bench.methods.features import features_and_logits, finite
+from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.ood.class_gaussians import ClassGaussians
+from sgoif.bench.methods.ood.features import features_and_logits, finite
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.images import ImageSet
 
 

@@ -24,8 +24,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.bench.methods.base import OODDetector, OODTask
-from sgoif.bench.methods.features import finite
+from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.ood.features import finite
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.images import ImageSet
 from sgoif.training.learner import Learner

@@ -22,8 +22,9 @@ import torch
 from torch import Tensor
 
 from sgoif.applications import Activations, ShiftConfig, ShiftSentinel, pooled
-from sgoif.bench.methods.base import OODDetector, OODTask
-from sgoif.bench.methods.features import check_param, stage_outputs
+from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.ood.features import check_param, stage_outputs
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.errors import InfluenceError, UserError
 from sgoif.training.images import ImageSet
 

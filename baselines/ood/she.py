@@ -18,8 +18,9 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sgoif.bench.methods.base import OODDetector, OODTask
-from sgoif.bench.methods.features import features_and_logits, finite
+from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.ood.features import features_and_logits, finite
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.images import ImageSet
 
 

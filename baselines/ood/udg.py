@@ -33,8 +33,9 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from sgoif.bench.methods.base import OODDetector, OODTask
-from sgoif.bench.methods.kmeans import kmeans
+from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.ood.kmeans import kmeans
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.errors import UserError
 from sgoif.training.batches import Batches
 from sgoif.training.images import ImageSet

@@ -8,7 +8,8 @@ import pytest
 from sklearn.metrics import roc_auc_score
 
 from sgoif.bench.methods import registry
-from sgoif.bench.methods.base import NoiseFacts, NoisyLabelDetector
+from sgoif.bench.methods.base import NoisyLabelDetector
+from sgoif.bench.methods.tasks import NoiseFacts
 from sgoif.errors import UserError
 from tests.contract.declarations import check_declaration
 from tests.contract.interrupt import Killed, killing_session, quiet_session

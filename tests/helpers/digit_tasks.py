@@ -7,10 +7,10 @@ from pathlib import Path
 import numpy as np
 import torch
 
-from sgoif.bench.methods.base import NoisyTask, OODTask
 from sgoif.bench.methods.cross_validation import fold_probabilities
 from sgoif.bench.methods.plain_run import PlainRun
 from sgoif.bench.methods.plain_training import plain_run
+from sgoif.bench.methods.tasks import NoisyTask, OODTask
 from sgoif.training.images import ImageSet
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session

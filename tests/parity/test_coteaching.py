@@ -9,10 +9,10 @@ import torch.nn.functional as F
 
 from baselines.noisy import coteaching
 from baselines.noisy.coteaching import TOLD, CoTeaching
-from sgoif.bench.methods.base import NoiseFacts
-from sgoif.bench.methods.peer_networks import Peers, among, exchange, mean_loss
+from sgoif.bench.methods.robust.peer_networks import Peers, among, exchange, mean_loss
+from sgoif.bench.methods.robust.training import History
 from sgoif.bench.methods.robust.visits import measure
-from sgoif.bench.methods.robust_training import History
+from sgoif.bench.methods.tasks import NoiseFacts
 from sgoif.errors import UserError
 from tests.helpers.digit_tasks import noisy_task
 from tests.parity.trainers import check_behaviour

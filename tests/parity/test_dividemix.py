@@ -11,8 +11,8 @@ import torch.nn.functional as F
 
 from baselines.noisy import dividemix
 from baselines.noisy.dividemix import DivideMix, clean_probability, divided, other_view, semi_loss, sharpen
-from sgoif.bench.methods.base import NoiseFacts
-from sgoif.bench.methods.peer_networks import Peers
+from sgoif.bench.methods.robust.peer_networks import Peers
+from sgoif.bench.methods.tasks import NoiseFacts
 from tests.helpers.digit_tasks import RECIPE, noisy_task
 from tests.parity.trainers import check_behaviour
 

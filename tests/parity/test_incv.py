@@ -8,7 +8,7 @@ import pytest
 import torch
 
 from baselines.noisy.incv import INCV, _Best, _epochs, _forever, scored_epochs
-from sgoif.bench.methods.base import NoiseFacts
+from sgoif.bench.methods.tasks import NoiseFacts
 from sgoif.errors import UserError
 from sgoif.training.seeds import numpy_generator
 from tests.helpers.digit_tasks import RECIPE, noisy_task

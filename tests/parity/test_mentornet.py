@@ -7,7 +7,7 @@ import pytest
 import torch
 
 from baselines.noisy.mentornet import Mentor, MentorModel, MentorNet
-from sgoif.bench.methods.base import NoiseFacts
+from sgoif.bench.methods.tasks import NoiseFacts
 from sgoif.errors import UserError
 from tests.helpers.digit_tasks import RECIPE, noisy_task
 from tests.parity.trainers import check_behaviour

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from baselines.ood import pixmix
-from sgoif.bench.methods.fractals import fractals
+from sgoif.bench.methods.ood.fractals import fractals
 
 
 def test_pixmix_add_and_multiply_are_pytorch_oods(monkeypatch):

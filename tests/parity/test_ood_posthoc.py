@@ -14,7 +14,7 @@ from baselines.ood.mls import MLS
 from baselines.ood.msp import MSP
 from baselines.ood.react import ReAct
 from baselines.ood.vim import ViM
-from sgoif.bench.methods.features import as_map, finite, nearest, percentile, stage_outputs
+from sgoif.bench.methods.ood.features import as_map, finite, nearest, percentile, stage_outputs
 from sgoif.errors import UserError
 from tests.helpers.digit_tasks import ood_task
 
@@ -123,7 +123,7 @@ def test_vim_dimension_rule(width, dim):
 @pytest.mark.parametrize("name", ["msp", "ebo", "gradnorm"])
 def test_the_temperature_of_the_sentinel_is_offered_to_its_rivals(name):
     from sgoif.applications import ShiftSentinel
-    from sgoif.bench.methods.features import features_and_logits
+    from sgoif.bench.methods.ood.features import features_and_logits
     from sgoif.bench.methods.registry import load
 
     task, images, _ = ood_task()

@@ -18,8 +18,8 @@ from baselines.ood.odin import ODIN
 from baselines.ood.relation import Relation
 from baselines.ood.scale import SCALE
 from baselines.ood.she import SHE
-from sgoif.bench.methods.class_gaussians import ClassGaussians
-from sgoif.bench.methods.features import largest
+from sgoif.bench.methods.ood.class_gaussians import ClassGaussians
+from sgoif.bench.methods.ood.features import largest
 from tests.helpers.digit_tasks import ood_task
 
 N, D, K = 300, 24, 7

@@ -9,8 +9,8 @@ from torch import nn
 
 from baselines.ood import csi
 from baselines.ood.patchcore import PatchCore
-from sgoif.bench.methods.base import OODTask
 from sgoif.bench.methods.registry import load
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.images import ImageSet
 from sgoif.training.learner import Learner
 from sgoif.training.session import Session

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from baselines.ood import arpl, csi, godin, logitnorm, mos, opengan, udg, vos
-from sgoif.bench.methods.kmeans import kmeans
+from sgoif.bench.methods.ood.kmeans import kmeans
 from sgoif.errors import UserError
 from sgoif.training.learner import Learner
 from sgoif.training.models import Network

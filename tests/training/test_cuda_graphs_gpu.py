@@ -6,7 +6,7 @@ import torch
 
 from baselines.noisy.sgoif_trusted import BATCH, Trusted
 from sgoif.bench.methods import registry
-from sgoif.bench.methods.base import NoisyTask
+from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.training.batches import Batch
 from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.cuda_graphs import MAX_GRAPHS, WARM_UP_CALLS, GraphedStep

@@ -23,10 +23,10 @@ from sgoif.bench.execution.records import BatchEntry, read_batch
 from sgoif.bench.execution.results import files_problem
 from sgoif.bench.execution.validate import damaged_cell
 from sgoif.bench.methods import registry
-from sgoif.bench.methods.base import NoiseFacts, NoisyTask, OODTask
 from sgoif.bench.methods.declaration import MethodDeclaration
 from sgoif.bench.methods.plain_run import PlainRun
 from sgoif.bench.methods.registry import FOLDS, PLAIN, SHARED
+from sgoif.bench.methods.tasks import NoiseFacts, NoisyTask, OODTask
 from sgoif.errors import UserError
 from sgoif.training.images import ImageSet, ImageSource
 from sgoif.training.recipe import Recipe

@@ -26,9 +26,9 @@ from sgoif.bench.execution.plan import Cell, Plan, shared_module
 from sgoif.bench.execution.records import BatchEntry, ResultRecord
 from sgoif.bench.execution.shared_cells import take_finished
 from sgoif.bench.methods import registry
-from sgoif.bench.methods.base import NoisyTask, OODTask, train_plainly
-from sgoif.bench.methods.plain_training import plain_run
+from sgoif.bench.methods.plain_training import plain_run, train_plainly
 from sgoif.bench.methods.registry import FOLDS, PLAIN, SHARED
+from sgoif.bench.methods.tasks import NoisyTask, OODTask
 from sgoif.errors import UserError
 from sgoif.training import distributed
 from sgoif.training.compute_counter import COMPUTE

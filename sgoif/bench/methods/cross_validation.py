@@ -11,7 +11,7 @@ from functools import partial
 
 import numpy as np
 
-from sgoif.bench.methods.base import NoisyTask
+from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.errors import UserError
 from sgoif.training.seeds import mix_seed, numpy_generator
 

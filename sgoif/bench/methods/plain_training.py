@@ -1,4 +1,4 @@
-"""Trains the shared plain run and records what methods read from it (`sgoif.bench.methods.plain_run`)."""
+"""Trains ordinarily, and records what methods read from the shared plain run (`sgoif.bench.methods.plain_run`)."""
 
 from __future__ import annotations
 
@@ -11,8 +11,8 @@ import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.backend.collectives import size
-from sgoif.bench.methods.base import OODTask, Task
 from sgoif.bench.methods.robust.visits import FIELDS, VisitRecorder, measure
+from sgoif.bench.methods.tasks import Indices, OODTask, Task
 from sgoif.training import distributed
 from sgoif.training.batches import Batch
 from sgoif.training.images import ImageSource
@@ -90,3 +90,38 @@ def plain_run(task: Task, test: ImageSource, directory: Path) -> tuple[dict[str,
 def save_checkpoint(net: Network, path: Path) -> None:
     """Write the weights of a network, sealed."""
     save_torch(path, {k: v.cpu() for k, v in net.state_dict().items()})
+
+
+def train_plainly(
+    task: Task,
+    indices: Indices | None = None,
+    phase: str = "train",
+    timer: str = "train",
+    seed: int | None = None,
+    class_weights: Tensor | None = None,
+    **changes: Any,
+) -> Learner:
+    """Train ordinarily for as many steps as the recipe takes on all examples.
+
+    Args:
+        task: Data and recipe.
+        indices: Positions in the training set that are used, shape [n]; default all.
+        phase: Name of the resumable state in the session.
+        timer: Name of the timer that the seconds are added to.
+        seed: Default the task's.
+        class_weights: Weights of the classes in the cross-entropy, shape [K]; default equal ones.
+        **changes: Fields of the recipe that are replaced.
+
+    Returns:
+        The trained learner.
+    """
+    total_steps = task.batches().steps * task.recipe.epochs
+    batches = task.batches(indices, seed=seed)
+    epochs = max(round(total_steps / batches.steps), 1)  # the same number of steps, however few examples are left
+    learner = task.learner(batches, seed=seed, epochs=epochs, **changes)
+    weights = None if class_weights is None else class_weights.to(task.labels.device)
+    step = learner.stepper(lambda batch: (F.cross_entropy(learner(batch.x), batch.labels, weights),))
+    for epoch in task.session.epochs(epochs, learner, phase=phase, timer=timer):
+        for batch in batches.epoch(epoch):
+            step(batch)
+    return learner

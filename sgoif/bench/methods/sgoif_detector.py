@@ -12,8 +12,9 @@ import numpy as np
 from torch import Tensor
 
 from sgoif import AnchorData, CapturedPass
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
 from sgoif.bench.methods.robust.losses import LOSSES, TrainingLoss, make_loss
+from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.check_history import CheckHistory
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError, UserError

@@ -27,7 +27,8 @@ Score: what ranks.
 
 from __future__ import annotations
 
-from sgoif.bench.methods.base import Detection, NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import Detection, NoisyLabelDetector
+from sgoif.bench.methods.tasks import NoisyTask
 
 
 class {kind}(NoisyLabelDetector):

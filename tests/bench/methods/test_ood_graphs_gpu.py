@@ -6,10 +6,10 @@ import numpy as np
 import pytest
 import torch
 
-from sgoif.bench.methods.base import OODTask
 from sgoif.bench.methods.plain_run import PlainRun
 from sgoif.bench.methods.plain_training import plain_run
 from sgoif.bench.methods.registry import load
+from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.images import ImageSet
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session

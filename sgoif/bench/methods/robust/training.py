@@ -19,9 +19,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import NoisyLabelDetector, NoisyTask
+from sgoif.bench.methods.base import NoisyLabelDetector
 from sgoif.bench.methods.robust.losses import TrainingLoss
 from sgoif.bench.methods.robust.visits import VisitRecorder, Visits, candidate_scores, in_window, measure
+from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.errors import UserError
 from sgoif.training.batches import Batch, Batches
 from sgoif.training.images import ImageSet, ImageSource

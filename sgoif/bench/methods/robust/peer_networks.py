@@ -13,7 +13,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.methods.base import NoisyTask
+from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.training.batches import Batch, Batches
 from sgoif.training.compute_counter import COMPUTE
 from sgoif.training.images import ImageSource

@@ -1,0 +1,6 @@
+"""What several OOD methods share.
+
+Way in: `features` reads a trained network (features, outputs of its stages, nearest neighbours), `class_gaussians`
+measures Mahalanobis distances, `kmeans` clusters, and `fractals` draws the mixing set of PixMix.
+Reads and writes no files.
+"""
