@@ -174,6 +174,7 @@ def _scan(args: argparse.Namespace) -> None:
     from sgoif.scan.features.pipeline import scan_features
     from sgoif.scan.pipeline import scan
     from sgoif.scan.sources.read import ReadOptions
+    from sgoif.scan.task import ScanTask
 
     reading = ReadOptions(
         columns=(args.path_column, args.label_column),
@@ -182,11 +183,11 @@ def _scan(args: argparse.Namespace) -> None:
         split=args.split,
         download=args.download,
     )
-    how = {"gallery_size": args.gallery, "skip_tiny": args.skip_tiny, "reading": reading}
+    task = ScanTask(args.out, vars(args), args.gallery, args.skip_tiny, reading)
     if args.features is not None:
-        scan_features(args.features, args.labels, args.out, vars(args), **how)
+        scan_features(args.features, args.labels, task)
     else:
-        scan(args.source, args.out, vars(args), **how)
+        scan(args.source, task)
 
 
 def _apply(args: argparse.Namespace) -> None:
@@ -208,8 +209,8 @@ def _apply(args: argparse.Namespace) -> None:
 def _explain(args: argparse.Namespace) -> None:
     _require_scan_packages()
     from sgoif.scan.explain import explain, open_image
-    from sgoif.scan.explain_page import explanation_text, write_page
     from sgoif.scan.output_folder import image_opener
+    from sgoif.scan.page.explain_page import explanation_text, write_page
 
     found = explain(args.image, args.scan, args.label)
     page = args.out or args.scan / "explain.html"

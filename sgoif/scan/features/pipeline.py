@@ -4,41 +4,26 @@ from __future__ import annotations
 
 import shutil
 import time
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator
 from contextlib import contextmanager
 from pathlib import Path
-from typing import Any
 
 import numpy as np
 
 from sgoif.errors import InfluenceError, UserError
-from sgoif.scan.output_folder import claim_folder, lock_folder
+from sgoif.scan.output_folder import lock_folder
 from sgoif.scan.settings import choose_head_settings
 from sgoif.scan.sources.feature_files import FeatureFile, read_features
-from sgoif.scan.sources.read import ReadOptions
-from sgoif.utils.device import pick_device
+from sgoif.scan.task import ScanTask
 
 
-def scan_features(
-    features: Path,
-    labels: Path | None,
-    out: Path | None,
-    options: Mapping[str, Any],
-    *,
-    gallery_size: int | None,
-    skip_tiny: bool,
-    reading: ReadOptions,
-) -> Path:
+def scan_features(features: Path, labels: Path | None, task: ScanTask) -> Path:
     """Scans labels by features from a file.
 
     Args:
         features: A .npy, .npz or .parquet file, or the folder of a Hugging Face data set.
         labels: CSV or .npy of the labels; None where the features' file has them.
-        out: Folder to write; None: <name of the file>-scan in the current folder.
-        options: Settings of the training by name, and `device` and `threads`; None means the default.
-        gallery_size: Number of examples in the gallery; None: the flagged ones, within limits.
-        skip_tiny: Leave classes with too few examples out.
-        reading: How a CSV is read.
+        task: Where to write, and how to read and train.
 
     Returns:
         The folder that was written.
@@ -46,46 +31,28 @@ def scan_features(
     Raises:
         UserError: If the files, the settings or the folder cannot be used.
     """
-    found = read_features(features, labels, reading.columns, reading.encoding)
-    out = Path(out) if out else Path(f"{features.resolve().stem}-scan")
+    found = read_features(features, labels, task.reading.columns, task.reading.encoding)
+    out = task.folder(features)
     if features.is_dir() and out.resolve().is_relative_to(features.resolve()):
         raise UserError(f"--out {out} lies inside {features}; choose another place")
     with lock_folder(out):
-        _scan_into(out, found, options, gallery_size, skip_tiny, reading)
+        _scan_into(out, found, task)
     return out
 
 
-def _scan_into(
-    out: Path,
-    found: FeatureFile,
-    options: Mapping[str, Any],
-    gallery_size: int | None,
-    skip_tiny: bool,
-    reading: ReadOptions,
-) -> None:
-    import torch
-
+def _scan_into(out: Path, found: FeatureFile, task: ScanTask) -> None:
     from sgoif.features.arrays import FeatureArray
     from sgoif.features.projection import fit_projection
     from sgoif.scan.features.training import train_head_and_score
     from sgoif.scan.report import write_scan
-    from sgoif.training.session import Session
 
-    device = pick_device(options.get("device") or "auto", "--device", "leave it out to use the CPU").type
-    if options.get("threads"):
-        torch.set_num_threads(options["threads"])
-    rows = found.listing.rows_of_large_classes(skip_tiny)
+    device = task.use_device()
+    rows = found.listing.rows_of_large_classes(task.skip_tiny)
     listing = found.listing.subset(rows)
-    settings = choose_head_settings(len(listing), device, options)
-    identity = {
-        "data": f"{found.listing.digest()}-{found.state}",
-        "skip_tiny": skip_tiny,
-        "gallery": gallery_size,
-        **settings.to_dict(),
-    }
-    if claim_folder(out, listing, identity, {"root": reading.root, "split": reading.split}):
+    settings = choose_head_settings(len(listing), device, task.options)
+    session = task.open_session(out, listing, f"{found.listing.digest()}-{found.state}", settings)
+    if session is None:
         return
-    session = Session(out / "state", repr(identity), settings.seed, device, save_every=10, label="scan")
     started = time.perf_counter()
     with _unclaimed_if_refused(out, listing.source):
         array = FeatureArray(found.load(out / "state"), select=np.array(rows))
@@ -95,7 +62,7 @@ def _scan_into(
     print(f"Training {settings.describe()}", flush=True)
     labels = np.array(listing.labels)
     trained = train_head_and_score(array, projection, labels, len(listing.classes), settings, session)
-    write_scan(out, listing, settings, trained, ((), ()), gallery_size, seconds | session.timers.seconds)
+    write_scan(out, listing, settings, trained, ((), ()), task.gallery_size, seconds | session.timers.seconds)
     session.clear()
 
 
