@@ -3,11 +3,12 @@
     python -m benchmarks.eager_loop [--networks resnet9 timm:resnet18] [--batches 128 512] [--out eager_loop.json]
 
 Two networks with the same first weights are trained on the same batches, one of them watched as the README shows. A
-stretch is one or several epochs with `end_epoch`, the device has finished when it ends. Stretches come in pairs, plain
-and watched, and every second pair begins with the watched one. The figure is the median of the pairs' ratios, with an
-interval that holds the true median with 95% or more, whatever the distribution. On a GPU the clock is wall time and
-training runs under bfloat16 autocast with channels last, as fast loops do. On a CPU it is the time of this process,
-which other processes hardly disturb.
+stretch is as many steps as lie between two checks, or several times as many, so that each holds the same number of
+checks; `end_epoch` is called where an epoch ends, and the device has finished when a stretch does. Stretches come in
+pairs, plain and watched, and every second pair begins with the watched one. The figure is the median of the pairs'
+ratios, with an interval that holds the true median with 95% or more, whatever the distribution. On a GPU the clock is
+wall time and training runs under bfloat16 autocast with channels last, as fast loops do. On a CPU it is the time of
+this process, which other processes hardly disturb.
 
 Images are patterns of their classes under noise, and a fifth of the labels are wrong: the networks learn, as they
 would on real data, and no dataset is needed.
@@ -16,10 +17,12 @@ would on real data, and no dataset is needed.
 import argparse
 import contextlib
 import copy
+import itertools
 import math
+import os
 import statistics
 import time
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
@@ -28,7 +31,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from benchmarks.common import Report
-from sgoif import OnlineInfluence
+from sgoif import InfluenceConfig, OnlineInfluence
 from sgoif.training.models import build_network
 
 N_CLASSES = 10
@@ -50,12 +53,13 @@ CIFAR = Shape(3, 32, 50_000, (128, 512))
 
 
 def main(arguments: list[str] | None = None) -> None:
+    os.environ.setdefault("CUDA_MODULE_LOADING", "EAGER")  # else the first use of each kernel waits until it is loaded
     options = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     options.add_argument("--networks", nargs="+", help="names of the library or timm:<name>")
     options.add_argument("--batches", type=int, nargs="+", help="batch sizes; left out: those of the network")
     options.add_argument("--examples", type=int, help="training images; left out: those of the network")
     options.add_argument("--pairs", type=int, default=15, help="pairs of a plain and a watched stretch")
-    options.add_argument("--stretch", type=float, default=0.5, help="seconds of a stretch at least, in whole epochs")
+    options.add_argument("--stretch", type=float, default=0.5, help="seconds of a stretch at least")
     options.add_argument("--limit", type=float, default=60, help="seconds after which a case begins no new pair")
     options.add_argument("--device", default="cuda" if torch.cuda.is_available() else "cpu")
     options.add_argument("--out", type=Path, help="JSON file for the figures")
@@ -97,6 +101,7 @@ class Loop:
         self.optimizer = torch.optim.SGD(net.parameters(), lr=0.02, momentum=0.9, nesterov=True, weight_decay=5e-4)
         self.order = torch.Generator(self.device).manual_seed(0)
         self.influence = OnlineInfluence(net, len(labels), N_CLASSES) if watched else None
+        self.stream = self.steps()
 
     @classmethod
     def pair(cls, network: str, shape: Shape, n: int, batch: int, device: torch.device) -> "tuple[Loop, Loop]":
@@ -129,20 +134,30 @@ class Loop:
         if self.influence is not None:
             self.influence.step(self.optimizer)
 
-    def epoch(self) -> None:
-        """Train on every image once."""
-        order = torch.randperm(len(self.labels), device=self.device, generator=self.order)
-        for index in order.split(self.batch):
-            self.train(index)
-        if self.influence is not None:
-            self.influence.end_epoch()
+    def steps(self) -> Iterator[None]:
+        """Train step by step, without an end."""
+        while True:
+            order = torch.randperm(len(self.labels), device=self.device, generator=self.order)
+            for index in order.split(self.batch):
+                yield self.train(index)
+            if self.influence is not None:
+                self.influence.end_epoch()
 
-    def seconds(self, epochs: int) -> float:
-        """Return the seconds that some epochs take: wall time on a GPU, time of this process on a CPU."""
-        if self.device.type != "cuda":
-            return timed(time.process_time, lambda: [self.epoch() for _ in range(epochs)])
-        torch.cuda.synchronize()
-        return timed(time.perf_counter, lambda: ([self.epoch() for _ in range(epochs)], torch.cuda.synchronize()))
+    @property
+    def steps_of_an_epoch(self) -> int:
+        """Return the number of steps that see every image once."""
+        return math.ceil(len(self.labels) / self.batch)
+
+    def seconds(self, steps: int) -> float:
+        """Return the seconds that some steps take: wall time on a GPU, time of this process on a CPU."""
+
+        def work() -> None:
+            for _ in itertools.islice(self.stream, steps):
+                pass
+            if self.device.type == "cuda":
+                torch.cuda.synchronize()
+
+        return timed(time.perf_counter if self.device.type == "cuda" else time.process_time, work)
 
 
 def timed(clock: Callable[[], float], work: Callable[[], object]) -> float:
@@ -162,18 +177,18 @@ def measure(loops: tuple[Loop, Loop], pairs: int, stretch: float, limit: float) 
     """
     start = time.perf_counter()
     plain, watched = loops
+    interval = min(InfluenceConfig().solve_every, plain.steps_of_an_epoch)  # steps between two checks
     for loop in loops:  # chooses algorithms, allocates
-        loop.seconds(1)
-    epochs = max(1, math.ceil(stretch / min(plain.seconds(1), watched.seconds(1))))
+        loop.seconds(2 * interval)
+    steps = interval * max(1, math.ceil(stretch / min(loop.seconds(interval) for loop in loops)))
     found: list[tuple[float, float]] = []
     while len(found) < pairs and (not found or time.perf_counter() - start < limit):
         if len(found) % 2 == 0:
-            found.append((plain.seconds(epochs), watched.seconds(epochs)))
+            found.append((plain.seconds(steps), watched.seconds(steps)))
         else:
-            found.append((watched.seconds(epochs), plain.seconds(epochs))[::-1])
+            found.append((watched.seconds(steps), plain.seconds(steps))[::-1])
     ratios = [mine / base for base, mine in found]
     low, high = median_interval(ratios)
-    steps = epochs * math.ceil(len(plain.labels) / plain.batch)
     return {
         "watching": statistics.median(ratios),
         "low": low,
@@ -181,7 +196,6 @@ def measure(loops: tuple[Loop, Loop], pairs: int, stretch: float, limit: float) 
         "plain_ms_per_step": 1e3 * statistics.median(base for base, _ in found) / steps,
         "watched_ms_per_step": 1e3 * statistics.median(mine for _, mine in found) / steps,
         "clock": "wall" if plain.device.type == "cuda" else "process",
-        "epochs_of_a_stretch": epochs,
         "steps_of_a_stretch": steps,
         "seconds": [[base, mine] for base, mine in found],
     }

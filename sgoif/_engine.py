@@ -19,7 +19,7 @@ from sgoif.backend.linalg import restore_buffers_unless
 from sgoif.config import InfluenceConfig
 from sgoif.errors import BatchError, CaptureError, InfluenceError
 from sgoif.gradients.factored_batch import FactoredBatch
-from sgoif.gradients.queue import MAX_QUEUED_EXAMPLES, Pass, remaining_weight, repeat_each, step_sizes
+from sgoif.gradients.queue import MAX_QUEUED_NUMBERS, Pass, remaining_weight, repeat_each, step_sizes
 from sgoif.scopes import LearningSample, create_scope
 from sgoif.scores.predictions import PredictedVisits, PredictionStatistics
 from sgoif.scores.visit_statistics import VisitStatistics
@@ -94,7 +94,7 @@ class Engine:
 
     def step(self, optimizer: torch.optim.Optimizer | None) -> None:
         """Score and learn from what was watched, if it is time to, and make a check if one is due."""
-        current = self.queue.of_step(self.steps)
+        current = self.queue.newest(self.steps)
         if not current:
             raise CaptureError(
                 "step() without a watched pass: run forward and backward inside `with influence.watch(...)`"
@@ -105,7 +105,7 @@ class Engine:
             self._plan_checks(-(-self.n_examples // batch_size))
         self.steps += 1
         check_due = self.parts.directions.schedule.is_due(self.steps)
-        flush = check_due or len(self.queue) >= collectives.share(MAX_QUEUED_EXAMPLES)
+        flush = check_due or self.queue.queued_numbers >= collectives.share(MAX_QUEUED_NUMBERS)
         window_starts = self.steps == self.visits.window_start
         learn = self.scope.learns_now(self.steps, check_due, flush)
         if learn or window_starts:
@@ -243,7 +243,7 @@ class Engine:
 
     def state_dict(self) -> dict[str, Any]:
         """Return everything that a resumed run needs to give the same scores."""
-        if self.queue.of_step(self.steps):
+        if self.queue.newest(self.steps):
             raise InfluenceError("state_dict() between watch() and step(): save after step()")
         self.stream.synchronise()
         self.refresh_stream.synchronise()

@@ -7,6 +7,7 @@ the gaps that a training step leaves on the GPU. Without a GPU everything here r
 from __future__ import annotations
 
 import functools
+from collections import deque
 from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
 from typing import ClassVar
@@ -35,6 +36,7 @@ class SideStream:
 
     def __init__(self, device: torch.device, enabled: bool) -> None:
         self.stream: torch.cuda.Stream | None = None
+        self._held: deque[tuple[torch.cuda.Event, list[Tensor]]] = deque()
         if enabled and device.type == "cuda":
             self.stream = own_stream(torch.cuda.current_device() if device.index is None else device.index, "beside")
 
@@ -48,16 +50,28 @@ class SideStream:
         if self.stream is None:
             yield
             return
+        while self._held and self._held[0][0].query():
+            self._held.popleft()
         self.stream.wait_stream(torch.cuda.current_stream(self.stream.device))
-        for tensor in inputs:
-            tensor.record_stream(self.stream)
-        with torch.cuda.stream(self.stream):
-            yield
+        try:
+            with torch.cuda.stream(self.stream):
+                yield
+        finally:
+            self._hold(list(inputs))
+
+    def _hold(self, inputs: list[Tensor]) -> None:
+        """Keep tensors until the stream has done what is queued on it now.
+
+        `Tensor.record_stream` would say the same, at the price of an event for every tensor that is freed.
+        """
+        if self.stream is not None and inputs:
+            self._held.append((self.stream.record_event(), inputs))
 
     def synchronise(self) -> None:
         """Make the training stream wait for the work on this stream; the host does not wait."""
         if self.stream is not None:
             torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
+            self._held.clear()
 
 
 class GraphedFunction:

@@ -21,7 +21,7 @@ from sgoif.errors import BatchError
 from sgoif.gradients.factored_batch import FactoredBatch
 from sgoif.gradients.hooks import CapturedPass, GradientHooks
 
-MAX_QUEUED_EXAMPLES = 16_384  # a longer queue is processed even if no check is due
+MAX_QUEUED_NUMBERS = 2**25  # features that may wait (128 MiB in float32); a longer queue is processed without a check
 
 
 @dataclass
@@ -34,7 +34,7 @@ class Pass:
     labels: Tensor  # [n]
 
     def __len__(self) -> int:
-        return len(self.labels)
+        return self.labels.shape[0]  # much faster than len() of a tensor
 
     @property
     def features(self) -> Tensor:
@@ -65,6 +65,7 @@ class PassQueue:
         self.hooks = hooks
         self.n_examples = n_examples
         self.passes: list[Pass] = []
+        self.queued_numbers = 0  # entries of the features in the queue
         self.n_scored = 0  # passes at the front of the queue that are scored but not yet learnt from
 
     @staticmethod
@@ -105,15 +106,18 @@ class PassQueue:
         assert captured.features is not None
         device = captured.features.device
         index, labels = index.to(device, non_blocking=True), labels.to(device, non_blocking=True)
-        self.passes.append(Pass(step, captured, index, labels))
+        self._append(Pass(step, captured, index, labels))
 
-    def __len__(self) -> int:
-        """Return the number of queued examples."""
-        return sum(len(p) for p in self.passes)
+    def _append(self, newest: Pass) -> None:
+        self.passes.append(newest)
+        self.queued_numbers += newest.features.numel()
 
-    def of_step(self, step: int) -> list[Pass]:
-        """Return the passes of one optimiser step."""
-        return [p for p in self.passes if p.step == step]
+    def newest(self, step: int) -> list[Pass]:
+        """Return the passes of optimiser step `step`, which is the newest or has none yet."""
+        first = len(self.passes)
+        while first and self.passes[first - 1].step == step:
+            first -= 1
+        return self.passes[first:]
 
     def unscored(self) -> list[Pass]:
         """Return the passes that have not been scored."""
@@ -125,12 +129,13 @@ class PassQueue:
 
     def pop_all(self) -> list[Pass]:
         """Empty the queue and return its passes."""
-        passes, self.passes, self.n_scored = self.passes, [], 0
+        passes, self.passes, self.n_scored, self.queued_numbers = self.passes, [], 0, 0
         return passes
 
     def drop_scored(self) -> None:
         """Drop scored passes, and the layers' activations of the others."""
         self.passes, self.n_scored = self.unscored(), 0
+        self.queued_numbers = sum(p.features.numel() for p in self.passes)
         for p in self.passes:
             p.captured.release_layers()
 
@@ -173,9 +178,9 @@ class PassQueue:
         later = 0
         factors: list[float] = []
         for size in reversed(sizes):
-            factors.insert(0, remaining_weight(later, half_life, self.n_examples))
+            factors.append(remaining_weight(later, half_life, self.n_examples))
             later += size
-        return repeat_each(factors, sizes, device, self.hooks.dtype)
+        return repeat_each(factors[::-1], sizes, device, self.hooks.dtype)
 
     def step_gradients(
         self, passes: Sequence[Pass], temperature: Tensor | float, limit: int | None = None
@@ -198,11 +203,11 @@ class PassQueue:
 
     def load_state_dict(self, state: dict[str, Any], device: torch.device) -> None:
         """Restore what `state_dict` returned, on `device`."""
-        self.n_scored, self.passes = state["n_scored"], []
+        self.n_scored, self.passes, self.queued_numbers = state["n_scored"], [], 0
         for stored in state["passes"]:
             tensors = {name: value.to(device) for name, value in stored.items() if name != "step"}
             index, labels = tensors.pop("index"), tensors.pop("labels")
-            self.passes.append(Pass(stored["step"], CapturedPass(**tensors), index, labels))
+            self._append(Pass(stored["step"], CapturedPass(**tensors), index, labels))
 
 
 def remaining_weight(examples: int, half_life: float, n_examples: int) -> float:

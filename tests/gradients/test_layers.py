@@ -202,7 +202,7 @@ def test_scores_of_the_backward_pass_are_dot_products(case):
     loss.backward()
     influence.record_replay(torch.arange(24), y, captured)
     engine = influence._engine
-    passes = engine.queue.of_step(influence.steps)
+    passes = engine.queue.newest(influence.steps)
     head, _ = engine.queue.to_batch(passes, engine.temperature(), influence.config.half_life)
     score = engine.scope.score(head, passes).score
     batch = watched_batch(influence)

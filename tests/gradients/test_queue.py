@@ -55,20 +55,27 @@ def test_what_is_out_of_range_on_a_device_is_counted_and_kept_inside():
 )
 def test_a_sample_of_a_step_is_its_first_examples(limit, expected):
     made = filled()
-    assert made.step_gradients(made.of_step(7), 4.0, limit).index.tolist() == expected
+    assert made.step_gradients(made.passes[:2], 4.0, limit).index.tolist() == expected
+
+
+def test_the_newest_step_is_found_from_the_end():
+    made = filled()
+    assert [len(p) for p in made.newest(8)] == [5] and made.newest(9) == [] and queue().newest(0) == []
+    made.pop_all()
+    assert made.queued_numbers == 0 and made.newest(8) == []
 
 
 def test_passes_wait_until_they_are_scored():
     made = filled()
-    assert len(made) == 10 and [len(p) for p in made.unscored()] == [2, 3, 5] and len(made.tensors()) == 12
+    assert made.queued_numbers == 60 and [len(p) for p in made.unscored()] == [2, 3, 5] and len(made.tensors()) == 12
     made.mark_scored()
-    assert made.unscored() == [] and len(made) == 10
+    assert made.unscored() == [] and made.queued_numbers == 60
     made.push(9, captured(4), torch.arange(4), torch.arange(4) % 3)
     made.passes[-1].captured.inputs = {"head": torch.ones(1)}
     assert [p.step for p in made.unscored()] == [9]
     made.drop_scored()
-    assert len(made) == 4 and made.n_scored == 0 and made.passes[0].captured.inputs == {}
-    assert [p.step for p in made.pop_all()] == [9] and len(made) == 0
+    assert made.queued_numbers == 24 and made.n_scored == 0 and made.passes[0].captured.inputs == {}
+    assert [p.step for p in made.pop_all()] == [9] and made.passes == []
 
 
 def test_a_copied_pass_is_not_overwritten():

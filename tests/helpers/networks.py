@@ -83,7 +83,7 @@ def watched_batch(influence: OnlineInfluence):
     """What was watched since the last step, as a `FactoredBatch`, taken out of the queue."""
     engine = influence._engine
     queue, temperature = engine.queue, engine.temperature()
-    passes = queue.of_step(influence.steps)
+    passes = queue.newest(influence.steps)
     queue.passes = [p for p in queue.passes if p.step != influence.steps]
     if influence.needs_backward:
         return queue.step_gradients(passes, temperature)

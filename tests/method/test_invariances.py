@@ -313,7 +313,7 @@ def test_queue_is_step_by_step(monkeypatch):
     x, y = blobs(60)
     scores = []
     for most in (10**6, 1):
-        monkeypatch.setattr("sgoif._engine.MAX_QUEUED_EXAMPLES", most)
+        monkeypatch.setattr("sgoif._engine.MAX_QUEUED_NUMBERS", most)
         torch.manual_seed(0)
         model = mlp().double()
         influence = OnlineInfluence(model, 60, config=quick(probe_examples=10))
