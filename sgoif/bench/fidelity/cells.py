@@ -20,13 +20,14 @@ from sgoif.bench.fidelity.certificate import measure_certificate
 from sgoif.bench.fidelity.measure import ceiling, measure
 from sgoif.bench.fidelity.methods import METHODS, attribute
 from sgoif.bench.fidelity.problem import AttributionProblem, build_problem
+from sgoif.bench.fidelity.residual import measure_residuals
 from sgoif.bench.fidelity.truth import compute_truth
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, load_npz, read_json, save_npz
 
 DRAWN = (
     "dataset", "classes", "examples", "targets", "noise", "hidden", "epochs", "batch_size", "lr", "weight_decay",
-    "subsets", "repeats", "leave_one_out",
+    "subsets", "repeats", "leave_one_out", "pool", "model", "width", "shift", "flip", "precision",
 )  # fmt: skip  # what the truth depends on
 FOLDER = "fidelity"
 
@@ -65,28 +66,53 @@ def measure_cells(
     problem = build_problem(root, spec, seed, device)
     truth = _truth(place, problem, spec, log)
     cells = {method: _cell(place, method, problem, truth, spec, log) for method in spec["methods"]}
-    log("certificate")
-    facts = {"ceiling": ceiling(torch.tensor(truth["margins"])), "certificate": measure_certificate(problem)}
+    facts: dict[str, Any] = {"ceiling": ceiling(torch.tensor(truth["margins"]))}
+    if problem.images:
+        facts["residuals"] = _residuals(place, problem, spec, log)
+    else:  # the exact answer of a convolutional network is not computed
+        log("certificate")
+        facts["certificate"] = measure_certificate(problem)
     path = place / "cells.json"
     atomic_write_json(path, {"facts": facts, "cells": cells}, seal=True)
     path.touch()  # Snakemake compares times
     return path
 
 
+def truth_key(spec: Mapping[str, Any], seed: int) -> str:
+    """Return a hash of everything that the truth of one seed depends on."""
+    return digest([{k: spec[k] for k in DRAWN}, seed, source_hash("sgoif.bench.fidelity.truth")])
+
+
 def _truth(
     place: Path, problem: AttributionProblem, spec: dict[str, Any], log: Callable[[str], None]
 ) -> dict[str, np.ndarray]:
     """Return what retraining says, from its file if that is of the same configuration and code."""
-    key = digest([{k: spec[k] for k in DRAWN}, problem.seed, source_hash("sgoif.bench.fidelity.truth")])
+    key = truth_key(spec, problem.seed)
     path = place / "truth.npz"
     if path.is_file():
         found = load_npz(path)
         if str(found.pop("key", "")) == key:
             return found
     log(f"retraining {spec['repeats']} x {spec['subsets']} networks")
-    found = compute_truth(problem, spec)
+    found = compute_truth(problem, spec, place / f"halves-{key}")
     save_npz(path, key=np.array(key), **found)
     return found
+
+
+def _residuals(
+    place: Path, problem: AttributionProblem, spec: dict[str, Any], log: Callable[[str], None]
+) -> dict[str, Any]:
+    """Return the residuals of each scope, from their file if that is of the same configuration and code."""
+    key = digest([truth_key(spec, problem.seed), source_hash("sgoif.bench.fidelity.residual")])
+    path = place / "residuals.json"
+    if path.is_file():
+        found: dict[str, Any] = read_json(path)
+        if found["key"] == key:
+            return dict(found["scopes"])
+    log("residuals")
+    found = {"key": key, "scopes": measure_residuals(problem)}
+    atomic_write_json(path, found, seal=True)
+    return dict(found["scopes"])
 
 
 def _cell(
@@ -98,7 +124,8 @@ def _cell(
     log: Callable[[str], None],
 ) -> dict[str, Any]:
     """Return the result of one method, from its file if that is of the same configuration and code."""
-    used = {k: v for k, v in spec.items() if k not in ("methods", "seeds", "title")}
+    used = {k: v for k, v in spec.items() if k not in ("methods", "seeds", "title", "settings")}
+    used["settings"] = spec["settings"].get(method, {})
     key = digest([used, problem.seed, method, source_hash("sgoif.bench.fidelity.measure")])
     path = place / f"{method}.json"
     if path.is_file():
@@ -108,8 +135,10 @@ def _cell(
     log(method)
     result: dict[str, Any] = {"key": key, "status": "ok", "reason": "", "metrics": {}}
     try:
-        attribution = attribute(method, problem)
-        convex = attribute(method, problem.convex()) if METHODS[method].per_target else None
+        settings = spec["settings"].get(method, {})
+        attribution = attribute(method, problem, settings)
+        has_convex = METHODS[method].per_target and not problem.images
+        convex = attribute(method, problem.convex(), settings) if has_convex else None
         result["metrics"] = {k: asdict(v) for k, v in measure(attribution, convex, problem, truth, spec).items()}
     except UserError as e:
         result |= {"status": "failed", "reason": str(e)}

@@ -76,7 +76,7 @@ def measure_certificate(
     )
     total, count, first = problem.x.new_zeros(problem.n, dtype=torch.float64), 0, influence.window_start or 0
 
-    def before_step(index: Tensor, rate: float) -> None:
+    def before_step() -> None:
         nonlocal total, count
         if influence.steps >= first and influence.checks:
             total, count = total + _exact_scores(influence, run, problem), count + 1
@@ -127,6 +127,7 @@ def _share(wrong: Tensor, chosen: Tensor) -> float | None:
 def _exact_scores(influence: OnlineInfluence, run: AnalysedRun, problem: AttributionProblem) -> Tensor:
     """Return the exact scores of all training examples at the present parameters, shape [N]."""
     engine = influence._engine
+    assert isinstance(run.model, torch.nn.Sequential)
     features = run.model[:-1](problem.x)
     logits = run.model[-1](features).double()
     temperature = float(engine.temperature())

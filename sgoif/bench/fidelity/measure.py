@@ -122,7 +122,8 @@ def measure(
     found = {"lds_mean": lds(attribution.effects.sum(0, keepdim=True), masks, -mean_loss)}
     if attribution.per_target:
         found["lds"] = lds(attribution.effects, masks, outcome)
-        found["removal"] = removal(attribution.effects, problem, spec)
+        if spec["removal_targets"]:
+            found["removal"] = removal(attribution.effects, problem, spec)
         if "network" in truth:
             found["loo_network"] = agreement(attribution.effects, torch.tensor(truth["network"]))
     if convex is not None:

@@ -130,7 +130,12 @@ def _sgd_step(
 def margins(layers: Sequence[tuple[Tensor, Tensor]], x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Return log p_y / (1 - p_y) and the predicted class of every network for every image, both of shape [S, n]."""
     logits, _ = forward(layers, x)
-    log_p = logits.log_softmax(2)
-    own = F.one_hot(y, logits.shape[2]).bool()
-    right = log_p.masked_fill(~own, -torch.inf).logsumexp(2)
-    return right - log_p.masked_fill(own, -torch.inf).logsumexp(2), logits.argmax(2)
+    return label_margins(logits, y), logits.argmax(2)
+
+
+def label_margins(logits: Tensor, y: Tensor) -> Tensor:
+    """Return log p_y / (1 - p_y), shape [..., n], of logits [..., n, C] and labels [n]."""
+    log_p = logits.log_softmax(-1)
+    own = F.one_hot(y, logits.shape[-1]).bool()
+    right = log_p.masked_fill(~own, -torch.inf).logsumexp(-1)
+    return right - log_p.masked_fill(own, -torch.inf).logsumexp(-1)

@@ -23,13 +23,18 @@ COLUMNS = (
     Column("leave one out", "network", "loo_network", "higher", "fraction"),
     Column("removal", "changes (%)", "removal", "higher", "percent"),
     Column("cost", "passes", "passes", "", "times"),
-    Column("cost", "CPU seconds", "seconds", "", "seconds"),
+    Column("cost", "seconds", "seconds", "", "seconds"),
 )
 CERTIFICATE_COLUMNS = (
     Column("", "holds the exact influence (%)", "coverage", "", "percent"),
     Column("", "half-width", "width", "", "number2"),
     Column("", "rank correlation with the exact influence", "correlation", "", "fraction"),
     Column("", "rank correlation with the true error", "error", "", "fraction"),
+)
+RESIDUAL_COLUMNS = (
+    Column("", "estimated relative error of a score", "error", "", "number2"),
+    Column("", "relative residual", "residual", "", "number2"),
+    Column("", "confidence", "confidence", "", "number2"),
 )
 CERTIFICATE_ROWS = {
     "interval (95%)": ("coverage", "width", "", ""),
@@ -48,8 +53,8 @@ CAPTION = (
     "Leave one out: rank correlation over training examples with the change of a target's loss when one is left out; "
     "convex: logistic regression, exactly; network: the same start and batches.",
     "Removal: how often a right prediction changes when the examples that support it most are left out.",
-    "Passes: images through the network beyond plain training, over those of plain training. CPU seconds: beyond plain "
-    "training, of this machine, by implementations that are not equally tuned.",
+    "Passes: images through the network beyond plain training, over those of plain training. Seconds: beyond plain "
+    "training, of the CPU or on a GPU of the clock, by implementations that are not equally tuned.",
     "{best}: best of a column. Not given: the method has no answer.",
 )
 
@@ -65,7 +70,8 @@ def build_fidelity_tables(run_dir: Path | str, config: Mapping[str, Any]) -> lis
         return []
     notes: list[str] = []
     blocks = [_block(run_dir, name, spec, notes) for name, spec in specs.items()]
-    blocks += [_certificate(run_dir, name, spec) for name, spec in specs.items()]
+    for name, spec in specs.items():
+        blocks.append((_residuals if spec["model"] else _certificate)(run_dir, name, spec))
     return [Table(NAME, NAME, "Fidelity to retraining", list(CAPTION), blocks, notes)]
 
 
@@ -109,6 +115,21 @@ def _certificate(run_dir: Path | str, name: str, spec: Mapping[str, Any]) -> Blo
     return Block(f"{spec['title']}: the certificate of a score", list(CERTIFICATE_COLUMNS), rows, footer=footer)
 
 
+def _residuals(run_dir: Path | str, name: str, spec: Mapping[str, Any]) -> Block:
+    """Build the block on how far the directions of each scope solve their equations."""
+    found = [one["facts"]["residuals"] for one in read_cells(run_dir, name, spec)]
+    rows = []
+    for scope in found[0]:
+        values = [[one[scope][column.metric] for one in found] for column in RESIDUAL_COLUMNS]
+        rows.append(Row("", "", f"scope {scope}", [Entry(*mean_std(v), len(v)) for v in values]))
+    footer = (
+        "Scores of wrong labels at their defaults. Relative residual R_v: mean over anchors and checks of the score "
+        "window; the estimated error multiplies it by the root of the largest eigenvalue of the preconditioned "
+        "curvature."
+    )
+    return Block(f"{spec['title']}: residuals of the directions", list(RESIDUAL_COLUMNS), rows, footer=footer)
+
+
 def _block(run_dir: Path | str, name: str, spec: Mapping[str, Any], notes: list[str]) -> Block:
     found = read_cells(run_dir, name, spec)
     rows = []
@@ -125,13 +146,21 @@ def _block(run_dir: Path | str, name: str, spec: Mapping[str, Any], notes: list[
         row.entries = [row.entries[i] for i in used]
     columns = [COLUMNS[i] for i in used]
     _mark(columns, [row for row in rows if row.method])
-    hidden = " and ".join(map(str, spec["hidden"]))
+    removed = f"{spec['removed']} examples removed, " if spec["removal_targets"] else ""
     footer = (
         f"{spec['examples']} training images, {round(100 * spec['noise'])}% wrong labels, {spec['targets']} targets, "
-        f"{spec['subsets']} halves trained {spec['repeats']} time(s), network with {hidden} hidden units, "
-        f"{spec['removed']} examples removed, {len(spec['seeds'])} seed(s)."
+        f"{spec['subsets']} halves trained {spec['repeats']} time(s), {_network(spec)}, "
+        f"{removed}{len(spec['seeds'])} seed(s)."
     )
     return Block(spec["title"], columns, rows, footer=footer)
+
+
+def _network(spec: Mapping[str, Any]) -> str:
+    """Return the network in words."""
+    if spec["model"]:
+        width = f" of width {spec['width']}" if spec["model"] == "resnet9" else ""
+        return f"{spec['model']}{width}, {spec['epochs']} epochs"
+    return f"network with {' and '.join(map(str, spec['hidden'])) or 'no'} hidden units"
 
 
 def _has_content(entry: Entry) -> bool:

@@ -1,7 +1,13 @@
-"""What retraining says: random halves, and leaving out one example of a convex model, exactly, or of the network."""
+"""What retraining says: random halves, and leaving out one example of a convex model, exactly, or of the network.
+
+Trainings of convolutional networks take long, so the margins of a few halves at a time are kept in files of their own.
+Several processes may share them out (`train_halves`).
+"""
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from pathlib import Path
 from typing import Any
 
 import numpy as np
@@ -9,39 +15,101 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sgoif.bench.fidelity.image_networks import retrain_images
 from sgoif.bench.fidelity.problem import AttributionProblem
 from sgoif.bench.fidelity.retrain import NetworkRecipe, margins, train_many
 from sgoif.errors import UserError
+from sgoif.utils.files import load_npz, save_npz
 
 NEWTON_STEPS = 50
 TOLERANCE = 1e-9
 MIN_LENGTH = 2.0**-10  # of a Newton step, at which rounding is all that is left
 LEAVE_ONE_OUT_STEPS = 100  # of Newton's method with the curvature of all examples
 NETWORKS_AT_ONCE = 128
+HALVES_A_FILE = 8  # of convolutional networks
 
 
-def compute_truth(problem: AttributionProblem, spec: dict[str, Any]) -> dict[str, np.ndarray]:
+def compute_truth(problem: AttributionProblem, spec: dict[str, Any], folder: Path) -> dict[str, np.ndarray]:
     """Retrain, and return what the measurement needs.
 
     Args:
         problem: The problem.
         spec: The measurement's part of the configuration.
+        folder: Where margins of convolutional networks are kept while the rest is trained.
 
     Returns:
-        `masks` [S, N] (which examples are in a half), `margins` [R, S, M] of the targets, one for each repeat, and
-        `convex` [N, M]: how much leaving out an example raises each target's loss by logistic regression. With
-        `leave_one_out: true`, `network` [N, M]: the same for the network, from the same start with the same batches.
+        `masks` [S, N] (which examples are in a half) and `margins` [R, S, M] of the targets, one for each repeat. For
+        perceptrons also `convex` [N, M]: how much leaving out an example raises each target's loss by logistic
+        regression, and with `leave_one_out: true`, `network` [N, M]: the same for the network, from the same start with
+        the same batches.
     """
     masks = random_halves(problem, spec["subsets"])
+    found = {"masks": masks.cpu().numpy().astype(np.uint8)}
+    if problem.images:
+        train_halves(problem, spec, folder)
+        return found | {"margins": _kept_margins(spec, folder)}
     repeats = [half_margins(problem, masks, repeat) for repeat in range(spec["repeats"])]
-    found = {
-        "masks": masks.cpu().numpy().astype(np.uint8),
+    found |= {
         "margins": torch.stack(repeats).cpu().numpy(),
         "convex": exact_leave_one_out(problem.convex()).cpu().numpy(),
     }
     if spec["leave_one_out"]:
         found["network"] = network_leave_one_out(problem).cpu().numpy()
     return found
+
+
+def train_halves(
+    problem: AttributionProblem,
+    spec: dict[str, Any],
+    folder: Path,
+    worker: int = 0,
+    workers: int = 1,
+    go_on: Callable[[], bool] = lambda: True,
+) -> None:
+    """Train convolutional networks on the halves whose margins are not in `folder` yet.
+
+    Args:
+        problem: The problem.
+        spec: The measurement's part of the configuration.
+        folder: Where the margins go, a file for every few halves.
+        worker: Number of this process.
+        workers: Number of processes that share the halves.
+        go_on: Asked before every file; on False the rest is left to the next call.
+    """
+    masks = random_halves(problem, spec["subsets"])
+    for number, (repeat, start) in enumerate(_files(spec)):
+        path = _margin_file(folder, repeat, start)
+        if number % workers != worker or path.is_file():
+            continue
+        if not go_on():
+            return
+        rows = range(start, min(start + HALVES_A_FILE, spec["subsets"]))
+        seeds = [_half_seed(problem, repeat) + row for row in rows]
+        found, _ = _retrain_images(problem, masks[start : rows.stop], seeds)
+        save_npz(path, margins=found.numpy())
+
+
+def _files(spec: dict[str, Any]) -> list[tuple[int, int]]:
+    """Return repeat and first half of every file of margins."""
+    return [(r, start) for start in range(0, spec["subsets"], HALVES_A_FILE) for r in range(spec["repeats"])]
+
+
+def missing_files(spec: dict[str, Any], folder: Path) -> list[Path]:
+    """Return the files of margins that `train_halves` has not written yet."""
+    paths = [_margin_file(folder, repeat, start) for repeat, start in _files(spec)]
+    return [path for path in paths if not path.is_file()]
+
+
+def _margin_file(folder: Path, repeat: int, start: int) -> Path:
+    return Path(folder) / f"halves{start}-repeat{repeat}.npz"
+
+
+def _kept_margins(spec: dict[str, Any], folder: Path) -> np.ndarray:
+    """Return the margins of all halves, shape [R, S, M], from their files."""
+    found: list[list[np.ndarray]] = [[] for _ in range(spec["repeats"])]
+    for repeat, start in _files(spec):
+        found[repeat].append(load_npz(_margin_file(folder, repeat, start))["margins"])
+    return np.stack([np.concatenate(parts) for parts in found])
 
 
 def random_halves(problem: AttributionProblem, count: int) -> Tensor:
@@ -55,6 +123,8 @@ def random_halves(problem: AttributionProblem, count: int) -> Tensor:
 
 def retrain(problem: AttributionProblem, masks: Tensor, seed: int, same_start: bool = False) -> tuple[Tensor, Tensor]:
     """Train on each subset; return margins and predicted classes of the targets, both of shape [S, M]."""
+    if problem.images:
+        return _retrain_images(problem, masks, [seed + (0 if same_start else row) for row in range(len(masks))])
     parts = []
     for number, chunk in enumerate(masks.split(NETWORKS_AT_ONCE)):
         shift = 0 if same_start else number
@@ -67,7 +137,16 @@ def retrain(problem: AttributionProblem, masks: Tensor, seed: int, same_start: b
 
 def half_margins(problem: AttributionProblem, masks: Tensor, repeat: int) -> Tensor:
     """Return the targets' margins after training on each half, from other initial weights in every repeat, [S, M]."""
-    return retrain(problem, masks, problem.seed_of("halves") + 10**9 * (repeat + 1))[0]
+    return retrain(problem, masks, _half_seed(problem, repeat))[0]
+
+
+def _half_seed(problem: AttributionProblem, repeat: int) -> int:
+    return problem.seed_of("halves") + 10**9 * (repeat + 1)
+
+
+def _retrain_images(problem: AttributionProblem, masks: Tensor, seeds: list[int]) -> tuple[Tensor, Tensor]:
+    assert problem.images is not None
+    return retrain_images(problem.images, masks, seeds, problem.target_x, problem.target_y)
 
 
 def network_leave_one_out(problem: AttributionProblem) -> Tensor:

@@ -175,6 +175,7 @@ SPEC = {
     "title": "Blobs", "dataset": "digits", "classes": [], "examples": 60, "targets": 30, "noise": 0.1, "hidden": [6],
     "epochs": 4, "batch_size": 20, "lr": 0.1, "weight_decay": 0.01, "subsets": 48, "repeats": 2, "leave_one_out": True,
     "removed": 5, "removal_targets": 5, "seeds": [0, 1], "methods": ["tracin", "sgoif_scores", "random"],
+    "pool": "all", "model": "", "width": 8, "shift": 1, "flip": False, "precision": "float32", "settings": {},
 }  # fmt: skip
 
 
@@ -186,10 +187,10 @@ def measured(problem, tmp_path_factory):
         patch.setattr(cells, "build_problem", lambda root, spec, seed, device: replace(problem, seed=seed))
         spec = {**SPEC, "methods": [*SPEC["methods"], "trak"]}
 
-        def without_trak(name, problem):
+        def without_trak(name, problem, settings):
             if name == "trak":
                 raise UserError("traker is not installed")
-            return attribute(name, problem)
+            return attribute(name, problem, settings)
 
         patch.setattr(cells, "attribute", without_trak)
         for seed in spec["seeds"]:
@@ -250,9 +251,9 @@ def test_configurations_have_measurements_and_a_selection_has_none():
     assert "fidelity" not in load_config(ROOT / "configs/embedded.yaml", select={"methods": ["loss"]})
 
 
-def test_unsuitable_measurements_leave_out_what_they_cannot_answer(problem):
+def test_unsuitable_measurements_leave_out_what_they_cannot_answer(problem, tmp_path):
     """Scores of all targets together have neither an LDS of one prediction nor a removal."""
-    found = truth.compute_truth(problem, {**SPEC, "leave_one_out": False, "repeats": 1})
+    found = truth.compute_truth(problem, {**SPEC, "leave_one_out": False, "repeats": 1}, tmp_path)
     together = Attribution(torch.randn(1, problem.n), 0.0, 0.0, per_target=False)
     assert set(measure.measure(together, None, problem, found, SPEC)) == {"lds_mean", "passes", "seconds"}
 
