@@ -10,10 +10,12 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; subpr
 
 import pytest
 
+LONGEST = ("workflow/test_run.py", "test_types.py", "chaos/test_chaos.py", "docs/test_commands.py")
+
 
 def pytest_collection_modifyitems(items):
-    """Put the longest tests first, so that two workers end together."""
-    items.sort(key=lambda item: "workflow/test_run" not in item.nodeid)
+    """Put the longest files first, so that two workers end together."""
+    items.sort(key=lambda item: next((n for n, name in enumerate(LONGEST) if name in item.nodeid), len(LONGEST)))
 
 
 @pytest.fixture

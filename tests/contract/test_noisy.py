@@ -56,7 +56,9 @@ def test_shape_sign_and_determinism(name):
         assert roc_auc_score(wrong, found.scores) > 0.6, "higher must mean more suspicious"
 
 
-@pytest.mark.parametrize("name", [n for n in registry.available("noisy") if registry.load("noisy", n).candidates])
+@pytest.mark.parametrize(
+    "name", [n for n in registry.available("noisy") if registry.declaration("noisy", n).candidates]
+)
 def test_one_candidate_ranks_and_the_others_are_variants(name):
     kind, (found, _) = registry.load("noisy", name), reference(name)
     assert kind.ranked_by in kind.candidates and all(kind.candidates.values())
@@ -65,7 +67,9 @@ def test_one_candidate_ranks_and_the_others_are_variants(name):
         kind(score="nonsense")
 
 
-@pytest.mark.parametrize("name", [n for n in registry.available("noisy") if not registry.load("noisy", n).reads_plain])
+@pytest.mark.parametrize(
+    "name", [n for n in registry.available("noisy") if not registry.declaration("noisy", n).reads_plain]
+)
 def test_run_again_killed_and_resumed_gives_the_same_scores(name, tmp_path):
     whole, _ = reference(name)
     try:

@@ -15,7 +15,12 @@ from tests.contract.interrupt import Killed, killing_session, quiet_session
 from tests.contract.rules import check_rule
 from tests.helpers.digit_tasks import RECIPE, ood_task
 
-SMALL = replace(RECIPE, epochs=4)
+SMALL = replace(RECIPE, epochs=3)
+LEAST_STEPS = {
+    "mos": {"min_steps": 30},
+    "opengan": {"min_steps": 30},
+    "draem": {"steps": 30},
+}  # else many on few images
 
 
 def run(name: str, session=None):
@@ -25,7 +30,7 @@ def run(name: str, session=None):
         task.auxiliary = None
     if session is not None:
         task.session = session
-    method = kind()
+    method = kind(**LEAST_STEPS.get(name, {}))
     method.fit(task)
     return method, id_test, ood
 
@@ -37,13 +42,11 @@ def reference(name: str):
 
 
 @pytest.mark.parametrize("name", registry.available("ood"))
-def test_shape_and_determinism(name):
+def test_shapes(name):
     method, id_test, ood = reference(name)
-    again, *_ = run(name)
     for images in (id_test, ood["near"], ood["far"]):
         scores = method.score(images)
         assert scores.shape == (len(images),) and torch.isfinite(scores).all()
-        np.testing.assert_array_equal(scores.cpu().numpy(), again.score(images).cpu().numpy())
     assert all(np.isfinite(value) for value in method.extras().values())
     logits = method.logits(id_test)
     assert logits.shape == (len(id_test), 6) and torch.isfinite(logits).all()
@@ -74,13 +77,16 @@ def test_a_score_does_not_depend_on_its_neighbours(name):
     torch.testing.assert_close(alone, method.score(id_test)[:7], rtol=1e-3, atol=1e-4)
 
 
-@pytest.mark.parametrize("name", [n for n in registry.available("ood") if not registry.load("ood", n).reads_plain])
-def test_killed_and_resumed_gives_the_same_scores(name, tmp_path):
-    whole, id_test, _ = reference(name)
-    with pytest.raises(Killed):
-        run(name, killing_session(tmp_path, after=2))
-    resumed, *_ = run(name, quiet_session(tmp_path))
-    np.testing.assert_array_equal(whole.score(id_test).cpu().numpy(), resumed.score(id_test).cpu().numpy())
+@pytest.mark.parametrize("name", registry.available("ood"))
+def test_run_again_killed_and_resumed_gives_the_same_scores(name, tmp_path):
+    method, id_test, ood = reference(name)
+    try:
+        again, *_ = run(name, killing_session(tmp_path, after=2))  # what does not train ends, the same as before
+        assert type(method).reads_plain, "it trains, so it is killed"
+    except Killed:
+        again, *_ = run(name, quiet_session(tmp_path))
+    for images in (id_test, ood["near"], ood["far"]):
+        np.testing.assert_array_equal(method.score(images).cpu().numpy(), again.score(images).cpu().numpy())
 
 
 @pytest.mark.parametrize("name", registry.available("ood"))

@@ -3,12 +3,14 @@
 * `python` blocks run in the order of their page, in one namespace that has what a training loop has (`loop`); one that
   begins with `# path/to/file.py` is written to that file, and so is a `yaml` block.
 * `sh` blocks run line by line. What takes minutes is asked whether it would run: `make -n`, `snakemake -n`, and the
-  argument parser of `sgoif`.
+  argument parsers of our programs, in this process.
 * Commands inside a sentence are checked in the same way.
 * `<!-- not run: why -->` in the line above excuses a block, visibly.
 """
 
+import argparse
 import re
+import runpy
 import shlex
 import subprocess
 import sys
@@ -23,6 +25,8 @@ from tests.helpers.project_copy import ROOT, copy_project, make, sh
 
 QUICK_TARGETS = ("help", "new-baseline")
 KNOWN = ("sh", "python", "yaml", "text", "mermaid", "")
+PROGRAMS = ("sgoif.bench", "benchmarks.", "tests.")  # python -m …: their options are parsed, and nothing is run
+pytestmark = pytest.mark.filterwarnings("ignore:.*found in sys.modules:RuntimeWarning")  # a program that was imported
 COMMANDS = ("make ", "snakemake ", "python -m ", "pip install ", ".venv/bin/sgoif ", "sgoif ", "pytest ")
 
 
@@ -99,12 +103,51 @@ def extras_exist(requirement: str) -> None:
         assert extra in known, f"pip install {requirement}: the package has no extra {extra}"
 
 
-def dry(line: str) -> str | None:
-    """The command that stands for `line`: itself if it is quick, else one that only asks; None: nothing to run here."""
+class Parsed(Exception):
+    """Raised in the place of what a program does after it has read its options."""
+
+
+def parses(module: str, options: list[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    """`python -m module options` understands its options; one that is only named is asked for its help."""
+    parse = argparse.ArgumentParser.parse_args
+
+    def parse_and_stop(self, args=None, namespace=None):
+        parse(self, args, namespace)
+        raise Parsed
+
+    with monkeypatch.context() as patch:
+        patch.setattr(argparse.ArgumentParser, "parse_args", parse_and_stop)
+        patch.setattr(sys, "argv", [module, *(options or ["--help"])])
+        try:
+            runpy.run_module(module, run_name="__main__")
+        except Parsed:
+            return
+        except SystemExit as end:
+            assert end.code == 0, f"python -m {module} {shlex.join(options)}: status {end.code}"
+            return
+    pytest.fail(f"{module} ended without reading its options")
+
+
+def words_of(line: str) -> list[str]:
+    """The words of a command line, without variables in front of it and without its comment."""
     words = shlex.split(line, comments=True)
     words = [w for w in words if not re.fullmatch(r"[A-Z_]+=\S*", w)] if "=" in words[0] else words
-    if words[0] == ".venv/bin/python":
-        words[0] = "python"
+    return ["python", *words[1:]] if words[0] == ".venv/bin/python" else words
+
+
+def program(words: list[str]) -> tuple[str, list[str]] | None:
+    """(module, options) of a program of ours that is asked instead of run."""
+    if words[:2] == ["python", "-m"] and words[2].startswith(PROGRAMS):
+        return words[2], words[3:]
+    if words[0].endswith("sgoif"):
+        if words[1] == "bench":
+            return "sgoif.bench", [*words[2:3], "--help"]
+        return "sgoif", words[1:] if len(words) > 2 else [*words[1:], "--help"]  # a command that is only named
+    return None
+
+
+def dry(words: list[str]) -> str | None:
+    """The command that is run: itself if it is quick, else one that only asks; None: nothing to run here."""
     command = shlex.join(words)
     if words[0] == "make":
         return make(command if words[1] in QUICK_TARGETS else command.replace("make ", "make -n ", 1))
@@ -113,14 +156,6 @@ def dry(line: str) -> str | None:
             w for w in words[1:] if w not in ("--use-conda", "-n", "all", "--cores", "--lint")
         ]  # known to be options
         return shlex.join(["snakemake", "-n", *kept, "--quiet", "all"])
-    if words == ["python", "-m", "sgoif.bench"] or (words[2:] and words[2].startswith("benchmarks.")):
-        return f"{command} --help"
-    if words[0].endswith("sgoif") and words[1] == "bench":
-        return shlex.join(["python", "-m", "sgoif.bench", *words[2:3], "--help"])
-    if words[0].endswith("sgoif"):
-        asked = words[1:] if len(words) > 2 else [*words[1:], "--help"]  # a command that is only named
-        parse = f"from sgoif.cli import parser; parser().parse_args({asked!r})"
-        return shlex.join([sys.executable, "-c", parse])
     if words[:2] == ["pip", "install"]:
         return f"test -s {words[words.index('-r') + 1]}" if "-r" in words else extras_exist(words[-1])
     if words[:2] == ["git", "clone"]:
@@ -133,8 +168,12 @@ def dry(line: str) -> str | None:
 ASKED: dict[str, subprocess.CompletedProcess] = {}
 
 
-def answer(project: Path, line: str) -> None:
-    command = dry(line)
+def answer(project: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    words = words_of(line)
+    if asked := program(words):
+        parses(*asked, monkeypatch)
+        return
+    command = dry(words)
     if command is None:
         return
     once = "-n" in command.split()  # what only asks has the same answer every time
@@ -161,25 +200,30 @@ def test_blocks_run(page, project, monkeypatch):
         elif block.language == "sh":
             for line in block.text.splitlines():
                 if line.split("#")[0].strip():
-                    answer(project, line)
+                    answer(project, line, monkeypatch)
         else:
             pytest.fail(f"{page}:{block.line}: a yaml block begins with `# configs/<name>.yaml`")
 
 
 @pytest.mark.parametrize("page", PAGES)
-def test_commands_in_sentences_exist(page, project):
+def test_commands_in_sentences_exist(page, project, monkeypatch):
     for command in inline(page):
         if command.startswith("make new-baseline"):
             continue  # run by the blocks; a second time it would refuse
-        answer(project, command)
+        answer(project, command, monkeypatch)
 
 
-def test_a_wrong_command_is_found(project):
-    with pytest.raises(AssertionError, match="make nonsense"):
-        answer(project, "make nonsense")
-    with pytest.raises(AssertionError):
-        answer(project, "snakemake --cores all --configfile configs/none.yaml")
-    with pytest.raises(AssertionError):
-        answer(project, ".venv/bin/sgoif scan --nonsense")
-    with pytest.raises(AssertionError, match="no extra nonsense"):
-        answer(project, 'pip install ".[nonsense]"')
+@pytest.mark.parametrize(
+    ("line", "said"),
+    [
+        ("make nonsense", "make nonsense"),
+        ("snakemake --cores all --configfile configs/none.yaml", "configs/none.yaml"),
+        (".venv/bin/sgoif scan --nonsense x", "sgoif scan --nonsense x: status 2"),
+        ("python -m benchmarks.scaling --nonsense", "benchmarks.scaling --nonsense: status 2"),
+        ("python -m tests.mutants --count many", "tests.mutants --count many: status 2"),
+        ('pip install ".[nonsense]"', "no extra nonsense"),
+    ],
+)
+def test_a_wrong_command_is_found(line, said, project, monkeypatch):
+    with pytest.raises(AssertionError, match=re.escape(said)):
+        answer(project, line, monkeypatch)

@@ -61,7 +61,7 @@ def test_an_ordinary_step_adds_one_forward_pass(epoch):
 
 
 def test_an_epoch_stays_far_below_the_bound(epoch):
-    """Issue 3 allows 1.5 times the time; time is not arithmetic, so the arithmetic has to leave room."""
+    """The goal is 1.5 times the time of plain training; time is not arithmetic, so the arithmetic has to leave room."""
     plain, watched, influence = epoch
     assert influence.checks == 1
     ratio = sum(watched) / (len(watched) * plain)
