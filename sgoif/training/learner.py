@@ -21,6 +21,7 @@ from sgoif.training.images import ImageSource
 from sgoif.training.models import Network, build_network
 from sgoif.training.recipe import Recipe
 from sgoif.training.seeds import seeded_weights
+from sgoif.training.start import start_from
 from sgoif.utils import interrupt
 
 StepResult = tuple[Any, ...]
@@ -75,7 +76,7 @@ class Learner:
             images: The training images; they determine channels, size and device.
             total_steps: Number of steps of the whole training.
             seed: Seed of the initial weights.
-            network: A network to train instead of a new one of `recipe.model`.
+            network: A network to train as it is, instead of a new one of `recipe.model` at `recipe.start`.
             undecayed: Names of submodules whose weights get no weight decay.
         """
         self.recipe = recipe
@@ -85,6 +86,8 @@ class Learner:
         if network is None:
             with seeded_weights(seed):
                 network = build_network(recipe.model, n_classes, images.channels, images.size)
+            if recipe.start is not None:
+                network = start_from(network, recipe.start)
         network = distributed.sync_batch_norms(network, self.device)
         self.net: Network = network.to(self.device, memory_format=torch.channels_last)  # type: ignore[call-overload]
         self._uses_graphs = uses_cuda_graphs(recipe, self.device)
@@ -117,6 +120,8 @@ class Learner:
         recipe, fused = self.recipe, self.device.type == "cuda"
         decayed, plain = [], []  # norms and biases are not decayed
         for name, p in self.net.named_parameters():
+            if not p.requires_grad:
+                continue
             if p.ndim > 1 and not name.startswith(undecayed):
                 decayed.append(p)
             else:

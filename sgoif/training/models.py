@@ -5,6 +5,7 @@ features z = backbone(x)  [n, d]          logits f = scale * (W z + b)  [n, K]
 
 from __future__ import annotations
 
+import re
 from collections.abc import Callable, Sequence
 from typing import Any
 
@@ -37,6 +38,20 @@ class Network(nn.Module):
         self.head = head
         self.scale = scale
         self._stages = tuple(stages)  # a tuple, so that the modules are not registered twice
+        self._is_frozen = False
+
+    def freeze_backbone(self) -> None:
+        """Keep the backbone as it is: its weights get no gradient, its batch norms stay in eval mode."""
+        self._is_frozen = True
+        self.backbone.requires_grad_(False)
+        self.train(self.training)
+
+    def train(self, mode: bool = True) -> Network:
+        """Set training mode, or eval mode; a frozen backbone stays in eval mode."""
+        super().train(mode)
+        if self._is_frozen:
+            self.backbone.eval()
+        return self
 
     @property
     def stages(self) -> tuple[nn.Module, ...]:
@@ -175,6 +190,20 @@ class _TimmBackbone(nn.Module):
         return features
 
 
+class _Enlarged(nn.Module):
+    """A backbone whose images are scaled to another size first (bilinear)."""
+
+    def __init__(self, backbone: nn.Module, size: int) -> None:
+        super().__init__()
+        self.backbone = backbone
+        self.size = size
+
+    def forward(self, x: Tensor) -> Tensor:
+        scaled = nn.functional.interpolate(x, size=(self.size, self.size), mode="bilinear", align_corners=False)
+        features: Tensor = self.backbone(scaled)
+        return features
+
+
 def from_timm(name: str, n_classes: int, channels: int, size: int, pretrained: bool = False) -> Network:
     """Make a network from a timm model.
 
@@ -217,15 +246,16 @@ MODELS: dict[str, Callable[[int, int, int], Network]] = {
 
 def check_model(name: str) -> None:
     """Raise a `UserError` if no model has this name; names of timm models are not looked up."""
-    if name not in MODELS and not name.startswith("timm:"):
-        raise UserError(f"recipe.model: no model {name!r}; there are: {', '.join(MODELS)}, or timm:<name>")
+    if name not in MODELS and not re.fullmatch(r"timm:[^@]+(@[1-9][0-9]*)?", name):
+        known = ", ".join(MODELS)
+        raise UserError(f"recipe.model: no model {name!r}; there are: {known}, timm:<name> or timm:<name>@<pixels>")
 
 
 def build_network(name: str, n_classes: int, channels: int, size: int) -> Network:
     """Make a network with random weights drawn from torch's global generator.
 
     Args:
-        name: A name of `MODELS`, or `timm:<name>`.
+        name: A name of `MODELS`, `timm:<name>`, or `timm:<name>@<pixels>`, which scales the images to so many pixels.
         n_classes: Number of classes K.
         channels: Channels of the images.
         size: Height and width of the images.
@@ -234,6 +264,10 @@ def build_network(name: str, n_classes: int, channels: int, size: int) -> Networ
         UserError: If there is no such model, or it does not fit the images.
     """
     check_model(name)
-    if name.startswith("timm:"):
-        return from_timm(name.removeprefix("timm:"), n_classes, channels, size)
-    return MODELS[name](n_classes, channels, size)
+    if not name.startswith("timm:"):
+        return MODELS[name](n_classes, channels, size)
+    model, _, pixels = name.removeprefix("timm:").partition("@")
+    network = from_timm(model, n_classes, channels, int(pixels or size))
+    if pixels:
+        network.backbone = _Enlarged(network.backbone, int(pixels))
+    return network

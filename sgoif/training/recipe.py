@@ -4,7 +4,8 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from dataclasses import dataclass, fields
+from dataclasses import dataclass, fields, replace
+from pathlib import Path
 from typing import Any
 
 from sgoif.errors import UserError
@@ -13,6 +14,43 @@ OPTIMIZERS = ("sgd", "adam", "adamw")
 SCHEDULES = ("onecycle", "cosine", "step", "constant")
 PRECISIONS = ("float32", "bfloat16")
 RECORDS = ("end", "nothing")
+START_KEYS = ("weights", "frozen")
+
+
+@dataclass(frozen=True)
+class Start:
+    """Weights that training starts from.
+
+    Attributes:
+        weights: Name of the weights.
+        frozen: Whether the backbone keeps them, so that only the last layer is trained.
+        file: Where they lie on this machine, as `start.weights_of` numbers them; None until a run has found them.
+    """
+
+    weights: str
+    frozen: bool = False
+    file: Path | None = None
+
+    @classmethod
+    def from_dict(cls, values: Any) -> Start:
+        """Make a start from its fields in a configuration.
+
+        Raises:
+            UserError: If a field is missing, unknown or of another type.
+        """
+        if (
+            not isinstance(values, Mapping)
+            or set(values) - set(START_KEYS)
+            or not isinstance(values.get("weights"), str)
+        ):
+            raise UserError(f"recipe.start: expected {{weights: <name>, frozen: true or false}}, got {values!r}")
+        if not isinstance(values.get("frozen", False), bool):
+            raise UserError(f"recipe.start.frozen: expected true or false, got {values['frozen']!r}")
+        return cls(values["weights"], values.get("frozen", False))
+
+    def at(self, file: Path) -> Start:
+        """Return the same start with the file of its weights."""
+        return replace(self, file=file)
 
 
 @dataclass(frozen=True)
@@ -20,7 +58,8 @@ class Recipe:
     """How a network is trained. All methods share the recipe of a dataset, so that only the method differs.
 
     Attributes:
-        model: A name of `models.MODELS`, or `timm:<name>`.
+        model: A name of `models.MODELS`, `timm:<name>`, or `timm:<name>@<pixels>` (images are scaled first).
+        start: Weights that training starts from; None: random ones. In a configuration {weights: <name>, frozen: true}.
         epochs: Number of epochs.
         batch_size: Examples of a step.
         optimizer: "sgd", "adam" (weight decay added to the gradient) or "adamw" (apart from it).
@@ -45,6 +84,7 @@ class Recipe:
     """
 
     model: str = "small_cnn"
+    start: Start | None = None
     epochs: int = 16
     batch_size: int = 128
     optimizer: str = "sgd"
@@ -95,7 +135,8 @@ class Recipe:
         unknown = sorted(set(values) - known)
         if unknown:
             raise UserError(f"recipe.{unknown[0]}: no such setting; there are: {', '.join(sorted(known))}")
-        return cls(**values)
+        start = values.get("start")
+        return cls(**{**values, "start": None if start is None else Start.from_dict(start)})
 
     def lr_at(self, step: int, total: int) -> float:
         """Return the learning rate of a step; a pure function, so resuming needs no scheduler state.

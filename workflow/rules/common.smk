@@ -69,6 +69,11 @@ def prepare_options(w, output):
     return f"--root {shlex.quote(DATA)}{mirror}{'' if data['download'] else ' --no-download'}"
 
 
+def starts(w):
+    """Weights that the networks of a dataset start from."""
+    return [meta(name) for name in PLAN.starts(w.task, w.dataset)]
+
+
 def images(w):
     """Images a method's job may read: of its dataset and, for OOD, of the sets it scores."""
     spec = PLAN.spec(w.task, w.dataset)
@@ -77,7 +82,7 @@ def images(w):
         if w.task == "ood"
         else []
     )
-    return [meta(name) for name in (w.dataset, *others) if name]
+    return [meta(name) for name in (w.dataset, *others) if name] + starts(w)
 
 
 def labels(w):

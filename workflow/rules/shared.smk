@@ -3,7 +3,7 @@
 
 rule plain:
     input:
-        images=lambda w: [meta(w.dataset)],
+        images=lambda w: [meta(w.dataset), *starts(w)],
         labels=labels,
         val=needs_val,
     output:

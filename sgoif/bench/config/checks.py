@@ -154,6 +154,28 @@ def check_noise(dataset: str, spec: NoisySpec) -> None:
                 noise |= label_file.seal(noise, f"{where}.{group}.{setting}")
 
 
+def check_starts(config: ResolvedConfig) -> None:
+    """Check that weights that training starts from exist and belong to the network of their recipe."""
+    for dataset, ood in config["ood"].items():
+        if "start" in ood["recipe"]:
+            raise UserError(f"ood.{dataset}.recipe.start: some OOD methods build networks of their own; leave it out")
+    for dataset, spec in config["noisy"].items():
+        for group, settings in (("settings", spec["settings"]), ("tuning", spec.get("tuning", {}))):
+            for setting, noise in settings.items():
+                _check_start({**spec["recipe"], **noise.get("recipe", {})}, f"noisy.{dataset}.{group}.{setting}")
+
+
+def _check_start(recipe: Mapping[str, Any], where: str) -> None:
+    """Check where one setting's training starts, in its whole recipe."""
+    if "start" not in recipe:
+        return
+    name, model = recipe["start"]["weights"], str(recipe.get("model"))
+    known = {d.name: d.model for d in catalogue.DATASETS.values() if d.kind == "weights"}
+    check_known(name, known, f"{where}.recipe.start.weights", "weights")
+    if known[name] != model.partition("@")[0]:
+        raise UserError(f"{where}.recipe.start.weights: {name} belongs to the model {known[name]}, not to {model}")
+
+
 def check_ood_sets(dataset: str, spec: OodSpec) -> None:
     """Check that the OOD sets of a dataset exist, and that the auxiliary set is none of them."""
     where = f"ood.{dataset}"

@@ -32,7 +32,8 @@ def check_availability(name: str, data_root: Path | str, mirror: Path | str | No
         mirror: Offline copy of the datasets; the environment variable SGOIF_DATA if None.
 
     Returns:
-        Where it is: prepared, unpacked, inside scikit-learn, downloaded, in the mirror, on the network or missing.
+        Where it is: prepared, unpacked, inside scikit-learn, made here, downloaded, in the mirror, on the network or
+        missing.
     """
     d = catalogue.get(name)
     data_root = Path(data_root)
@@ -46,6 +47,8 @@ def check_availability(name: str, data_root: Path | str, mirror: Path | str | No
         return Availability(f"missing: {listing.how_to_get(d, data_root, mirror)}", missing=True)
     if d.reader == "bundled":
         return Availability("inside scikit-learn")
+    if d.reader == "trained":
+        return Availability("made here in seconds")
     place = locate.locate(d, mirror, data_root / "downloads" / d.name)
     if place is not None:
         is_download = data_root in next(iter(place.files.values())).parents

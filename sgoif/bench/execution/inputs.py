@@ -6,6 +6,7 @@ Training labels come from results/<run>/labels; test labels and the truth are no
 from __future__ import annotations
 
 import functools
+from dataclasses import replace
 from pathlib import Path
 
 import numpy as np
@@ -91,8 +92,11 @@ class Inputs:
         return StreamedSet(files, self.facts.mean, self.facts.std, self.device, workers, self.unreadable)
 
     def recipe(self, setting: str) -> Recipe:
-        """Returns how networks are trained on a setting."""
-        return Recipe.from_dict(self.plan.recipe(self.task, self.dataset, setting))
+        """Returns how networks are trained on a setting, with the file of the weights that they start from."""
+        recipe = Recipe.from_dict(self.plan.recipe(self.task, self.dataset, setting))
+        if recipe.start is None:
+            return recipe
+        return replace(recipe, start=recipe.start.at(load.weights_file(self.root, recipe.start.weights)))
 
     @functools.cached_property
     def _all_train(self) -> ImageSource:
@@ -215,6 +219,8 @@ class Inputs:
         """
         parts = [code, self.plan.cell_config(cell), load.meta(self.root, self.dataset)["content_hash"]]
         parts.append(sha256_file(self._labels_file(cell)))
+        if start := self.plan.start(cell):
+            parts.append(load.meta(self.root, start)["content_hash"])
         if cell.task == "ood" or self._uses_trusted(cell):
             parts.append(sha256_file(held_out_file(self.run_dir, self.dataset)))
         for run in self.shared_runs(cell):

@@ -126,12 +126,25 @@ class Plan:
         changed = {} if task == "ood" else self.settings(task, dataset)[setting].get("recipe", {})
         return {**self.spec(task, dataset)["recipe"], **changed}
 
+    def start(self, cell: Cell) -> str | None:
+        """Returns the name of the weights that the networks of a cell start from; None for random ones."""
+        start = self.recipe(cell.task, cell.dataset, cell.setting).get("start")
+        return start["weights"] if start else None
+
+    def starts(self, task: str, dataset: str) -> list[str]:
+        """Returns the names of all weights that networks of a dataset start from."""
+        found = {self.start(cell) for cell in self.cells(task, dataset, PLAIN)}
+        return sorted(name for name in found if name)
+
     def needed_datasets(self) -> set[str]:
-        """Returns the names of all datasets that the run reads: its own, those behind noisy labels, and OOD sets."""
+        """Returns the names of all datasets that the run reads: its own, behind noisy labels, weights, and OOD sets."""
         names: set[str] = set()
         for dataset, spec in self.config["noisy"].items():
             for noise in {**spec["settings"], **spec.get("tuning", {})}.values():
                 names.update(noisy_labels.required_datasets(dataset, noise))
+        for task in NOISY_TASKS:
+            for dataset in self.datasets(task):
+                names.update(self.starts(task, dataset))
         for dataset, spec in self.config["ood"].items():
             names.update([dataset, *spec["near"], *spec["far"]])
             if spec.get("auxiliary"):

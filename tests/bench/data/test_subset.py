@@ -4,7 +4,7 @@ import numpy as np
 import pytest
 
 from sgoif.bench.data import load
-from sgoif.bench.data.noise.subset import Subset, class_sizes, draw_subset, read_subset
+from sgoif.bench.data.noise.subset import Subset, class_sizes, draw_subset, expected_size, read_subset
 from sgoif.bench.data.noisy_labels import check_setting, read_kept, read_labels, write_setting
 from sgoif.bench.data.prepare import prepare
 from sgoif.errors import UserError
@@ -105,3 +105,39 @@ def test_noise_that_is_not_drawn_takes_a_seed_for_the_images_alone():
     assert read_subset({"kind": "human", "size": 1500, "seed": 3}, 10) == Subset(None, "exponential", 1500, 3)
     with pytest.raises(UserError, match="collected labels have no true classes"):
         read_subset({"kind": "collected", "size": 1500}, 10, "s")
+
+
+def test_a_range_keeps_all_of_its_images_and_draws_from_nowhere_else():
+    true_labels = np.random.RandomState(0).randint(0, 10, 1000)
+    whole = read_subset({"kind": "clean", "images": {"from": 600, "to": 900}}, 10)
+    assert whole is not None and list(draw_subset(whole, true_labels, 10)) == list(range(600, 900))
+    part = read_subset({"kind": "clean", "images": {"from": 600}, "balance": 5, "size": 80}, 10)
+    assert part is not None
+    kept = draw_subset(part, true_labels, 10)
+    assert len(kept) == 80 and kept.min() >= 600
+    sizes = np.bincount(true_labels[kept], minlength=10)
+    assert sizes.max() / sizes.min() == pytest.approx(5, rel=0.2)
+
+
+def test_labels_of_a_range_are_those_of_its_images(data, tmp_path):
+    spec = {"kind": "symmetric", "rate": 0.2, "images": {"from": 1000}}
+    write_setting(data, tmp_path, "digits", "late", spec)
+    kept, _ = read_kept(tmp_path / "labels/digits/late.npz", data, "digits")
+    assert list(kept) == list(range(1000, 1438)) and expected_size(spec, 1438, 10) == 438
+    assert expected_size({**spec, "size": 100}, 1438, 10) == 100
+
+
+@pytest.mark.parametrize(
+    ("images", "told"),
+    [
+        ({"from": 1438}, r"x\.images: from 1438 is no part of a training set of 1438 images"),
+        ({"from": 9, "to": 5}, r"x\.images: from 9 to 5 is no part of"),
+        ({"to": 1500}, r"x\.images: from 0 to 1500 is no part of"),
+        ({"from": -1}, r"x\.images\.from: expected a position"),
+        ({"start": 1}, r"x\.images: expected positions"),
+        (25000, r"x\.images: expected positions"),
+    ],
+)  # fmt: skip
+def test_ranges_that_make_no_sense_are_refused(images, told):
+    with pytest.raises(UserError, match=told):
+        check_setting("digits", {"kind": "symmetric", "rate": 0.2, "images": images}, "x")

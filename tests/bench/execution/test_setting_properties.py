@@ -4,19 +4,22 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 import yaml
 
 from sgoif.bench.config import load_config
+from sgoif.bench.config.checks import check_starts
 from sgoif.bench.data.holdout import hold_out
 from sgoif.bench.data.noisy_labels import write_setting
 from sgoif.bench.data.prepare import prepare
 from sgoif.bench.evaluation.detection_curves import write_curves
 from sgoif.bench.evaluation.evaluate import evaluate
+from sgoif.bench.execution.inputs import Inputs
 from sgoif.bench.execution.plan import Cell, Plan
 from sgoif.bench.execution.results import finished
 from sgoif.bench.execution.run_batch import run_batch
 from sgoif.errors import UserError
-from sgoif.utils.files import load_npz, read_json
+from sgoif.utils.files import atomic_write_json, load_npz, read_json
 from tests.helpers.project_copy import MINI_CONFIG
 
 TAIL = {"kind": "symmetric", "rate": 0.2, "balance": 10, "profile": "step", "size": 400}
@@ -102,3 +105,46 @@ def test_only_the_cells_of_a_changed_setting_change(computed, tmp_path):
 def test_mistakes_are_told_by_their_key(tmp_path, changes, told):
     with pytest.raises(UserError, match=told):
         configuration(tmp_path, **changes)
+
+
+def test_weights_that_a_setting_starts_from_are_read_frozen_and_part_of_its_key(tmp_path):
+    start = {"weights": "digits_start", "frozen": True}
+    changes = {"images": {"from": 700}, "balance": 1, "recipe": {**CHANGES, "start": start}}
+    plan, run_dir = Plan(configuration(tmp_path, **changes)), tmp_path / "results"
+    root = tmp_path / "data"
+    assert plan.starts("noisy", "digits") == ["digits_start"] and "digits_start" in plan.needed_datasets()
+    for name in ("digits", "digits_start"):
+        prepare(name, root)
+    for setting in ("sym", "tail"):
+        write_setting(root, run_dir, "digits", setting, plan.noise("digits", setting))
+    inputs = Inputs(plan, run_dir, "noisy", "digits", torch.device("cpu"))
+    scratch, cell = (Cell("noisy", "digits", setting, 0, "plain") for setting in ("sym", "tail"))
+    keys = inputs.key(scratch, "x"), inputs.key(cell, "x")
+    run_batch(plan, run_dir, "noisy", "digits", "plain", 0, "cpu")
+    file = root / "digits_start/weights.npz"
+    net = torch.load(run_dir / cell.folder / "checkpoints/epoch1.pt", weights_only=True)
+    for (name, array), kept in zip(sorted(load_npz(file).items()), net.items(), strict=False):
+        assert name.split()[1] == kept[0].removeprefix("backbone.") and np.array_equal(array, kept[1].numpy())
+    meta = read_json(root / "digits_start/meta.json")
+    atomic_write_json(root / "digits_start/meta.json", {**meta, "content_hash": "other"})
+    assert inputs.key(scratch, "x") == keys[0] and inputs.key(cell, "x") != keys[1]
+
+
+@pytest.mark.parametrize(
+    ("recipe", "told"),
+    [
+        ({"start": {"weights": "digits_strat"}}, r"recipe\.start\.weights: no weights 'digits_strat'; .*digits_start"),
+        ({"start": {"weights": "digits"}}, r"tail\.recipe\.start\.weights: no weights 'digits'"),
+        ({"start": {"weights": "efficientnet_lite0"}}, "belongs to the model timm:tf_efficientnet_lite0, not"),
+        ({"start": {"frozen": True}}, r"tail\.recipe\.start: the key 'weights' is missing"),
+    ],
+)  # fmt: skip
+def test_a_start_that_does_not_fit_is_refused(tmp_path, recipe, told):
+    with pytest.raises(UserError, match=told):
+        configuration(tmp_path, recipe=recipe)
+
+
+def test_ood_detection_starts_from_scratch():
+    config = {"ood": {"digits_id": {"recipe": {"start": {"weights": "digits_start"}}}}, "noisy": {}}
+    with pytest.raises(UserError, match=r"ood\.digits_id\.recipe\.start: some OOD methods build networks"):
+        check_starts(config)

@@ -8,6 +8,7 @@ from sgoif.bench.evaluation.resolve_layout import describe_regime
 from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.tables import build_tables
 from sgoif.bench.tables.markdown import to_markdown
+from sgoif.bench.tables.regimes_table import _compared_in_words
 from sgoif.utils.files import atomic_write_json
 from sgoif.utils.paths import ROOT
 
@@ -37,16 +38,18 @@ def table(tmp_path_factory):
 def test_every_cell_is_a_column_and_parts_are_narrow(table):
     parts = [block for block in table.blocks if block.title.startswith("AUC-PR")]
     titles = [column.title for block in parts for column in block.columns]
-    assert len(titles) == len(set(titles)) == 14 and max(len(block.columns) for block in parts) == 6
+    assert len(titles) == len(set(titles)) == 20 and max(len(block.columns) for block in parts) == 6
     assert titles[3] == "Digits, 10 : 1 exponential, sym. 20%, 560 images"
-    assert titles[-1] == "Digits, sym. 20%, 560 images, adamw, constant"
+    assert titles[13] == "Digits, sym. 20%, 560 images, adamw, constant"
+    assert titles[14] == "Digits, sym. 20%, 560 images, images from 700, frozen features"
+    assert titles[-1] == "Digits, class-cond. 40%, 560 images, images from 700, fine-tuned"
     for block in parts:
         assert {row.method: row.entries[0].mean for row in block.rows if row.method} == RATES
 
 
 def test_the_share_called_wrong_stands_beside_the_true_one(table):
     parts = [block for block in table.blocks if block.title.startswith("Labels called wrong")]
-    assert len(parts) == 3
+    assert len(parts) == 4
     for block in parts:
         rows = {row.title: [entry.mean for entry in row.entries] for row in block.rows}
         columns = len(block.columns)
@@ -70,6 +73,7 @@ def test_mean_and_rank_are_over_all_cells(table):
         ({"kind": "asymmetric", "rate": 0.4, "balance": 50, "profile": "step"}, "X, 50 : 1 step, pair 40%"),
         ({"kind": "class_conditional", "noise": 0.4, "balance": 1, "size": 50}, "X, 1 : 1, class-cond. 40%, 50 images"),
         ({"kind": "symmetric", "rate": 0.2, "recipe": {"epochs": 9, "model": "m"}}, "X, sym. 20%, 9 epochs, m"),
+        ({"kind": "clean", "images": {"from": 5, "to": 1000}}, "X, clean, images from 5 to 1,000"),
     ],
 )  # fmt: skip
 def test_a_cell_is_described_by_what_distinguishes_it(properties, words):
@@ -89,7 +93,9 @@ def test_every_setting_has_its_column(name, dataset):
 def test_the_default_run_has_balance_noise_and_length_and_every_free_score():
     spec = load_config(ROOT / "configs" / "embedded.yaml")["noisy"]["digits_regimes"]
     settings = spec["settings"].values()
-    assert {s["balance"] for s in settings} == {1, 10, 50}
+    assert {s.get("balance", 1) for s in settings} == {1, 10, 50}
+    starts = [s["recipe"]["start"] for s in settings if "start" in s.get("recipe", {})]
+    assert {start.get("frozen", False) for start in starts} == {True, False}
     assert {s["kind"] for s in settings} == {"symmetric", "asymmetric", "class_conditional"}
     assert {s.get("recipe", {}).get("epochs", spec["recipe"]["epochs"]) for s in settings} == {8, 30}
     free = {"aum", "aum@all", "loss", "margin", "cartography", "cartography@all", "oof_self_confidence"}
@@ -98,13 +104,36 @@ def test_the_default_run_has_balance_noise_and_length_and_every_free_score():
 
 def test_the_grid_covers_what_it_names():
     settings = load_config(ROOT / "configs" / "regimes.yaml")["noisy"]["cifar10"]["settings"].values()
-    assert len(settings) == 60
+    assert len(settings) == 62
     assert {s.get("balance", 1) for s in settings} == {1, 10, 50, 100}
     assert {s.get("profile", "exponential") for s in settings} == {"exponential", "step"}
     assert {s["kind"] for s in settings} == {"symmetric", "asymmetric", "class_conditional", "human"}
-    assert {s.get("recipe", {}).get("epochs", 16) for s in settings} == {10, 16, 30, 100, 200}
-    assert {1500, 14000, 50000} <= {s.get("size") for s in settings}
-    optimisers = {
-        (s.get("recipe", {}).get("optimizer", "sgd"), s.get("recipe", {}).get("schedule", "onecycle")) for s in settings
-    }
+    recipes = [s.get("recipe", {}) for s in settings]
+    assert {r.get("epochs", 16) for r in recipes} == {10, 16, 30, 100, 200}
+    assert {1500, 14000, None} <= {s.get("size") for s in settings}
+    optimisers = {(r.get("optimizer", "sgd"), r.get("schedule", "onecycle")) for r in recipes}
     assert optimisers == {("sgd", "onecycle"), ("sgd", "cosine"), ("adamw", "constant")}
+    starts = {(r["start"]["frozen"] if "frozen" in r["start"] else False) if "start" in r else None for r in recipes}
+    assert starts == {None, True, False}
+
+
+def test_the_grid_keeps_to_images_that_no_choice_has_seen():
+    settings = load_config(ROOT / "configs" / "regimes.yaml")["noisy"]["cifar10"]["settings"].values()
+    assert all(s["images"] == {"from": 25000} for s in settings)
+
+
+def test_sg_oif_stands_beside_the_best_plain_score_of_each_cell(table):
+    block = table.blocks[1]
+    assert block.title == "SG-OIF beside the best plain score: AUC-PR (%)" and len(block.rows) == 20
+    for row in block.rows:
+        best, ours, less = (entry.mean for entry in row.entries)
+        assert (best, ours) == (0.8, 0.9) and less == pytest.approx(0.1) and row.title.endswith(" · mean margin (AUM)")
+    assert "in 20 of 20 cells; in the mean of cells +10.0, at worst +10.0. Ahead of each" in block.footer
+
+
+def test_the_sentence_counts_cells_within_the_margin():
+    compared = [(0.1, {"aum": 0.1, "loss": 0.2}), (-0.003, {"aum": 0.0, "loss": 0.1}), (-0.02, {"aum": -0.02})]
+    words = _compared_in_words(compared, 4, ["aum", "loss"])
+    assert "at most 0.3 below it, in 2 of 3 cells (1 cells are not measured)" in words
+    assert "in the mean of cells +2.6, at worst -2.0. Ahead of each single plain score by 2.7 or more" in words
+    assert _compared_in_words([], 2, ["aum"]) == "No cell has numbers of both yet."

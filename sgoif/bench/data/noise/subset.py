@@ -1,7 +1,9 @@
-"""Draw a part of a training set: long-tailed classes, fewer images, or both. A property of a noise setting.
+"""Draw a part of a training set: a range of images, long-tailed classes, fewer images. A property of a noise setting.
 
-    {kind: symmetric, rate: 0.2, balance: 50, profile: exponential, size: 14000, seed: 0}
+    {kind: symmetric, rate: 0.2, images: {from: 25000}, balance: 50, profile: exponential, size: 6000, seed: 0}
 
+`images` restricts the draw to positions `from` to `to` (not included) of the training set, such as those that no choice
+of hyper-parameters has seen; without more keys all of them are kept.
 `balance` is the ratio of the largest to the smallest class, by true classes. `profile` says how sizes fall: exponential
 (class k of K has balance^(-k / (K - 1)) times the images of class 0) or step (the later half of the classes has
 1 / balance of the earlier half). `size` is the number of images that are kept; without it as many as the balance
@@ -19,7 +21,8 @@ import numpy as np
 
 from sgoif.errors import UserError
 
-KEYS = ("balance", "profile", "size")
+KEYS = ("images", "balance", "profile", "size")
+RANGE_KEYS = ("from", "to")
 PROFILES = ("exponential", "step")
 STREAM = 1  # apart from the draws of the noise, which use the seed alone
 
@@ -33,17 +36,33 @@ class Subset:
         profile: "exponential" or "step".
         size: Number of images; None: as many as the balance allows.
         seed: Seed of the draw.
+        first: Position of the first image that may be kept.
+        end: Position after the last image that may be kept; None: to the end of the training set.
     """
 
     balance: float | None
     profile: str
     size: int | None
     seed: int
+    first: int = 0
+    end: int | None = None
+
+    def checked_range(self, n: int, where: str = "noise") -> range:
+        """Return the positions that may be kept of a training set of n images.
+
+        Raises:
+            UserError: If it has no such images.
+        """
+        end = n if self.end is None else self.end
+        if end > n or self.first >= end:
+            asked = f"from {self.first}" + ("" if self.end is None else f" to {self.end}")
+            raise UserError(f"{where}.images: {asked} is no part of a training set of {n} images")
+        return range(self.first, end)
 
 
 def is_subset(setting: Mapping[str, Any]) -> bool:
     """Return whether a setting keeps only a part of the training set."""
-    return "balance" in setting or "size" in setting
+    return "balance" in setting or "size" in setting or "images" in setting
 
 
 def read_subset(setting: Mapping[str, Any], n_classes: int, where: str = "noise") -> Subset | None:
@@ -71,8 +90,23 @@ def read_subset(setting: Mapping[str, Any], n_classes: int, where: str = "noise"
     if "size" in setting and (not isinstance(size, Integral) or isinstance(size, bool) or int(size) < n_classes):
         raise UserError(f"{where}.size: expected a number of images, at least {n_classes} (one a class), got {size!r}")
     if setting["kind"] == "collected":
-        raise UserError(f"{where}: collected labels have no true classes to draw a part by; leave out balance and size")
-    return Subset(None if balance is None else float(balance), profile, size, int(setting.get("seed", 0)))
+        raise UserError(
+            f"{where}: collected labels have no true classes to draw a part by; leave out {', '.join(KEYS)}"
+        )
+    first, end = _read_range(setting.get("images", {}), where)
+    seed = int(setting.get("seed", 0))
+    return Subset(None if balance is None else float(balance), profile, size, seed, first, end)
+
+
+def _read_range(images: Any, where: str) -> tuple[int, int | None]:
+    """Positions `from` and `to` of a setting's `images`; 0 and None where it says nothing."""
+    if not isinstance(images, Mapping) or set(images) - set(RANGE_KEYS):
+        raise UserError(f"{where}.images: expected positions, such as {{from: 25000, to: 50000}}, got {images!r}")
+    for key, value in images.items():
+        if not isinstance(value, Integral) or isinstance(value, bool) or int(value) < 0:
+            raise UserError(f"{where}.images.{key}: expected a position in the training set, from 0 on, got {value!r}")
+    end = images.get("to")
+    return int(images.get("from", 0)), None if end is None else int(end)
 
 
 def draw_subset(subset: Subset, true_labels: np.ndarray, n_classes: int, where: str = "noise") -> np.ndarray:
@@ -90,13 +124,16 @@ def draw_subset(subset: Subset, true_labels: np.ndarray, n_classes: int, where: 
         Positions of the kept images, ascending, int64, shape [n].
 
     Raises:
-        UserError: If a class has fewer images than the subset needs.
+        UserError: If the range is not one of the training set, or a class has fewer images than the subset needs.
     """
-    available = np.bincount(true_labels, minlength=n_classes)
-    counts = class_sizes(subset, available, where)
+    allowed = subset.checked_range(len(true_labels), where)
+    true_labels = true_labels[allowed.start : allowed.stop]
+    if subset.balance is None and subset.size is None:
+        return np.arange(allowed.start, allowed.stop)
+    counts = class_sizes(subset, np.bincount(true_labels, minlength=n_classes), where)
     rng = np.random.RandomState([subset.seed, STREAM])
     kept = [rng.permutation(np.flatnonzero(true_labels == y))[: counts[y]] for y in range(n_classes)]
-    return np.sort(np.concatenate(kept))
+    return allowed.start + np.sort(np.concatenate(kept))
 
 
 def class_sizes(subset: Subset, available: np.ndarray, where: str = "noise") -> np.ndarray:
@@ -133,6 +170,9 @@ def expected_size(setting: Mapping[str, Any], n: int, n_classes: int) -> int:
     wanted = read_subset(setting, n_classes)
     if wanted is None:
         return n
+    n = len(wanted.checked_range(n))
+    if wanted.balance is None:
+        return wanted.size or n
     return wanted.size or int(class_sizes(wanted, np.full(n_classes, n // n_classes)).sum())
 
 

@@ -1,0 +1,60 @@
+"""Where training starts: at random weights, or at the weights of a network that was trained on other data.
+
+    recipe: {model: "timm:tf_efficientnet_lite0@96", start: {weights: efficientnet_lite0, frozen: true}}
+
+The last layer always starts at random, because its classes are others. With `frozen` only the last layer is trained:
+the backbone gives fixed features, its batch norms keep their statistics. Without it all layers are trained further.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+
+import numpy as np
+import torch
+
+from sgoif.errors import UserError
+from sgoif.training.models import Network
+from sgoif.training.recipe import Start
+from sgoif.utils.files import load_npz
+
+
+def weights_of(network: Network) -> dict[str, np.ndarray]:
+    """Return weights and statistics of a network's backbone by number and name, in the order of its layers."""
+    return numbered({name: value.cpu().numpy() for name, value in network.backbone.state_dict().items()})
+
+
+def numbered(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
+    """Return arrays under names that keep their order when they are sorted."""
+    return {f"{number:04d} {name}": array for number, (name, array) in enumerate(arrays.items())}
+
+
+def start_from(network: Network, start: Start) -> Network:
+    """Put weights into the backbone of a network, and freeze it if the start says so.
+
+    Weights are matched by their order and shape, since libraries name the layers of the same network differently.
+
+    Args:
+        network: The network; it is changed.
+        start: The weights.
+
+    Returns:
+        The network.
+
+    Raises:
+        UserError: If the weights are of another network, or no run has found their file.
+    """
+    if start.file is None:
+        raise UserError(f"recipe.start.weights: {start.weights} has no file; name it with `Start.at`")
+    arrays = load_npz(start.file)
+    given = [arrays[name] for name in sorted(arrays)]
+    wanted = network.backbone.state_dict()
+    if [array.shape for array in given] != [tuple(value.shape) for value in wanted.values()]:
+        raise UserError(
+            f"recipe.start.weights: {start.weights} has {len(given)} arrays of another network's shapes; "
+            f"the backbone of recipe.model has {len(wanted)}"
+        )
+    network.backbone.load_state_dict({name: torch.from_numpy(array) for name, array in zip(wanted, given, strict=True)})
+    if start.frozen:
+        network.freeze_backbone()
+    return network
