@@ -84,7 +84,7 @@ def _posterior(judged: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.nd
     log_weight = -(a**2 + b**2) / 2
     logits = slope[:, None] * _logit(judged) + shift[:, None]
     recency = 0.5 ** (np.arange(len(judged))[::-1] / HALF_LIFE)
-    log_weight = log_weight - np.logaddexp(0, np.where(wrong, -logits, logits)) @ recency
+    log_weight = log_weight - np.log1p(np.exp(np.where(wrong, -logits, logits))) @ recency  # logits are below 30
     weight = np.exp(log_weight - log_weight.max())
     return slope, shift, weight / weight.sum()
 

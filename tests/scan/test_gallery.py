@@ -59,13 +59,23 @@ def others(beliefs, labels):
     return masked.argmax(1)
 
 
-@pytest.fixture
-def browser(page, tmp_path):
-    with Browser(tmp_path / "profile") as b:
-        b.resize(1280, 900)
-        b.open(page.path)
+@pytest.fixture(scope="module")
+def chrome(tmp_path_factory):
+    """One browser for all tests of this file: to start it takes longer than most of them."""
+    with Browser(tmp_path_factory.mktemp("browser") / "profile") as b:
         yield b
-        assert b.complaints() == []
+
+
+@pytest.fixture
+def browser(chrome, page):
+    """The browser at the page, without decisions of an earlier test."""
+    chrome.events.clear()
+    chrome.resize(1280, 900)
+    chrome.open(page.path)
+    chrome.ask("localStorage.clear()")
+    chrome.reload()
+    yield chrome
+    assert chrome.complaints() == []
 
 
 FOCUS = "document.activeElement.closest('article')?.querySelector('.path')?.textContent.split(' ').slice(1).join(' ')"
@@ -304,15 +314,15 @@ def test_nothing_is_wider_than_the_window(browser, width):
 
 
 @needs_browser
-def test_from_scan_to_cleaned_list_through_the_browser(tmp_path):
+def test_from_scan_to_cleaned_list_through_the_browser(chrome, tmp_path):
     images = blobs(tmp_path / "images", {"a": 8, "b": 8})
     assert run("scan", images, "--out", tmp_path / "out", "--epochs", 2, "--gallery", 16) == 0
-    with Browser(tmp_path / "profile") as b:
-        b.open(tmp_path / "out" / "gallery.html")
-        b.press("ArrowRight", "x", "r", "k")
-        made = decisions(b)
-        (tmp_path / "d.csv").write_text(b.ask("asCSV()"))
-        assert b.complaints() == []
+    chrome.events.clear()
+    chrome.open(tmp_path / "out" / "gallery.html")
+    chrome.press("ArrowRight", "x", "r", "k")
+    made = decisions(chrome)
+    (tmp_path / "d.csv").write_text(chrome.ask("asCSV()"))
+    assert chrome.complaints() == []
     assert run("apply", tmp_path / "out", "--decisions", tmp_path / "d.csv", "--out", tmp_path / "clean.csv") == 0
     cleaned = {r["path"]: r["label"] for r in rows(tmp_path / "clean.csv")}
     (gone,) = [p for p, (d, _) in made.items() if d == "remove"]

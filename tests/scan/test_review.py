@@ -1,5 +1,7 @@
 """The number of wrong labels that are left, against simulated reviews of probabilities that are off as a whole."""
 
+import functools
+
 import numpy as np
 import pytest
 
@@ -16,29 +18,30 @@ def simulated(seed: int) -> tuple[np.ndarray, np.ndarray]:
     return 1 / (1 + np.exp(-logit)), wrong
 
 
-@pytest.fixture(scope="module")
+@functools.cache
 def reviews():
     """(probabilities, which are wrong) of a hundred scans."""
     return [simulated(seed) for seed in range(100)]
 
 
-def left_after(told, wrong, n):
-    return expected_wrong(told[n:], told[:n], wrong[:n]), int(wrong[n:].sum())
+@functools.cache
+def left_after(n):
+    """What is expected after n decisions, and how many wrong labels are left, of every scan."""
+    return [(expected_wrong(told[n:], told[:n], wrong[:n]), int(wrong[n:].sum())) for told, wrong in reviews()]
 
 
 @pytest.mark.parametrize("n", [0, 40, 300])
-def test_intervals_hold_the_truth_nine_times_in_ten(reviews, n):
-    found = [left_after(*scan, n) for scan in reviews]
-    held = sum(expected.low <= truth <= expected.high for expected, truth in found)
+def test_intervals_hold_the_truth_nine_times_in_ten(n):
+    held = sum(expected.low <= truth <= expected.high for expected, truth in left_after(n))
     assert 80 <= held <= 99, "of a hundred; a wider interval than needed would hold all of them"
 
 
-def test_decisions_make_the_number_that_is_left_better_known(reviews):
+def test_decisions_make_the_number_that_is_left_better_known():
     for n, gain in ((200, 0.9), (300, 0.5)):
-        learnt = np.mean([abs(expected.count - truth) for expected, truth in (left_after(*s, n) for s in reviews)])
-        told = np.mean([abs(p[n:].sum() - wrong[n:].sum()) for p, wrong in reviews])
+        learnt = np.mean([abs(expected.count - truth) for expected, truth in left_after(n)])
+        told = np.mean([abs(p[n:].sum() - wrong[n:].sum()) for p, wrong in reviews()])
         assert learnt < gain * told
-    widths = [np.mean([e.high - e.low for e, _ in (left_after(*s, n) for s in reviews)]) for n in (0, 200, 300)]
+    widths = [np.mean([e.high - e.low for e, _ in left_after(n)]) for n in (0, 200, 300)]
     assert widths[0] > 1.1 * widths[1] > 1.5 * widths[2]
 
 
