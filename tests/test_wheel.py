@@ -26,6 +26,7 @@ DATA_FILES = (
     "sgoif/scan/page/gallery.html",
     "sgoif/scan/page/gallery.css",
     "sgoif/scan/page/page.js",
+    "sgoif/scan/page/sections.js",
 )
 LOOP = """
 import torch

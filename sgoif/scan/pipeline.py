@@ -79,7 +79,9 @@ def _scan_into(out: Path, listing: Listing, task: ScanTask) -> None:
     mean, std = _pretrained_normalisation(settings) or channel_moments(pixels, kept)
     images = MappedImages(pixels, kept, mean, std, torch.device(device))
     trained = train_and_score(images, np.array(listing.labels), len(listing.classes), settings, session)
-    write_scan(out, listing, settings, trained, (mean, std), task.gallery_size, seconds | session.timers.seconds)
+    seconds |= session.timers.seconds
+    contents = (pixels[i] for i in kept)
+    write_scan(out, listing, settings, trained, (mean, std), task.gallery_size, seconds, contents)
     session.clear()
 
 

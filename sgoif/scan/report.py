@@ -6,6 +6,8 @@ import csv
 import io
 import platform
 import shlex
+import time
+from collections.abc import Iterable
 from dataclasses import asdict
 from importlib.metadata import PackageNotFoundError, version
 from pathlib import Path
@@ -15,6 +17,7 @@ import numpy as np
 
 from sgoif.scan.explain import Normalisation, save_state
 from sgoif.scan.findings.classes import find_class_issues
+from sgoif.scan.findings.find import find_all
 from sgoif.scan.page.gallery import PageEvidence, shown_examples, write_gallery
 from sgoif.scan.ranking import Ranking, count_by_class, count_other_suggestions, most_common_confusions
 from sgoif.scan.review import expected_wrong, summary_sentence
@@ -37,6 +40,7 @@ def write_scan(
     normalisation: Normalisation,
     gallery_size: int | None,
     seconds: dict[str, float],
+    contents: Iterable[np.ndarray] | None = None,
 ) -> None:
     """Writes every file of a finished scan, report.json last, and prints where they are.
 
@@ -48,6 +52,7 @@ def write_scan(
         normalisation: Of the images, for `sgoif explain`; empty where there are none.
         gallery_size: Number of examples in the gallery; None: as many as are flagged, within limits.
         seconds: Duration of each stage.
+        contents: What each example consists of, as the pixels, to find exact copies by; None: its features.
     """
     ranking = Ranking.from_result(trained.result, np.array(listing.labels))
     table = ranking.columns(listing)
@@ -59,14 +64,18 @@ def write_scan(
     probabilities = trained.result.numpy()["mean_predictions"]
     features = trained.logits if trained.features is None else trained.features  # of huge sets the logits do
     evidence = PageEvidence(trained.anchors, probabilities, features.float().cpu().numpy())
-    write_gallery(out / "gallery.html", listing, ranking, evidence, gallery_size)
-    report = make_report(listing, ranking, settings, seconds)
     labels = np.array(listing.labels)
+    started = time.perf_counter()
+    findings = find_all(labels, trained.features, trained.logits, contents)
+    seconds["findings"] = time.perf_counter() - started
+    write_gallery(out / "gallery.html", listing, ranking, evidence, gallery_size, findings)
+    report = make_report(listing, ranking, settings, seconds)
+    report |= findings.report(listing.names, [listing.classes[c] for c in listing.labels])
     report["class_issues"] = find_class_issues(labels, ranking.wrong_probability, probabilities, listing.classes)
     summary = summary_sentence(ranking.wrong_probability, shown_examples(ranking, gallery_size))
     interrupt.raise_if_pending()  # an import that Ctrl-C broke off would read as "pyarrow is missing"
     atomic_write_json(out / "report.json", report)
-    _print_summary(out, summary, ranking, parquet)
+    _print_summary(out, [summary, *findings.sentences()], ranking, parquet)
 
 
 def make_report(listing: Listing, ranking: Ranking, settings: Settings, seconds: dict[str, float]) -> dict[str, Any]:
@@ -91,8 +100,8 @@ def make_report(listing: Listing, ranking: Ranking, settings: Settings, seconds:
     }
 
 
-def _print_summary(out: Path, summary: str, ranking: Ranking, parquet: bool) -> None:
-    print(summary)
+def _print_summary(out: Path, summary: list[str], ranking: Ranking, parquet: bool) -> None:
+    print("\n".join(summary))
     print(f"For {count_other_suggestions(ranking)} of {ranking.estimated} flagged labels the network prefers another")
     print(f"Review   {out / 'gallery.html'}  (open it in a browser)")
     print(f"Ranking  {out / 'ranking.csv'}" + (" and .parquet" if parquet else "  (no Parquet: pyarrow is missing)"))

@@ -10,6 +10,9 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sgoif.scan.findings.duplicates import Copies
+from sgoif.scan.findings.find import Findings
+from sgoif.scan.findings.outliers import Outliers
 from sgoif.scan.page.gallery import (
     PageEvidence,
     informative_interval,
@@ -49,8 +52,18 @@ def page(tmp_path_factory):
         estimated=6,
     )
     path = tmp_path_factory.mktemp("gallery") / "gallery.html"
-    write_gallery(path, listing, ranking, PageEvidence(anchors, beliefs, rng.normal(size=(12, 5))), 12)
-    return SimpleNamespace(path=path, names=names, labels=labels, other=[int(o) for o in others(beliefs, labels)])
+    evidence = PageEvidence(anchors, beliefs, rng.normal(size=(12, 5)))
+    write_gallery(path, listing, ranking, evidence, 12)
+    copies = [Copies("exact", [0, 9], 1.0), Copies("near", [3, 10, 11], 0.987)]
+    with_findings = path.with_name("findings.html")
+    write_gallery(with_findings, listing, ranking, evidence, 8, Findings(copies, Outliers([8, 2, 11], 2)))
+    return SimpleNamespace(
+        path=path,
+        with_findings=with_findings,
+        names=names,
+        labels=labels,
+        other=[int(o) for o in others(beliefs, labels)],
+    )
 
 
 def others(beliefs, labels):
@@ -179,7 +192,8 @@ def test_large_view_decides_and_goes_on(browser, page):
     b.press("ArrowRight", "ArrowLeft", "ArrowLeft")
     assert b.ask("$('large').alt") == names[1]
     b.press("u", "Escape")
-    assert list(decisions(b)) == names[:1] and not b.ask("$('zoom').open") and b.ask(FOCUS) == names[1]
+    assert list(decisions(b)) == names[:1] and not b.ask("$('zoom').open")
+    b.until(f"{FOCUS} === {json.dumps(names[1])}")  # the dialog tells of its end a moment later
 
 
 @needs_browser
@@ -261,6 +275,37 @@ def test_the_page_tells_of_whole_classes(browser):
     told = browser.ask("[...$('found').children].map(f => f.textContent)")
     small = [f"{c} has 3 examples: too few to judge its labels." for c in CLASSES]
     assert told[-4:] == small and all("probably belong to" in t for t in told[:-4])
+
+
+PATHS = "cards.filter(c => !c.node.hidden).map(c => c.item.path)"
+
+
+@needs_browser
+def test_copies_and_outliers_have_sections_of_their_own(browser, page):
+    b, names = browser, page.names
+    assert b.ask("$('sections').hidden"), "nothing found, no sections"
+    b.open(page.with_findings)
+    assert b.ask("[...$('sections').children].map(s => s.textContent)") == [
+        "Suspicious labels (8)",
+        "Copies (2)",
+        "Outliers (3)",
+    ]
+    assert b.ask(PATHS) == names[:8], "what is only a copy or an outlier is not among the suspicious labels"
+    b.ask("$('sections').children[1].click()")
+    assert b.ask(PATHS) == [names[i] for i in (0, 9, 3, 10, 11)]
+    lines = ["Exact copies", "Near copies (cosine of their features: 0.987)"]
+    assert b.ask("[...document.querySelectorAll('.group')].map(g => g.textContent)") == lines
+    assert b.ask("cards[0].claim.textContent") == f"given {CLASSES[0]}, a copy is called {CLASSES[1]}"
+    assert b.ask("cards[0].beside.querySelector('img').src === data.items.find(i => i.rank === 10).image")
+    b.press("ArrowRight", "ArrowRight", "x")
+    assert decisions(b) == {names[9]: ("remove", CLASSES[1])} and b.ask(COUNT).startswith("1 of 5 decided")
+    assert b.ask("$('left').hidden"), "only suspicious labels teach how many of these are left"
+    b.ask("$('sections').children[2].click()")
+    assert b.ask(PATHS) == [names[i] for i in (8, 2, 11)] and b.ask("$('bulk').hidden")
+    assert b.ask("document.querySelectorAll('.group').length") == 2
+    b.press("Enter")
+    b.ask("$('sections').children[0].click()")
+    assert b.ask(PATHS) == names[:8] and b.ask(COUNT).startswith("0 of 8 decided")
 
 
 @needs_browser

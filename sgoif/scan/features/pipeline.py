@@ -62,7 +62,9 @@ def _scan_into(out: Path, found: FeatureFile, task: ScanTask) -> None:
     print(f"Training {settings.describe()}", flush=True)
     labels = np.array(listing.labels)
     trained = train_head_and_score(array, projection, labels, len(listing.classes), settings, session)
-    write_scan(out, listing, settings, trained, ((), ()), task.gallery_size, seconds | session.timers.seconds)
+    seconds |= session.timers.seconds
+    contents = (row for _, block in array.blocks() for row in block.numpy())
+    write_scan(out, listing, settings, trained, ((), ()), task.gallery_size, seconds, contents)
     session.clear()
 
 

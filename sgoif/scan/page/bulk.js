@@ -3,7 +3,7 @@ const confusion = (item) => item.given + ">" + item.other;
 
 function groups() {  // Map: confusion -> cards, the greatest first
   const found = new Map();
-  for (const c of cards) found.set(confusion(c.item), [...(found.get(confusion(c.item)) ?? []), c]);
+  for (const c of cards) if (c.item.suspicious) found.set(confusion(c.item), [...(found.get(confusion(c.item)) ?? []), c]);
   return new Map([...found].sort((a, b) => b[1].length - a[1].length || a[1][0].item.rank - b[1][0].item.rank));
 }
 function acceptable(members) {  // undecided, and as probably wrong as is asked for

@@ -25,7 +25,11 @@ function typical(c, count) {
 function claim(item) {
   const given = make("b", { className: "given", textContent: data.names[item.given], title: data.classes[item.given] });
   const better = make("b", { className: "better", textContent: data.names[item.other], title: data.classes[item.other] });
-  return make("p", { className: "claim" }, "given ", given, item.flagged ? ", looks like " : ", perhaps ", better);
+  if (section.name === "outliers") return make("p", { className: "claim" }, "given ", given, ", unlike the rest");
+  const copy = copyOf(item);
+  if (copy) better.replaceChildren(data.names[copy.given]);
+  const looks = copy ? ", a copy is called " : item.flagged ? ", looks like " : ", perhaps ";
+  return make("p", { className: "claim" }, "given ", given, looks, better);
 }
 function chance(item) {
   const filled = make("span");
@@ -56,8 +60,8 @@ function card(item) {
   const open = make("button", { className: "open", type: "button" }, picture(item.image, item.tiny, ""));
   open.setAttribute("aria-label", "show large");
   open.addEventListener("click", () => enlarge(found));
-  const beside = make("figure", {}, ...typical(item.other, 1),
-    make("figcaption", { textContent: "a typical " + data.names[item.other] }));
+  found.beside = make("figure");
+  found.claim = make("div");
   found.choice = make("input", { value: data.names[item.other] });
   found.choice.setAttribute("list", "classes");
   found.choice.setAttribute("aria-label", "label to relabel as");
@@ -67,9 +71,10 @@ function card(item) {
     return b;
   };
   found.node = make("article", { tabIndex: 0 },
-    make("div", { className: "pictures" }, open, beside), claim(item), chance(item),
+    make("div", { className: "pictures" }, open, found.beside), found.claim, chance(item),
     make("div", { className: "acts" }, button("keep", "Keep", "k"), button("remove", "Remove", "x"), make("span", { className: "break" }), button("relabel", "Relabel", "r"), found.choice),
     numbers(item), make("p", { className: "path", textContent: `#${item.rank} ${item.path}` }));
+  tellBeside(found);
   found.node.setAttribute("aria-label", `${item.rank}: ${item.path}, given ${data.names[item.given]}`);
   found.choice.addEventListener("keydown", (e) => {
     if (e.key === "Enter") decide(found, "relabel");
@@ -79,6 +84,12 @@ function card(item) {
     e.stopPropagation();
   });
   return found;
+}
+function tellBeside({ item, beside, claim: told }) {  // what a card shows depends on the section
+  const copy = copyOf(item), name = data.names[copy ? copy.given : item.other];
+  const pictures = copy ? [picture(copy.image, copy.tiny, "its copy")] : typical(item.other, 1);
+  beside.replaceChildren(...pictures, make("figcaption", { textContent: copy ? `its copy, called ${name}` : `a typical ${name}` }));
+  told.replaceChildren(claim(item));
 }
 function neighbour(from, by) {  // the next shown card, or null; from null: the first
   for (let n = from === null ? 0 : cards.indexOf(from) + by; n >= 0 && n < cards.length; n += by) if (!cards[n].node.hidden) return cards[n];

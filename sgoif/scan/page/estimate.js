@@ -33,11 +33,11 @@ const roundCount = (x) => {
   return (Math.round(whole / unit) * unit).toLocaleString("en");
 };
 function reviewProgress() {  // the sentence of the stop rule, or nothing before the first decision
-  const wrongBy = new Map(data.items.map((item) => [item.path, item.wrong]));
-  const judged = [...decisions].filter(([, d]) => d.how !== "bulk").map(([path, d]) => [wrongBy.get(path), d.decision !== "keep"]);
+  const wrongBy = new Map(data.items.filter((item) => item.suspicious).map((item) => [item.path, item.wrong]));
+  const judged = [...decisions].filter(([path, d]) => d.how !== "bulk" && wrongBy.has(path)).map(([path, d]) => [wrongBy.get(path), d.decision !== "keep"]);
   if (!judged.length) return "";
   const weights = posterior(judged);
-  const open = cards.filter((c) => !decisions.has(c.item.path)).map((c) => [c.item.wrong, 1]);
+  const open = cards.filter((c) => c.item.suspicious && !decisions.has(c.item.path)).map((c) => [c.item.wrong, 1]);
   const left = expected([...open, ...E.rest], weights), here = expected(open, weights);
   const next = open.slice(0, E.last), soon = expected(next, weights).count;
   const last = judged.slice(-E.last), found = last.filter(([, wrong]) => wrong).length;

@@ -15,6 +15,8 @@ import numpy as np
 
 from sgoif.scan import review
 from sgoif.scan.findings.classes import find_class_issues
+from sgoif.scan.findings.duplicates import Copies
+from sgoif.scan.findings.find import NOTHING, Findings
 from sgoif.scan.page.class_names import readable_names
 from sgoif.scan.page.pictures import TYPICAL_EXAMPLES, TYPICAL_PIXELS, thumbnail, typical_examples
 from sgoif.scan.ranking import Ranking
@@ -23,8 +25,11 @@ from sgoif.utils.files import atomic_write_text
 
 MIN_EXAMPLES = 100  # on a page where no number is asked for
 MAX_EXAMPLES = 500
+MAX_GROUPS = 100  # of copies on a page
+MAX_GROUP = 12  # copies of one group
+MAX_OUTLIERS = 100
 FOLDER = Path(__file__).parent
-SCRIPTS = ("cards.js", "zoom.js", "decisions.js", "estimate.js", "bulk.js", "page.js")  # in this order
+SCRIPTS = ("cards.js", "sections.js", "zoom.js", "decisions.js", "estimate.js", "bulk.js", "page.js")  # in this order
 
 
 @dataclass
@@ -42,7 +47,14 @@ class PageEvidence:
     features: np.ndarray
 
 
-def write_gallery(path: Path, listing: Listing, ranking: Ranking, evidence: PageEvidence, size: int | None) -> None:
+def write_gallery(
+    path: Path,
+    listing: Listing,
+    ranking: Ranking,
+    evidence: PageEvidence,
+    size: int | None,
+    findings: Findings = NOTHING,
+) -> None:
     """Writes the page with the most suspicious examples.
 
     Args:
@@ -51,12 +63,22 @@ def write_gallery(path: Path, listing: Listing, ranking: Ranking, evidence: Page
         ranking: Their scores and order.
         evidence: What else is shown of them.
         size: Number of examples; None: as many as are flagged, within `MIN_EXAMPLES` and `MAX_EXAMPLES`.
+        findings: Copies and outliers, which get sections of their own.
     """
     chosen = shown_examples(ranking, size)
     size = len(chosen)
-    items = [gallery_item(listing, ranking, evidence, rank, int(i)) for rank, i in enumerate(chosen)]
-    for item, i in zip(items, chosen, strict=True):
-        item["file"] = _file_link(path.parent, listing, int(i))
+    sections = page_sections(findings)
+    others = [i for section in sections for group in section["groups"] for i in group["items"]]
+    shown = list(dict.fromkeys([*chosen.tolist(), *others]))
+    place = np.empty(len(ranking.order), int)
+    place[ranking.order] = np.arange(len(place))
+    items = [gallery_item(listing, ranking, evidence, int(place[i]), i) for i in shown]
+    for n, (item, i) in enumerate(zip(items, shown, strict=True)):
+        item["file"] = _file_link(path.parent, listing, i)
+        item["suspicious"] = n < size
+    for section in sections:
+        for group in section["groups"]:
+            group["items"] = [shown.index(i) for i in group["items"]]
     content = repr([(item["path"], item["given"], item["score"]) for item in items])
     page = {
         "id": hashlib.sha256(content.encode()).hexdigest()[:16],
@@ -68,10 +90,40 @@ def write_gallery(path: Path, listing: Listing, ranking: Ranking, evidence: Page
         "class_issues": find_class_issues(
             np.array(listing.labels), ranking.wrong_probability, evidence.probabilities, listing.classes
         ),
+        "sections": sections,
         "typical": _typical_pictures(listing, ranking, evidence, items),
         "items": items,
     }
     atomic_write_text(path, assemble(page))
+
+
+def page_sections(findings: Findings) -> list[dict[str, Any]]:
+    """Returns the sections of the page beside that of suspicious labels: title, explanation, and groups of examples."""
+    copies = [{"told": _tell_copies(c), "items": c.examples[:MAX_GROUP]} for c in findings.copies[:MAX_GROUPS]]
+    outliers, beyond = findings.outliers.examples[:MAX_OUTLIERS], findings.outliers.beyond_chance
+    rest = "The next, which chance could explain" if beyond else "The farthest; chance could explain them"
+    groups = [("Farther out than chance explains", outliers[:beyond]), (rest, outliers[beyond:])]
+    sections = [
+        {
+            "name": "copies",
+            "title": "Copies",
+            "told": "Copies under several labels: at most one of the labels can be right.",
+            "groups": copies,
+        },
+        {
+            "name": "outliers",
+            "title": "Outliers",
+            "told": "Examples that are least like the rest: perhaps no class is right for them.",
+            "groups": [{"told": told, "items": items} for told, items in groups if items],
+        },
+    ]
+    return [section for section in sections if section["groups"]]
+
+
+def _tell_copies(copies: Copies) -> str:
+    if copies.kind == "exact":
+        return "Exact copies"
+    return f"Near copies (cosine of their features: {copies.similarity:.3f})"
 
 
 def shown_examples(ranking: Ranking, size: int | None) -> np.ndarray:

@@ -6,27 +6,31 @@ const SORTS = {
 };
 
 function sortCards() {
-  const compare = SORTS[$("sort").value][1];
+  const places = placesInSection(), place = (item) => places.get(item) ?? Infinity;
+  const compare = section === LABELS ? SORTS[$("sort").value][1] : (a, b) => (place(a) > place(b)) - (place(a) < place(b));
   cards.sort((a, b) => compare(a.item, b.item));
-  $("cards").replaceChildren(...cards.map((c) => c.node), $("nothing"));
+  $("cards").replaceChildren(...(section === LABELS ? cards.map((c) => c.node) : headings(cards)), $("nothing"));
 }
 function refresh() {
+  const here = cards.filter((c) => inSection(c.item));
   const text = $("search").value.trim().toLowerCase(), given = $("given").value, other = $("other").value;
   const status = $("status").value, flagged = $("flagged").checked;
   let shown = 0;
   for (const { item, node, choice } of cards) {
     const d = decisions.get(item.path);
     const words = [item.path, ...[item.given, item.other].flatMap((c) => [data.classes[c], data.names[c]])].join(" ").toLowerCase();
-    node.hidden = !(words.includes(text) && (given === "" || item.given === +given) && (other === "" || item.other === +other)
-      && (!flagged || item.flagged) && (status === "" || (status === "open" ? !d : d?.decision === status)));
+    const matches = words.includes(text) && (given === "" || item.given === +given) && (other === "" || item.other === +other)
+      && (!flagged || item.flagged) && (status === "" || (status === "open" ? !d : d?.decision === status));
+    node.hidden = !(inSection(item) && (section !== LABELS || matches));  // filters belong to the first section
     shown += !node.hidden;
     node.dataset.decision = d?.decision ?? "";
     for (const name of ["keep", "relabel", "remove"]) node.querySelector("." + name).setAttribute("aria-pressed", d?.decision === name);
     if (d?.decision === "relabel") choice.value = data.names[data.classes.indexOf(d.label)];
   }
   $("nothing").hidden = shown > 0;
-  $("bar").value = decisions.size; $("bar").max = cards.length;
-  $("count").textContent = `${decisions.size} of ${cards.length} decided, ${shown} shown`;
+  const decidedHere = here.filter((c) => decisions.has(c.item.path)).length;
+  $("bar").value = decidedHere; $("bar").max = here.length;
+  $("count").textContent = `${decidedHere} of ${here.length} decided, ${shown} shown`;
   $("left").textContent = reviewProgress();
   $("left").hidden = !$("left").textContent;
   $("sorted").textContent = `(sorted by ${SORTS[$("sort").value][0]})`;
@@ -53,7 +57,7 @@ document.addEventListener("keydown", (e) => {
     ArrowRight: () => move(1), ArrowLeft: () => move(-1), ArrowDown: () => move(1, columns()), ArrowUp: () => move(-1, columns()),
     k: () => decide(at, "keep"), r: () => decide(at, "relabel"), x: () => decide(at, "remove"), z: () => enlarge(at),
     l: () => { at.choice.focus(); at.choice.select(); },
-    u: undo, "/": () => { $("options").open = true; $("search").focus(); }, "?": () => $("keys").showModal(),
+    u: undo, "/": () => { if (section !== LABELS) openSection(LABELS); $("options").open = true; $("search").focus(); }, "?": () => $("keys").showModal(),
   };
   if (e.key === "Enter" && e.target.matches("article")) acts.Enter = acts.z;
   const pressed = e.key.length === 1 ? e.key.toLowerCase() : e.key, act = acts[pressed];
@@ -65,7 +69,7 @@ document.addEventListener("keydown", (e) => {
 
 document.title = `Suspicious labels: ${data.source}`;
 $("headline").textContent = data.summary;
-$("source").textContent = `The ${data.items.length} most suspicious labels of ${data.source}`;
+$("source").textContent = `The ${data.items.filter((item) => item.suspicious).length} most suspicious labels of ${data.source}`;
 const found = data.class_issues.map((f) => f.kind === "small"
   ? `${f.given} has ${f.examples} examples: too few to judge its labels.`
   : `${percent(f.share)} of ${f.given} probably belong to ${f.other}: merge the two classes, or rename one?`);
@@ -80,6 +84,7 @@ $("status").append(option("", "any decision"), option("open", "to review"), opti
 $("classes").append(...data.names.map((c) => option(c, "")));
 $("cards").append(make("p", { id: "nothing", className: "empty", textContent: "Nothing matches these filters." }));
 cards = data.items.map(card);
+makeSections();
 $("sort").addEventListener("input", () => { sortCards(); refresh(); });
 for (const id of ["search", "given", "other", "status", "flagged"]) $(id).addEventListener("input", refresh);
 $("help").addEventListener("click", () => $("keys").showModal());
@@ -90,5 +95,4 @@ try { theme = localStorage.getItem("sgoif:theme") || theme; } catch { /* the sys
 root.dataset.theme = theme;
 $("theme").addEventListener("click", () => setTheme(root.dataset.theme === "dark" ? "light" : "dark"));
 load();
-sortCards();
-refresh();
+openSection(LABELS);

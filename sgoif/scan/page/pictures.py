@@ -17,7 +17,8 @@ if TYPE_CHECKING:
 THUMBNAIL_PIXELS = 320
 TYPICAL_PIXELS = 160
 TYPICAL_EXAMPLES = 3  # of each class
-TINY_PIXELS = 64  # images up to this size are shown with sharp pixels
+LOSSLESS_PIXELS = 64  # images up to this size are kept without loss
+SHARP_PIXELS = 16  # and up to this size shown with sharp pixels; larger ones are recognised better if smoothed
 JPEG_QUALITY = 80
 
 
@@ -32,13 +33,13 @@ def thumbnail(listing: Listing, i: int, side: int = THUMBNAIL_PIXELS) -> tuple[s
 
 def is_tiny(image: Image) -> bool:
     """Returns whether an image is so small that its pixels should stay sharp."""
-    return max(image.size) <= TINY_PIXELS
+    return max(image.size) <= SHARP_PIXELS
 
 
 def data_uri(image: Image) -> str:
-    """Returns an image as a data URI: PNG for tiny images, JPEG otherwise."""
+    """Returns an image as a data URI: PNG for small images, JPEG otherwise."""
     out = io.BytesIO()
-    if is_tiny(image):
+    if max(image.size) <= LOSSLESS_PIXELS:
         kind = "png"
         image.save(out, "PNG")
     else:

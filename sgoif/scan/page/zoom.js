@@ -10,7 +10,10 @@ function enlarge(found) {
   large.alt = item.path;
   setTimes(1);
   const link = item.file ? [make("p", {}, make("a", { href: item.file, target: "_blank", rel: "noreferrer", textContent: "open the file" }))] : [];
-  $("beside").replaceChildren(claim(item), chance(item),
+  const copy = copyOf(item);
+  const twin = copy ? [make("p", { className: "soft", textContent: `its copy, called ${data.names[copy.given]}: ${copy.path}` }),
+    make("div", { className: "typical" }, picture(copy.image, copy.tiny, "its copy"))] : [];
+  $("beside").replaceChildren(claim(item), chance(item), ...twin,
     make("p", { className: "soft", textContent: `typical: ${data.names[item.given]} (given)` }), make("div", { className: "typical" }, ...typical(item.given, 3)),
     make("p", { className: "soft", textContent: `typical: ${data.names[item.other]}` }), make("div", { className: "typical" }, ...typical(item.other, 3)),
     make("p", { className: "path", textContent: `#${item.rank} ${item.path}` }), ...link);
@@ -22,7 +25,7 @@ function markZoomed() {
   if (!zoomed) return;
   const made = decisions.get(zoomed.item.path)?.decision;
   for (const name of ["keep", "relabel", "remove"]) $("zoom").querySelector("." + name).setAttribute("aria-pressed", made === name);
-  $("zoom").querySelector(".relabel").replaceChildren(`${zoomed.choice.value} `, make("kbd", { textContent: "r" }));
+  $("zoom").querySelector(".relabel").replaceChildren(`→ ${zoomed.choice.value} `, make("kbd", { textContent: "r" }));
   $("back").disabled = !neighbour(zoomed, -1);
   $("next").disabled = !neighbour(zoomed, 1);
 }
