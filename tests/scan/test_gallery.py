@@ -11,7 +11,7 @@ import pytest
 from PIL import Image
 
 from sgoif.scan.findings.duplicates import Copies
-from sgoif.scan.findings.find import Findings
+from sgoif.scan.findings.find import ScanFindings
 from sgoif.scan.findings.outliers import Outliers
 from sgoif.scan.page.gallery import (
     PageEvidence,
@@ -56,7 +56,7 @@ def page(tmp_path_factory):
     write_gallery(path, listing, ranking, evidence, 12)
     copies = [Copies("exact", [0, 9], 1.0), Copies("near", [3, 10, 11], 0.987)]
     with_findings = path.with_name("findings.html")
-    write_gallery(with_findings, listing, ranking, evidence, 8, Findings(copies, Outliers([8, 2, 11], 2)))
+    write_gallery(with_findings, listing, ranking, evidence, 8, ScanFindings(copies, Outliers([8, 2, 11], 2)))
     return SimpleNamespace(
         path=path,
         with_findings=with_findings,

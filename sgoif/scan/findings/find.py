@@ -16,7 +16,7 @@ REPORTED = 1_000  # groups of copies, and outliers, in report.json
 
 
 @dataclass(frozen=True)
-class Findings:
+class ScanFindings:
     """What was found.
 
     Attributes:
@@ -71,12 +71,12 @@ class Findings:
         return lines + ([f"Not searched: {self.left_out}"] if self.left_out else [])
 
 
-NOTHING = Findings([], Outliers([], 0))
+NOTHING = ScanFindings([], Outliers([], 0))
 
 
 def find_all(
     labels: np.ndarray, features: Tensor | None, logits: Tensor, contents: Iterable[np.ndarray] | None = None
-) -> Findings:
+) -> ScanFindings:
     """Finds copies under several labels, and outliers.
 
     Args:
@@ -91,6 +91,6 @@ def find_all(
     digests = content_digests(contents)
     if features is None:
         left_out = f"near copies and outliers, since the features of {len(labels):,} examples are too many to keep"
-        return Findings(find_copies(labels, digests, None), Outliers([], 0), left_out)
+        return ScanFindings(find_copies(labels, digests, None), Outliers([], 0), left_out)
     rows = features.float().cpu()
-    return Findings(find_copies(labels, digests, rows), find_outliers(rows, logits, labels))
+    return ScanFindings(find_copies(labels, digests, rows), find_outliers(rows, logits, labels))

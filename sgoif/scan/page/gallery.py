@@ -16,7 +16,7 @@ import numpy as np
 from sgoif.scan import review
 from sgoif.scan.findings.classes import find_class_issues
 from sgoif.scan.findings.duplicates import Copies
-from sgoif.scan.findings.find import NOTHING, Findings
+from sgoif.scan.findings.find import NOTHING, ScanFindings
 from sgoif.scan.page.class_names import readable_names
 from sgoif.scan.page.pictures import TYPICAL_EXAMPLES, TYPICAL_PIXELS, thumbnail, typical_examples
 from sgoif.scan.ranking import Ranking
@@ -53,7 +53,7 @@ def write_gallery(
     ranking: Ranking,
     evidence: PageEvidence,
     size: int | None,
-    findings: Findings = NOTHING,
+    findings: ScanFindings = NOTHING,
 ) -> None:
     """Writes the page with the most suspicious examples.
 
@@ -97,7 +97,7 @@ def write_gallery(
     atomic_write_text(path, assemble(page))
 
 
-def page_sections(findings: Findings) -> list[dict[str, Any]]:
+def page_sections(findings: ScanFindings) -> list[dict[str, Any]]:
     """Returns the sections of the page beside that of suspicious labels: title, explanation, and groups of examples."""
     copies = [{"told": _tell_copies(c), "items": c.examples[:MAX_GROUP]} for c in findings.copies[:MAX_GROUPS]]
     outliers, beyond = findings.outliers.examples[:MAX_OUTLIERS], findings.outliers.beyond_chance
