@@ -97,8 +97,8 @@ def draw_panels(
         return None
     order = _by_quality(panels)
     styles = _style.method_styles(order)
-    columns = min(len(panels), MAX_COLUMNS)
-    rows = -(-len(panels) // columns)
+    rows = -(-len(panels) // MAX_COLUMNS)
+    columns = -(-len(panels) // rows)
     figure, grid = _style.canvas(rows, columns, height=(1.9 if own_axes else 2.6) * rows + 0.5, sharey=not own_axes)
     for axes in grid.flat[len(panels) :]:
         axes.axis("off")

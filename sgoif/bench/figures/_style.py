@@ -11,7 +11,7 @@ import textwrap
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
 from weakref import WeakKeyDictionary
 
 import numpy as np
@@ -66,6 +66,7 @@ def paper() -> Iterator[None]:
         "xtick.color": TEXT_COLOUR, "ytick.color": TEXT_COLOUR, "text.color": TEXT_COLOUR, "legend.frameon": False,
         "legend.fontsize": 7.5, "axes.spines.top": False, "axes.spines.right": False, "axes.axisbelow": True,
         "grid.color": GRID_COLOUR, "grid.linewidth": 0.6, "lines.linewidth": 1.4, "text.parse_math": False,
+        "axes.formatter.useoffset": False,
     }  # fmt: skip
     with matplotlib.rc_context(settings):
         yield
@@ -211,11 +212,28 @@ def method_styles(by_quality: Sequence[str], task: str = "noisy", n_named: int =
     return styles
 
 
-def logarithmic(axes: Axes) -> None:
-    """Make the vertical axis logarithmic with plain numbers; titles may hold dollar signs, so mathematics is off."""
-    axes.set_yscale("log")
-    axes.yaxis.set_major_formatter(lambda value, _: f"{value:g}")
-    axes.yaxis.set_minor_formatter(lambda value, _: "")
+def logarithmic(axes: Axes, which: Literal["x", "y"] = "y") -> None:
+    """Make an axis logarithmic with plain numbers; titles may hold dollar signs, so mathematics is off.
+
+    Call it when all is drawn: an axis of less than two powers of ten also has ticks at 2 and 5.
+    """
+    from matplotlib.ticker import LogLocator
+
+    axes.set(**{f"{which}scale": "log"})
+    axis = axes.xaxis if which == "x" else axes.yaxis
+    axis.set_major_formatter(lambda value, _: f"{value:g}")
+    axis.set_minor_formatter(lambda value, _: "")
+    low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
+    if high < 100 * low:
+        axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
+
+
+def epoch_axis(axes: Axes) -> None:
+    """Label the horizontal axis as epochs, which are counted in whole numbers."""
+    from matplotlib.ticker import MaxNLocator
+
+    axes.set_xlabel("epoch")
+    axes.xaxis.set_major_locator(MaxNLocator(integer=True))
 
 
 def method_rows(axes: Axes, names: Sequence[str], bold: Sequence[bool]) -> None:

@@ -66,7 +66,7 @@ def draw(table: str, data: FigureData) -> Figure | None:
     _limits(axes, points)
     if incomplete:
         _style.footnote(figure, f"not in every setting: {', '.join(title(task, m) for m in incomplete)}")
-    _legend(figure, points, task)
+    _legend(figure, points, front, task)
     _style.lay_out(figure)
     _names(axes, points, task)
     return figure
@@ -85,7 +85,7 @@ def _mark(method: str, on_front: bool, task: str) -> dict[str, Any]:
     return {**shape, "facecolors": "white" if hollow else colour, "edgecolors": colour, "linewidths": 1}
 
 
-def _legend(figure: Figure, points: Points, task: str) -> None:
+def _legend(figure: Figure, points: Points, front: Sequence[str], task: str) -> None:
     from matplotlib.lines import Line2D
 
     kinds: dict[str, dict[str, Any]] = {
@@ -93,6 +93,8 @@ def _legend(figure: Figure, points: Points, task: str) -> None:
         "no other is better and cheaper": {"marker": "o", "markersize": 5, "color": _style.BLUE},
         "others": {"marker": "o", "markersize": 5, "color": _style.GREY, "linestyle": ""},
     }
+    if set(front) <= {OURS}:  # then there is no line, and the mark of SG-OIF says enough
+        del kinds["no other is better and cheaper"]
     if any(not is_ranked(task, m) for m in points):
         hollow = {"marker": "o", "markersize": 5, "color": _style.GREY, "markerfacecolor": "white", "linestyle": ""}
         kinds["given all clean labels"] = hollow

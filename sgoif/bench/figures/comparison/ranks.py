@@ -40,7 +40,7 @@ def draw(table: str, data: FigureData) -> Figure | None:
     if len(full) < 3 or len(panels) < 2:
         return None
     tested = n_draws >= MIN_DRAWS
-    figure, grid = _style.canvas(height=1.0 + 0.2 * (len(full) + 1))
+    figure, grid = _style.canvas(height=(1.0 if tested else 0.4) + 0.2 * (len(full) + 1))
     sets = "; ".join(dict.fromkeys(data.title(p.dataset) for p in panels))
     _style.subtitle(figure, f"{sets}; {len(panels)} settings, independent draws of noise: {n_draws}")
     ranks = significance.average_ranks(full)
@@ -153,7 +153,7 @@ def _diagram(axes: Axes, ranks: dict[str, float], difference: float | None) -> N
         axes.plot([rank, rank], [0, 0.18], color=_style.TEXT_COLOUR, linewidth=1)
         axes.text(rank, 0.32, str(rank), ha="center", va="bottom", fontsize=7.5)
     axes.set_xlim(1 - 0.32 * n, n + 0.32 * n)
-    axes.set_ylim(-depth - (n + 1) // 2 - 0.2, 2.9)
+    axes.set_ylim(-depth - (n + 1) // 2 - 0.2, 1.2 if difference is None else 2.9)
     axes.axis("off")
 
 

@@ -59,7 +59,7 @@ def _gains(data: FigureData, dataset: str, other: str) -> np.ndarray:
 def _draw_confidence(axes: Axes, traces: Mapping[str, tuple[np.ndarray, np.ndarray]]) -> None:
     for gate, (x, values) in traces.items():
         _style.band(axes, x, values, _style.GATE_STYLES[gate], GATES[gate], linewidth=_style.GATE_WIDTHS[gate])
-    axes.set_xlabel("epoch")
+    _style.epoch_axis(axes)
     axes.set_ylabel("mean confidence of the anchors")
     axes.set_ylim(0, 1.03)
     axes.grid()

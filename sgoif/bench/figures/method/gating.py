@@ -70,7 +70,7 @@ def _residuals(axes: Axes, found: Mapping[str, tuple[np.ndarray, np.ndarray]]) -
         label = f"{GATES[gate]}{_style.diverged(values)}"
         _style.band(axes, x, values, (colour, dashes, None), label, linewidth=_style.GATE_WIDTHS[gate])
     _style.logarithmic(axes)
-    axes.set_xlabel("epoch")
+    _style.epoch_axis(axes)
     axes.set_ylabel("relative residual")
     axes.grid()
 

@@ -55,11 +55,16 @@ def draw(dataset: str, data: FigureData) -> Figure | None:
     axes.grid()
     _style.legend(figure, axes.get_legend_handles_labels()[0])
     _style.subtitle(figure, data.title(dataset))
-    far = {s: v.mean() for s, v in ours.items() if abs(v.mean() - rates[s]) > FAR_OFF}
-    named = {data.setting_title(dataset, s): (rates[s], float(mean)) for s, mean in far.items()}
+    far = {s: nearest_to_mean(v) for s, v in ours.items() if abs(v.mean() - rates[s]) > FAR_OFF}
+    named = {data.setting_title(dataset, s): (rates[s], mark) for s, mark in far.items()}
     _style.lay_out(figure)
     _labels.beside(axes, named, {}, distance=0.03)
     return figure
+
+
+def nearest_to_mean(values: np.ndarray) -> float:
+    """Return the value nearest to the mean of all: a mark that a name can point at."""
+    return float(values[np.abs(values - values.mean()).argmin()])
 
 
 def estimates(data: FigureData, dataset: str, setting: str, method: str) -> np.ndarray:

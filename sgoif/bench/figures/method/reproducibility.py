@@ -48,8 +48,7 @@ def draw(dataset: str, data: FigureData) -> Figure | None:
         axes.plot(np.median(points), row, marker="D", markersize=5.5, color=colour)
     names = [f"{title('noisy', m)} ({len(found[m])})" for m in order]
     _style.method_rows(axes, names, [m == OURS for m in order])
-    axes.set_xscale("log")
-    axes.xaxis.set_major_formatter(lambda value, _: f"{value:g}")
+    _style.logarithmic(axes, "x")
     axes.set_xlabel("standard deviation of AUC-PR over seeds (points)")
     _style.subtitle(figure, data.title(dataset))
     return figure
