@@ -9,6 +9,7 @@ with the logits of the training steps themselves (augmented images, training mod
 (github.com/asappresearch/aum). Their runs have a constant learning rate and average all epochs up to its first drop.
 This recipe's rate falls all the time, so that the window is open; candidates are all of training (`all`), its last half
 and its last quarter. `epoch_scores[T]` is the score `all` had training stopped after epoch T.
+
 Removal rule: s_i > 0, where another class wins over the mean of the window. The paper finds the threshold by training
 twice more with a fake class of "threshold samples"; a removal rule that costs two trainings is left out.
 

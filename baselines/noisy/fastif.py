@@ -23,10 +23,12 @@ so that all anchors go through LiSSA at once, as one matrix.
 Examples that no anchor retrieved say nothing: they score 0, are never removed, and their share is in `extras` as
 1 - `coverage`. Among each other they stand in seeded random order: a jitter smaller than the smallest non-zero
 |score|, which therefore changes no order between a judged example and any other.
+
 `scale=None` is twice the largest eigenvalue of H by power iteration (the paper's 1e4 is a guess for its BERT, and would
 damp with damp * scale = 50). Damping and number of steps are the paper's; one chain over batches of 128 replaces three
 chains over single examples.
 Official code: github.com/salesforce/fast-influence-functions (`influence_utils/nn_influence_utils.py`).
+
 Removal rule: of the judged examples the suspicious component of a two-Gaussian mixture
 (`score_threshold.by_mixture`), as far as it is harmful (s > 0).
 

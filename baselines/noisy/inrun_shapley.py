@@ -10,6 +10,7 @@ checkpoints, and the influence of SG-OIF with H = I. `window` sums the last half
 rates eta_t, `window_soft` besides for the loss at temperature 4, f / 4: at 1 the few trusted images that the network
 gets wrong rule g_val. The validation gradient is of the trusted images, a random batch of them at each step. No
 official code was compared; the formula is the paper's.
+
 Removal rule: the suspicious component of a two-Gaussian mixture. Cost: 1 plain run and, at every step, a forward pass
 of as many trusted images as a batch has.
 Deviation: gradients of the last layer, as for TracIn; the trusted images pass in eval mode.

@@ -11,10 +11,11 @@ tells the weighted energies of images and outliers apart, and its loss shapes th
 A candidate is mu + C e with C C' = S, e standard normal, and its log density is -|e|^2 / 2 + const: the least likely
 has the longest e. Length and direction of e are independent, and |e|^2 is chi-square with d degrees, so it is enough to
 draw the `keep` largest of `candidates` chi-squares (the largest of n uniform numbers is u^(1/n), mapped by the quantile
-function) and a direction for each: the same distribution without the candidates. Differences from OpenOOD, on
-purpose: w is trained and the energies stay in the graph (theirs draws new random weights at every call and cuts the
-gradient, which leaves plain training). Queues hold as many as the smallest class, at most `queue`, so that they fill
-on small data.
+function) and a direction for each: the same distribution without the candidates.
+
+Differences from OpenOOD, on purpose: w is trained and the energies stay in the graph (theirs draws new random weights
+at every call and cuts the gradient, which leaves plain training). Queues hold as many as the smallest class, at most
+`queue`, so that they fill on small data.
 
 Paper: VOS: Learning What You Don't Know by Virtual Outlier Synthesis, ICLR 2022.
 Code: https://github.com/deeplearning-wisc/vos; OpenOOD's `vos`.

@@ -37,6 +37,13 @@ def test_every_method_has_a_section_with_all_that_a_reader_needs(task, name):
     assert all(f"`{candidate}`: " in found for candidate in declared.candidates)
 
 
+@pytest.mark.parametrize("task", methods.PAGES)
+def test_no_paragraph_is_too_long_to_read(task):
+    text = re.sub(r"```.*?```", "\n\n", read(f"docs/methods/{task}.md"), flags=re.S)
+    long = [p for p in re.split(r"\n\s*\n|\n(?=\s*\* )", text) if len(p.split()) > 110 and not p.startswith("|")]
+    assert long == [], "begin a new paragraph in the docstring of the method"
+
+
 @pytest.mark.parametrize("name", registry.available("ood"))
 def test_ood_methods_keep_the_layout_and_their_parity_test_exists(name):
     fields = fields_of("ood", name)
