@@ -39,7 +39,7 @@ WEIGHTS = (
         training={
             "dataset": "digits_regimes",
             "images": 700,
-            "recipe": {"model": "tiny_cnn", "epochs": 16, "batch_size": 64, "lr": 0.1, "shift": 1},
+            "recipe": {"model": "tiny_cnn", "epochs": 8, "batch_size": 64, "lr": 0.1, "shift": 1},
         },
     ),
 )
