@@ -5,6 +5,8 @@ import re
 from pathlib import Path
 from statistics import mean
 
+from sgoif.utils.packed_json import read_packed_json
+
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "results" / "published"
 Where = tuple[str, str]  # dataset and setting
@@ -67,10 +69,10 @@ class Measured:
 
     def __init__(self, run: str = "measured") -> None:
         folder = PUBLISHED / run
-        records = json.loads((folder / "summary.json").read_text())
+        records = read_packed_json(folder / "summary.json.gz", "make published")
         keys = ("dataset", "setting", "method", "metric", "variant")
         self.found = {tuple(r.get(k, "") for k in keys): r for r in records if "mean" in r and "setting" in r}
-        self.ledger = json.loads((folder / "ledger.json").read_text())["cells"]
+        self.ledger = read_packed_json(folder / "ledger.json.gz", "make published")["cells"]
         printed = [c for c in self.ledger if (c["table"], c["row"]) == PRINTED_OWN]
         self.printed = {re.sub(r"Sparsity \(Noise (\d+%)\)", r"\1", c["column"]): c["printed"] for c in printed}
 

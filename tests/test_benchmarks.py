@@ -1,6 +1,7 @@
 """Every script in benchmarks/ runs through at tiny size and writes its report; what it measures there means nothing."""
 
 import json
+import re
 import sys
 
 import numpy as np
@@ -9,6 +10,7 @@ import torch
 
 from benchmarks import decoding, eager_loop, influence_overhead, posthoc, scaling, scan, training_speed
 from sgoif.utils.files import sha256_array
+from sgoif.utils.paths import ROOT
 
 
 @pytest.fixture(scope="module")
@@ -168,3 +170,12 @@ def test_quality_of_flags_and_a_tail_by_hand():
     found = scan.quality(np.array([3.0, 2.0, 1.0, 0.0]), flagged, wrong)
     assert found == {"auc_pr": 100.0, "flagged": 50.0, "precision": 50.0, "recall": 50.0}
     assert np.bincount(np.repeat([0, 1, 2], 40)[scan.long_tail(np.repeat([0, 1, 2], 40), 4)]).tolist() == [40, 20, 10]
+
+
+def test_there_is_one_current_file_a_benchmark():
+    """Older measurements are in git's history."""
+    names = [re.sub(r"-\d{4}-\d\d-\d\d$", "", path.stem) for path in (ROOT / "benchmarks" / "measured").glob("*.json")]
+    assert names and len(names) == len(set(names))
+    listed = (ROOT / "benchmarks" / "README.md").read_text()
+    missing = [name for name in names if f"`{name.split('-')[0]}-" not in listed]
+    assert not missing, f"benchmarks/README.md does not say what {missing} are"

@@ -161,13 +161,17 @@ def _add_sharing(commands: Any) -> None:
         "copy tables, figures and provenance to results/published",
         "config",
     )
-    about = "rebuild results/published/<run> from the records in results/published/pieces/<run>"
+    about = "rebuild results/published/<run> from its records, results/published/records/<run>.json.gz"
     _add(commands, "republish", sharing_steps.republish_step, about, "config")
     about = "write the records of all finished cells into one small file"
     for name, help in (("export-records", about), ("carry", None)):  # the second is the old name
         step = _add(commands, name, sharing_steps.export_records_step, help, "config", "out")
         step.add_argument("--commit", default="", help="commit of cells that were computed without git")
         step.add_argument("--note", default="", help="how the cells were measured, for readers of the provenance")
+    about = "put files written by export-records into the one small file of a published run's records"
+    step = _add(commands, "pack-records", sharing_steps.pack_records_step, about, "config")
+    step.add_argument("files", nargs="+", metavar="FILE", help="where two hold the same cell, the later one counts")
+    step.add_argument("--fresh", action="store_true", help="begin anew: what the file held before does not count")
     about = "make one run of files written by export-records"
     for name, help in (("merge-records", about), ("adopt", None)):
         step = _add(commands, name, sharing_steps.merge_records_step, help, "config")

@@ -69,6 +69,21 @@ def export_records_step(args: argparse.Namespace) -> None:
     print(f"{out}: {len(content['cells'])} cells, {len(left_out)} left out, {size:.2f} MiB")
 
 
+def pack_records_step(args: argparse.Namespace) -> None:
+    """Add partial runs to the one file of a published run's records; it still has to be published again."""
+    from sgoif.bench.config import load_config
+    from sgoif.bench.run_folder import RESULTS
+    from sgoif.bench.sharing.records_file import pack_records, records_of_run
+
+    run = load_config(args.config)["run"]
+    out = records_of_run(RESULTS, run)
+    before = [out] if out.is_file() and not args.fresh else []
+    parts = pack_records([*before, *map(Path, args.files)], out, run)
+    cells = sum(len(part["cells"]) for _, part in parts)
+    size = out.stat().st_size / 2**20
+    print(f"{out}: {cells} cells of {len(parts)} partial runs, {size:.2f} MiB; `make published` makes the tables of it")
+
+
 def merge_records_step(args: argparse.Namespace) -> None:
     """Make one run of files written by `export-records`."""
     from sgoif.bench.sharing.merge import merge_records

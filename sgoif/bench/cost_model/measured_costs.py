@@ -23,6 +23,7 @@ from typing import Any
 from sgoif.bench.config import load_config
 from sgoif.bench.data import catalogue
 from sgoif.bench.evaluation.overhead import SHARED_GPU
+from sgoif.bench.evaluation.summary_record import PUBLISHED_SUMMARY, read_published_summary
 from sgoif.bench.methods import registry
 from sgoif.errors import UserError
 from sgoif.training.recipe import Recipe
@@ -177,9 +178,11 @@ def load_costs(published: Path = PUBLISHED, configs: Path = ROOT / "configs") ->
         for t in known["training"]
     ]  # fmt: skip
     methods: dict[tuple[str, str], MethodCost] = {}
-    for run in sorted(published.glob("*/summary.json"), key=lambda p: _on_gpu(p.parent)):  # GPU runs last: they count
+    for run in sorted(
+        published.glob(f"*/{PUBLISHED_SUMMARY}"), key=lambda p: _on_gpu(p.parent)
+    ):  # GPU runs last: they count
         config = load_config(configs / f"{run.parent.name}.yaml", skip_missing=False)
-        panels = list(published_panels(read_json(run), config))
+        panels = list(published_panels(read_published_summary(run), config))
         on = "GPU" if _on_gpu(run.parent) else "CPU"
         methods |= method_costs(panels, on)
         if on == "GPU":

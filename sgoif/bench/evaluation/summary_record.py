@@ -8,6 +8,9 @@ from typing import Any, NotRequired, TypedDict, Unpack
 
 from sgoif.bench.evaluation.table_layout import TableLayout
 from sgoif.utils.files import read_json
+from sgoif.utils.packed_json import read_packed_json
+
+PUBLISHED_SUMMARY = "summary.json.gz"
 
 
 class SummaryFields(TypedDict, total=False):
@@ -70,6 +73,12 @@ def layout_record(table: str, layout: TableLayout) -> SummaryRecord:
 def read_summary(run_dir: Path | str) -> list[SummaryRecord]:
     """Reads results/<run>/summary.json."""
     records: list[SummaryRecord] = read_json(Path(run_dir) / "summary.json")
+    return records
+
+
+def read_published_summary(path: Path) -> list[dict[str, Any]]:
+    """Reads results/published/<run>/summary.json.gz: the records without single seeds and without empty keys."""
+    records: list[dict[str, Any]] = read_packed_json(path, "`make published`")
     return records
 
 

@@ -43,40 +43,51 @@ def write_report(run_dir: Path | str, config: Mapping[str, Any]) -> Path:
     Returns:
         The file.
     """
+    path = Path(run_dir) / "report.html"
+    atomic_write_text(path, report_page(Path(run_dir), config), seal=True)
+    path.touch()  # Snakemake compares times, so an unchanged file must look new too
+    return path
+
+
+def report_page(run_dir: Path, config: Mapping[str, Any], linked: bool = False) -> str:
+    """Return the page of a finished run.
+
+    Args:
+        run_dir: Folder of the run.
+        config: Its resolved configuration.
+        linked: Whether it shows the figures that lie beside it, as `<figure>.png`; else they are in the page.
+    """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
 
-    run_dir = Path(run_dir)
     records = read_summary(run_dir)
     css, script = ((FOLDER / name).read_text() for name in TEMPLATES[1:])
     page = Environment(loader=FileSystemLoader(FOLDER), autoescape=True, undefined=StrictUndefined, trim_blocks=True)
     ledger = ledger_section(run_dir / "ledger.json")
     failures = failures_section(run_dir, config)
-    text = page.get_template(TEMPLATES[0]).render(
+    return page.get_template(TEMPLATES[0]).render(
         run=config["run"],
         css=css,
         script=script,
         script_hash=base64.b64encode(hashlib.sha256(script.encode()).digest()).decode(),
         stand_ins=stand_ins(panel for layout in layouts(records).values() for panel in layout.panels),
         tables=[table_section(t) for t in [*build_tables(records), *build_fidelity_tables(run_dir, config)]],
-        figures=_figures(run_dir, config),
+        figures=_figures(run_dir, config, linked),
+        image_sources="'self' file:" if linked else "data:",
         headline=headline(records, failures, ledger),
         ledger=ledger,
         cost=cost_section(run_dir),
         failures=failures,
-        configuration=json.dumps(config, indent=2, ensure_ascii=False),
+        configuration=json.dumps(config, indent=1, ensure_ascii=False),
         origin=provenance(run_dir, dict(config)),
     )
-    path = run_dir / "report.html"
-    atomic_write_text(path, text, seal=True)
-    path.touch()  # Snakemake compares times, so an unchanged file must look new too
-    return path
 
 
-def _figures(run_dir: Path, config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Title, caption and image (as a data address) of every figure that shows something."""
+def _figures(run_dir: Path, config: Mapping[str, Any], linked: bool) -> list[dict[str, Any]]:
+    """Title, caption and image (as a data address, or the name of a file) of every figure that shows something."""
     out = []
     for one in figures.drawn(run_dir, config):
-        picture = _data_address([run_dir / "figures" / name for name in one.files])
+        files = [run_dir / "figures" / name for name in one.files]
+        picture = f"{one.name}.png" if linked else _data_address(files)
         title = f"{one.module.TITLE}: {one.about(config)}"
         out.append({"name": one.name, "title": title, "caption": one.module.CAPTION, "picture": picture})
     return out

@@ -24,7 +24,8 @@ from sgoif.bench.methods.registry import SHARED
 from sgoif.bench.paper.comparison import write_ledger
 from sgoif.bench.report import write_report
 from sgoif.bench.sharing.fewer_ood_sets import covers, fewer_ood_sets
-from sgoif.bench.sharing.partial_run import Owner, PartialRun, owner_of, read_partial_run
+from sgoif.bench.sharing.partial_run import Owner, PartialRun, owner_of
+from sgoif.bench.sharing.records_file import read_parts
 from sgoif.bench.tables import write_tables
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json
@@ -47,7 +48,7 @@ def merge_records(files: Sequence[Path], config_file: Path, results: Path) -> Pa
     """Write results/<run> from partial runs.
 
     Args:
-        files: Files of `export_records`; where two hold the same cell, the later one counts.
+        files: Files of `export_records` or `pack_records`; where two hold the same cell, the later one counts.
         config_file: The configuration that the cells were measured with.
         results: Folder of all runs.
 
@@ -58,19 +59,20 @@ def merge_records(files: Sequence[Path], config_file: Path, results: Path) -> Pa
         UserError: If a file is not a partial run, a cell does not fit the configuration, or the run has cells of its
             own. Nothing is written then.
     """
-    partial_runs = [read_partial_run(Path(path)) for path in files]
+    parts = read_parts(files)
+    names, partial_runs = [name for name, _ in parts], [one for _, one in parts]
     owners = {owner_of(record) for one in partial_runs for record in one["records"]}
     plan = Plan(_configuration(config_file, {owner[:2] for owner in owners}))
     run_dir = results / plan.config["run"]
     if (run_dir / "cells").is_dir():
         raise UserError(f"{run_dir} has cells of its own, which would not count any more; merge in another checkout")
-    for path, one in zip(files, partial_runs, strict=True):
+    for name, one in parts:
         for cell in one["cells"]:
-            _check_cell(plan, cell, path, config_file)
+            _check_cell(plan, cell, name, config_file)
     merged = collect(partial_runs)
     check_draws(plan, partial_runs, merged)
     write_metrics(plan, run_dir, merged)
-    write_partial_runs(run_dir, files, partial_runs, merged)
+    write_partial_runs(run_dir, names, partial_runs, merged)
     atomic_write_json(run_dir / "config.json", plan.config)
     render(run_dir, plan.config)
     return run_dir
@@ -138,16 +140,14 @@ def write_metrics(plan: Plan, run_dir: Path, merged: Merged) -> None:
                 atomic_write_json(metrics_file(run_dir, task, dataset), records, seal=True)
 
 
-def write_partial_runs(
-    run_dir: Path, files: Sequence[Path], partial_runs: Sequence[PartialRun], merged: Merged
-) -> None:
+def write_partial_runs(run_dir: Path, names: Sequence[str], partial_runs: Sequence[PartialRun], merged: Merged) -> None:
     """Write pieces.json: which cells were taken from which file."""
     listed = []
-    for number, (path, one) in enumerate(zip(files, partial_runs, strict=True)):
+    for number, (name, one) in enumerate(zip(names, partial_runs, strict=True)):
         cells = [cell for cell in one["cells"] if merged.file_of[owner_of(cell["cell"])] == number]
         if cells:
             facts = [{k: v for k, v in cell.items() if k != "config"} for cell in cells]  # config.json has it
-            about = {"file": Path(path).name, "config_hash": one["config_hash"], "note": one.get("note", "")}
+            about = {"file": name, "config_hash": one["config_hash"], "note": one.get("note", "")}
             listed.append({**about, "cells": facts})
     atomic_write_json(run_dir / PIECES, listed, seal=True)
 
@@ -176,7 +176,7 @@ def _configuration(path: Path, held: set[tuple[str, str]]) -> dict[str, Any]:
     return in_order
 
 
-def _check_cell(plan: Plan, found: Mapping[str, Any], path: Path, config_file: Path) -> None:
+def _check_cell(plan: Plan, found: Mapping[str, Any], name: str, config_file: Path) -> None:
     """Refuse a cell that the configuration does not have, or has with other parameters than it was measured with."""
     cell = Cell(**found["cell"])
     known: dict[str, Sequence[Any]] = {"task": TASKS, "dataset": plan.datasets(cell.task) if cell.task in TASKS else ()}
@@ -185,16 +185,16 @@ def _check_cell(plan: Plan, found: Mapping[str, Any], path: Path, config_file: P
         known["seed"] = plan.seeds(cell.task, cell.dataset)
         known["method"] = [*SHARED, *plan.methods(cell.task, cell.dataset)]
     for what, names in known.items():
-        name = getattr(cell, what)
-        if name not in names:
+        value = getattr(cell, what)
+        if value not in names:
             there = ", ".join(map(str, names))
-            raise UserError(f"{path}: {cell}: {config_file} has no {what} {name!r}; there are: {there}")
+            raise UserError(f"{name}: {cell}: {config_file} has no {what} {value!r}; there are: {there}")
     planned = plan.cell_config(cell)
     if shares_draw(plan, found):
         planned["noise"] = plan.noise(cell.dataset, cell.setting)
     for key, there, here in _differences(found["config"], planned):
         raise UserError(
-            f"{path}: {cell} was measured with {key} = {there}, but {config_file} says {here}; "
+            f"{name}: {cell} was measured with {key} = {there}, but {config_file} says {here}; "
             "merge it under the configuration it was measured with"
         )
 

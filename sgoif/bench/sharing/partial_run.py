@@ -4,14 +4,12 @@ A gzipped JSON file
 
     {format, run, config_hash, note, cells: [result.json without arrays and curves], records: [as in metrics/*.json]}
 
-`export` writes it, `merge` reads it. Scores, checkpoints and the truth are not in it.
+`export` writes it, `records_file` packs several of them into one file, `merge` reads both. Scores, checkpoints and the
+truth are not in it.
 """
 
 from __future__ import annotations
 
-import gzip
-import json
-import zlib
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
@@ -19,7 +17,7 @@ from typing import Any, NotRequired, TypedDict
 from sgoif.bench.evaluation.metric_record import MetricRecord, is_metric_record
 from sgoif.bench.execution.records import MalformedRecord, ResultRecord
 from sgoif.errors import UserError
-from sgoif.utils.files import atomic_write_bytes
+from sgoif.utils.packed_json import write_packed_json
 
 FORMAT = "sgoif.bench piece 1"
 FACTS = {"commit": str, "created": str, "hardware": dict, "versions": dict, "config": dict}
@@ -54,23 +52,15 @@ def owner_of(named: Mapping[str, Any]) -> Owner:
 
 def write_partial_run(path: Path, content: PartialRun) -> None:
     """Write the file of a partial run; the same content gives the same bytes."""
-    text = json.dumps(content, sort_keys=True, allow_nan=False, ensure_ascii=False, separators=(",", ":"))
-    atomic_write_bytes(path, gzip.compress(text.encode(), mtime=0))
+    write_packed_json(path, content)
 
 
-def read_partial_run(path: Path) -> PartialRun:
-    """Read and validate the file of a partial run.
+def check_partial_run(path: Path, content: Any) -> PartialRun:
+    """Validate the content of a file that should be a partial run.
 
     Raises:
-        UserError: If the file is missing, cannot be read, or is not a partial run all of whose records belong to one of
-            its cells.
+        UserError: If it is not a partial run all of whose records belong to one of its cells.
     """
-    try:
-        content = json.loads(gzip.decompress(path.read_bytes()))
-    except FileNotFoundError:
-        raise UserError(f"there is no file {path}; `export-records` writes it") from None
-    except (OSError, EOFError, zlib.error, ValueError) as e:
-        raise UserError(f"{path} is not a readable partial run ({e}); export it again") from None
     if problem := _problem(content):
         raise UserError(f"{path} is not a partial run: {problem}")
     partial_run: PartialRun = content
@@ -88,10 +78,11 @@ def _problem(content: Any) -> str:
         return "it has no `cells`, `records` and `config_hash`"
     if not isinstance(content.get("note", ""), str):
         return "its `note` is not a text"
-    return _cells_problem(content["cells"]) or _records_problem(content["records"], content["cells"])
+    return cells_problem(content["cells"]) or records_problem(content["records"], content["cells"])
 
 
-def _cells_problem(cells: list[Any]) -> str:
+def cells_problem(cells: list[Any]) -> str:
+    """Return what is wrong with the cells of a file; empty when nothing is."""
     for cell in cells:
         try:
             ResultRecord.from_json(cell)
@@ -102,7 +93,8 @@ def _cells_problem(cells: list[Any]) -> str:
     return ""
 
 
-def _records_problem(records: list[Any], cells: list[Any]) -> str:
+def records_problem(records: list[Any], cells: list[Any]) -> str:
+    """Return what is wrong with the records of a file, given its cells; empty when nothing is."""
     owners: set[Owner] = {owner_of(cell["cell"]) for cell in cells}
     owners |= {(*owner[:3], seed, "") for owner in owners for seed in (None, owner[3])}
     for record in records:

@@ -1,7 +1,8 @@
 """Copies the output of a run to results/published/<run>, with its provenance, so that it can be read without a run.
 
 The folder lies outside the paths that the DAG writes, so a fresh clone reruns nothing because of it. Scores,
-checkpoints and data are not copied.
+checkpoints and data are not copied. It is kept small, since every version of it stays in git: summary and ledger are
+compressed (`summary.json.gz`, `ledger.json.gz`), and the page shows the figures that lie beside it.
 """
 
 from __future__ import annotations
@@ -12,11 +13,14 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sgoif.bench.evaluation.summary_record import PUBLISHED_SUMMARY
 from sgoif.bench.execution.provenance import provenance
+from sgoif.bench.report import report_page
 from sgoif.errors import UserError
-from sgoif.utils.files import atomic_write_json, atomic_write_text, read_json
+from sgoif.utils.files import atomic_write_bytes, atomic_write_json, atomic_write_text, read_json
+from sgoif.utils.packed_json import pack_text, write_packed_json
 
-MAX_REPORT_BYTES = 2_500_000  # a larger report stays with its run
+LEDGER = "ledger.json.gz"
 
 
 def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
@@ -38,15 +42,14 @@ def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
         raise UserError(f"{summary} is missing: run `make tables` first")
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
-    atomic_write_text(target / "summary.json", compact(read_json(summary)))
+    atomic_write_bytes(target / PUBLISHED_SUMMARY, pack_text(compact(read_json(summary))))
     drawn = [path for path in sorted((run_dir / "figures").glob("[!.]*.png")) if path.stat().st_size]
-    files = [*sorted((run_dir / "tables").glob("*.md")), *drawn]
-    files += sorted(run_dir.glob("ledger.*"))
-    report = run_dir / "report.html"
-    if report.is_file() and report.stat().st_size < MAX_REPORT_BYTES:
-        files.append(report)
-    for path in files:
+    for path in [*sorted((run_dir / "tables").glob("*.md")), *drawn, *run_dir.glob("ledger.md")]:
         shutil.copyfile(path, target / path.name)
+    if (run_dir / "ledger.json").is_file():
+        write_packed_json(target / LEDGER, read_json(run_dir / "ledger.json"))
+    if (run_dir / "report.html").is_file():
+        atomic_write_text(target / "report.html", report_page(run_dir, config, linked=True))
     atomic_write_json(target / "provenance.json", provenance(run_dir, config))
     return target
 

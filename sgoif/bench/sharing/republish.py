@@ -1,16 +1,19 @@
-"""Rebuilds results/published/<run> from the records in results/published/pieces/<run> (`make published`)."""
+"""Rebuilds results/published/<run> from its records, results/published/records/<run>.json.gz (`make published`)."""
 
 from __future__ import annotations
 
+import gzip
 import os
 import shutil
 import tempfile
+import zlib
 from pathlib import Path
 from typing import Any
 
 from sgoif.bench.config import load_config
 from sgoif.bench.sharing.merge import merge_records
 from sgoif.bench.sharing.publish import publish
+from sgoif.bench.sharing.records_file import records_of_run
 from sgoif.errors import UserError
 from sgoif.utils.files import read_json
 
@@ -36,13 +39,12 @@ def republish(config_file: Path, results: Path) -> tuple[Path, list[str]]:
         UserError: If there are no records of this run, or they do not fit the configuration.
     """
     run = load_config(config_file)["run"]
-    pieces, target = results / "published" / "pieces" / run, results / "published" / run
-    files = sorted(pieces.glob("*.json.gz"))
-    if not files:
-        raise UserError(f"{pieces} holds no records (*.json.gz) of run {run!r}; `export-records` writes them")
+    records, target = records_of_run(results, run), results / "published" / run
+    if not records.is_file():
+        raise UserError(f"there are no records of run {run!r} in {records}; `pack-records` writes them")
     target.parent.mkdir(parents=True, exist_ok=True)
     with tempfile.TemporaryDirectory(dir=target.parent, prefix=f".{run}-") as folder:
-        run_dir = merge_records(files, config_file, Path(folder))
+        run_dir = merge_records([records], config_file, Path(folder))
         made = publish(run_dir, Path(folder) / "published", read_json(run_dir / "config.json"))
         _keep_date(made, target)
         changed = _differences(made, target)
@@ -79,4 +81,13 @@ def _differences(made: Path, target: Path) -> list[str]:
 
 
 def _bytes(path: Path) -> bytes | None:
-    return path.read_bytes() if path.is_file() else None
+    """The content of a file, None without one; of a compressed file what is in it, since zlib differs by machine."""
+    if not path.is_file():
+        return None
+    found = path.read_bytes()
+    if path.suffix != ".gz":
+        return found
+    try:
+        return gzip.decompress(found)
+    except (OSError, EOFError, zlib.error):  # damaged: it is not what the records make
+        return found

@@ -20,6 +20,7 @@ from sgoif.bench.cost_model.measured_costs import (
 from sgoif.bench.evaluation.overhead import SHARED_GPU
 from sgoif.bench.execution.plan import Plan
 from sgoif.errors import UserError
+from sgoif.utils.packed_json import write_packed_json
 from sgoif.utils.paths import ROOT
 from tests.helpers.project_copy import MINI_CONFIG
 
@@ -162,7 +163,7 @@ def test_costs_are_read_from_published_runs(tmp_path):
             {**about, "method": "sgoif", "metric": "seconds_own", "mean": own},
             {**about, "method": "sgoif", "metric": "seconds_retrain", "mean": 2.0},
         ]
-        (folder / "summary.json").write_text(json.dumps(records))
+        write_packed_json(folder / "summary.json.gz", records)
         hardware = ["cpus 2, gpu NVIDIA H200"] if gpu else ["cpus 2"]
         (folder / "provenance.json").write_text(json.dumps({"hardware": hardware}))
     found = load_costs(tmp_path)

@@ -12,7 +12,7 @@ from sgoif.bench.evaluation.overhead import SHARED_GPU
 from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.evaluation.summary_record import layout_record, summary_record
 from sgoif.bench.evaluation.table_layout import Panel, TableLayout
-from sgoif.bench.report import FOLDER, write_report
+from sgoif.bench.report import FOLDER, report_page, write_report
 from sgoif.bench.report.headline import headline
 from sgoif.bench.report.sections import cost_section
 from sgoif.bench.tables import build_tables
@@ -89,6 +89,17 @@ def written(tmp_path_factory):
         )
     path = write_report(run.root, configuration)
     return run.root, configuration, Page(path.read_text()), path.read_text()
+
+
+def test_the_published_page_shows_the_figures_beside_it_and_loads_no_others(written):
+    run_dir, configuration, whole, _ = written
+    text = report_page(run_dir, configuration, linked=True)
+    page = Page(text)
+    shown = [image["src"] for image in page.all("img")]
+    assert shown == [f"{one.name}.png" for one in figures.drawn(run_dir, configuration)]
+    assert len(shown) == len(whole.all("img")) > 1 and "data:image" not in text
+    policy = next(a["content"] for a in page.all("meta") if a.get("http-equiv") == "Content-Security-Policy")
+    assert "default-src 'none'; img-src 'self' file:;" in policy
 
 
 def test_every_table_is_there_with_every_number(written):

@@ -315,7 +315,7 @@ def test_another_recipe_another_file_and_a_run_of_its_own_are_refused(work, else
     said = {
         "a.json.gz": "was measured with recipe.epochs = 2, but mini.yaml says 9",
         "odd.json.gz": "its format is 'another'",
-        "torn.json.gz": "is not a readable partial run",
+        "torn.json.gz": "torn.json.gz is damaged or no compressed JSON",
         "none.json.gz": "there is no file none.json.gz",
     }
     for file, told in said.items():

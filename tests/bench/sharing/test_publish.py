@@ -4,14 +4,18 @@ import json
 
 import pytest
 
+from sgoif.bench.evaluation.summary_record import read_published_summary
 from sgoif.bench.sharing.publish import compact, publish
 from sgoif.errors import UserError
+from sgoif.utils.packed_json import read_packed_json
 
 
-def test_tables_figures_summary_and_provenance_come_along_and_nothing_else(tmp_path):
+def test_tables_figures_summary_and_provenance_come_along_and_nothing_else(tmp_path, monkeypatch):
+    page = lambda run_dir, config, linked: f"page of {config['run']}, {'linked' if linked else 'whole'}"  # noqa: E731
+    monkeypatch.setattr("sgoif.bench.sharing.publish.report_page", page)
     run = tmp_path / "mini"
     files = {"tables/table1.md": "table", "tables/table1.tex": "tex", "figures/a.png": "png", "ledger.md": "l"}
-    for name, text in {**files, "report.html": "page"}.items():
+    for name, text in {**files, "ledger.json": '{"cells": []}', "report.html": "page"}.items():
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_text(text)
     (run / "summary.json").write_text(
@@ -29,10 +33,13 @@ def test_tables_figures_summary_and_provenance_come_along_and_nothing_else(tmp_p
     (cell / "arrays.npz").write_bytes(b"scores")
     target = publish(run, tmp_path / "published", {"run": "mini"})
     assert sorted(p.name for p in target.iterdir()) == [
-        "a.png", "ledger.md", "provenance.json", "report.html", "summary.json", "table1.md"]  # fmt: skip
+        "a.png", "ledger.json.gz", "ledger.md", "provenance.json", "report.html", "summary.json.gz", "table1.md",
+    ]  # fmt: skip
     origin = json.loads((target / "provenance.json").read_text())
     assert (origin["commit"], origin["date"], origin["cells"]) == (["abc"], ["2026-01-02"], 1)
-    assert json.loads((target / "summary.json").read_text()) == [{"metric": "auc_pr", "mean": 0.5}]
+    assert read_published_summary(target / "summary.json.gz") == [{"metric": "auc_pr", "mean": 0.5}]
+    assert read_packed_json(target / "ledger.json.gz", "publish") == {"cells": []}
+    assert (target / "report.html").read_text() == "page of mini, linked"
 
 
 def test_an_unfinished_run_is_not_published(tmp_path):

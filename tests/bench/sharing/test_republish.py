@@ -1,5 +1,6 @@
 """`make published`: what is published is what the committed records make with the present code."""
 
+import gzip
 import json
 import shutil
 from pathlib import Path
@@ -21,7 +22,7 @@ PUBLISHED = ROOT / "results" / "published"
 def copied(tmp_path_factory) -> Path:
     """A folder of results with a copy of what is published."""
     results = tmp_path_factory.mktemp("results")
-    shutil.copytree(PUBLISHED / "pieces", results / "published" / "pieces")
+    shutil.copytree(PUBLISHED / "records", results / "published" / "records")
     shutil.copytree(PUBLISHED / "measured", results / "published" / "measured")
     return results
 
@@ -37,7 +38,7 @@ def test_the_published_run_is_what_its_records_make_byte_by_byte(copied, monkeyp
     why = "run `make published` and commit what it changes"
     assert changed == [], why
     assert content(folder) == content(PUBLISHED / "measured"), why
-    assert sorted(p.name for p in (copied / "published").iterdir()) == ["measured", "pieces"]
+    assert sorted(p.name for p in (copied / "published").iterdir()) == ["measured", "records"]
 
 
 @pytest.fixture
@@ -47,6 +48,7 @@ def results(tmp_path, monkeypatch) -> Path:
     def publish(run_dir, target, config):
         target.mkdir(parents=True)
         (target / "table1.md").write_text("| 93.1 |\n")
+        (target / "summary.json.gz").write_bytes(gzip.compress(b"[93.1]", mtime=0))
         (target / "report.html").write_text("<p>93.1, made by new on 2026-02-02</p>\n")
         made = {"run": "measured", "published": "2026-02-02", "published_by_commit": "new", "config_hash": "h"}
         atomic_write_json(target / "provenance.json", made)
@@ -58,13 +60,14 @@ def results(tmp_path, monkeypatch) -> Path:
 
     monkeypatch.setattr(module, "merge_records", merge)
     monkeypatch.setattr(module, "publish", publish)
-    (tmp_path / "published" / "pieces" / "measured").mkdir(parents=True)
-    (tmp_path / "published" / "pieces" / "measured" / "a.json.gz").write_bytes(b"")
+    (tmp_path / "published" / "records").mkdir(parents=True)
+    (tmp_path / "published" / "records" / "measured.json.gz").write_bytes(b"")
     return tmp_path
 
 
 def age(folder: Path) -> None:
-    """Makes what is published look like that of an earlier day."""
+    """Makes what is published look like that of an earlier day and of another zlib."""
+    (folder / "summary.json.gz").write_bytes(gzip.compress(b"[93.1]", 1, mtime=7))
     old = {**read_json(folder / "provenance.json"), "published": "2026-01-01", "published_by_commit": "old"}
     atomic_write_json(folder / "provenance.json", old)
     (folder / "report.html").write_text("<p>93.1, made by old on 2026-01-01</p>\n")
@@ -72,13 +75,13 @@ def age(folder: Path) -> None:
 
 def test_what_is_new_is_told_and_a_second_time_changes_nothing(results):
     folder, changed = republish(MEASURED, results)
-    assert changed == ["provenance.json", "report.html", "table1.md"]
+    assert changed == ["provenance.json", "report.html", "summary.json.gz", "table1.md"]
     age(folder)
     before = content(folder)
     assert republish(MEASURED, results) == (folder, []) and content(folder) == before
 
 
-@pytest.mark.parametrize("name", ["table1.md", "report.html", "provenance.json", "leftover.md"])
+@pytest.mark.parametrize("name", ["table1.md", "report.html", "provenance.json", "summary.json.gz", "leftover.md"])
 def test_a_file_that_is_not_what_the_records_make_is_replaced_with_the_new_date(results, name):
     folder, _ = republish(MEASURED, results)
     age(folder)
@@ -90,8 +93,17 @@ def test_a_file_that_is_not_what_the_records_make_is_replaced_with_the_new_date(
     assert not (folder / "leftover.md").exists() and (folder / "table1.md").read_text() == "| 93.1 |\n"
 
 
+def test_what_is_published_stays_small():
+    """Every version of these files stays in git."""
+    sizes = {path: path.stat().st_size for path in PUBLISHED.rglob("*") if path.is_file()}
+    records = sum(size for path, size in sizes.items() if path.parent.name == "records")
+    assert 0 < records < 6 * 2**20
+    assert not [path for path, size in sizes.items() if size >= 2**20 and path.parent.name != "records"]
+    assert not list(PUBLISHED.glob("*/*.svg")), "figures are published as PNG"
+
+
 def test_a_run_without_records_is_refused(tmp_path, monkeypatch, capsys):
-    with pytest.raises(UserError, match="holds no records"):
+    with pytest.raises(UserError, match="there are no records of run 'embedded'"):
         republish(ROOT / "configs" / "embedded.yaml", tmp_path)
     monkeypatch.chdir(ROOT)
     assert main(["republish", "--config", "configs/embedded.yaml"]) == 2
