@@ -42,6 +42,7 @@ from sgoif.bench.methods.robust.training import History
 from sgoif.bench.methods.robust.visits import VisitRecorder, candidate_scores, measure
 from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.training.batches import Batch
+from sgoif.training.distributed import sum_
 
 MAX_NOISE_RATE = 0.9  # limit of an estimated τ: something must be left to learn from
 TOLD = "told"
@@ -71,6 +72,7 @@ class CoTeaching(NoisyLabelDetector):
         "not_selected": "share of late epochs in which neither network picked the example",
     }
     ranked_by = "last_loss"
+    distributes = True
     told_noise = True  # used if `noise_rate` is "told"
 
     @dataclass(frozen=True)
@@ -132,6 +134,7 @@ class CoTeaching(NoisyLabelDetector):
                 picked.index_copy_(0, batch.index, chosen)
                 recorder.add(batch.index, measured)
             recorder.end_epoch()
+            sum_(picked)  # every process has its own examples
             history.add(picked=picked, forget_rate=forget)
             if epoch + 1 == warm_epochs:
                 with session.timer("score"):

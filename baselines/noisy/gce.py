@@ -29,6 +29,7 @@ class GCE(RobustTrainer):
     group = "Later robust trainers"
     order = 1
     ranked_by = "last_loss"
+    distributes = True
 
     @dataclass(frozen=True)
     class Params:

@@ -28,6 +28,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector
 from sgoif.bench.methods.robust.training import train_with
 from sgoif.bench.methods.tasks import NoisyTask
+from sgoif.training.distributed import gather_batch, own_rows, size
 
 
 class Mixup(NoisyLabelDetector):
@@ -42,6 +43,7 @@ class Mixup(NoisyLabelDetector):
         "window_doubt": "one minus the mean probability of the label in these passes",
     }
     ranked_by = "window_margin"
+    distributes = True
 
     @dataclass(frozen=True)
     class Params:
@@ -53,20 +55,21 @@ class Mixup(NoisyLabelDetector):
 
     @staticmethod
     def mix(x: Tensor, weight: Tensor | float, partner: Tensor) -> Tensor:
-        """λ x + (1 - λ) x[π] for images [n, C, H, W]."""
-        return weight * x + (1 - weight) * x[partner]
+        """λ x + (1 - λ) x[π] for images [n, C, H, W]; π [B] is of the whole minibatch, of which n may be a share."""
+        return weight * x + (1 - weight) * gather_batch(x)[own_rows(partner)]
 
     @staticmethod
     def loss(logits: Tensor, y: Tensor, weight: Tensor | float, partner: Tensor) -> Tensor:
         """λ CE(f, y) + (1 - λ) CE(f, y[π]), averaged over the batch."""
-        return weight * F.cross_entropy(logits, y) + (1 - weight) * F.cross_entropy(logits, y[partner])
+        others = gather_batch(y)[own_rows(partner)]
+        return weight * F.cross_entropy(logits, y) + (1 - weight) * F.cross_entropy(logits, others)
 
     def detect(self, task: NoisyTask) -> Detection:
         alpha = self.params.alpha
 
         def draw(batch, rng) -> tuple[Tensor, Tensor]:
             weight = float(rng.beta(alpha, alpha)) if alpha > 0 else 1.0
-            return torch.tensor(weight), torch.from_numpy(rng.permutation(len(batch.labels)))
+            return torch.tensor(weight), torch.from_numpy(rng.permutation(len(batch.labels) * size()))
 
         def mixed_loss(learner, batch) -> tuple[Tensor]:
             weight, partner = batch.extra

@@ -43,6 +43,7 @@ class SCE(RobustTrainer):
         "cleaned": {"title": "SCE-loss, retrained", "group": "Later robust trainers", "order": 20, "ranked": False}
     }
     ranked_by = "last_loss"
+    distributes = True
 
     @dataclass(frozen=True)
     class Params:

@@ -81,11 +81,15 @@ def batch_step(args: argparse.Namespace) -> int | None:
     from sgoif.bench.execution.truth_guard import forbid_truth
     from sgoif.training import distributed
 
-    processes = plan.processes(args.task, args.method)
+    processes = plan.processes(args.task, args.dataset, args.method)
     slots: contextlib.AbstractContextManager[Any] = contextlib.nullcontext()
     if not distributed.launched_by_torchrun():  # launched processes use the GPUs of the process that launched them
+        nodes, asked = distributed.n_nodes(), processes
+        processes = distributed.fitting(asked, len(gpu_slots.visible_gpus()) * nodes)
+        if processes < asked:
+            print(f"note: {processes} processes instead of {asked}, since each needs a GPU", flush=True)
         folder = Path(".snakemake") / "gpu-slots" / gpu_slots.place()
-        slots = gpu_slots.slot(folder, execution["jobs_per_gpu"], processes)
+        slots = gpu_slots.slot(folder, execution["jobs_per_gpu"], max(processes // nodes, 1))
     with slots:
         if processes > 1 and not distributed.launched_by_torchrun():
             names = ("config", "task", "dataset", "method", "batch", "threads")

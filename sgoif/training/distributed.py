@@ -10,6 +10,7 @@ from __future__ import annotations
 
 import contextlib
 import os
+import socket
 import subprocess
 import sys
 from collections.abc import Iterable, Iterator
@@ -20,9 +21,12 @@ import torch
 import torch.distributed as dist
 from torch import Tensor, nn
 
-from sgoif.backend.collectives import active, size, sum_
+from sgoif.backend.collectives import active
+from sgoif.backend.collectives import size as size
+from sgoif.backend.collectives import sum_ as sum_
 
 ModuleT = TypeVar("ModuleT", bound=nn.Module)
+FIRST_PORT, N_PORTS = 20000, 20000  # where the nodes of a Slurm job meet, by its number
 
 
 # --- the group of processes -----------------------------------------------------------------------------------------
@@ -33,8 +37,44 @@ def launched_by_torchrun() -> bool:
     return int(os.environ.get("WORLD_SIZE", "1")) > 1
 
 
+def n_nodes() -> int:
+    """Return the number of machines of this Slurm job; 1 elsewhere."""
+    return int(os.environ.get("SLURM_JOB_NUM_NODES", "1"))
+
+
+def fitting(count: int, gpus: int) -> int:
+    """Return how many of `count` processes have a GPU each: the largest divisor, since batches are dealt evenly.
+
+    Args:
+        count: Processes that the configuration asks for.
+        gpus: GPUs of this machine, or of all machines of the job; 0 for processes on a CPU, which all fit.
+    """
+    return max(n for n in range(1, count + 1) if count % n == 0 and (n <= gpus or not gpus))
+
+
+def launch_command(count: int) -> list[str]:
+    """Return the command that starts a Python module in several processes of one group.
+
+    On several nodes of a Slurm job, `srun` starts torchrun once on each of them, and they meet on the first.
+
+    Args:
+        count: Number of processes, of all nodes together.
+    """
+    torchrun = [sys.executable, "-m", "torch.distributed.run"]
+    nodes = n_nodes()
+    if nodes == 1:
+        return [*torchrun, "--standalone", f"--nproc-per-node={count}"]
+    job = int(os.environ["SLURM_JOB_ID"])
+    meeting = f"--rdzv-endpoint={socket.gethostname()}:{FIRST_PORT + job % N_PORTS}"
+    return [
+        *("srun", "--overlap", f"--nodes={nodes}", f"--ntasks={nodes}", "--ntasks-per-node=1"),
+        *(*torchrun, f"--nnodes={nodes}", f"--nproc-per-node={count // nodes}"),
+        *("--rdzv-backend=c10d", meeting, f"--rdzv-id={job}"),
+    ]
+
+
 def launch(count: int, arguments: list[str]) -> int:
-    """Run `python -m sgoif.bench <arguments>` in several processes of one group on this machine.
+    """Run `python -m sgoif.bench <arguments>` in several processes of one group, see `launch_command`.
 
     Args:
         count: Number of processes.
@@ -43,8 +83,7 @@ def launch(count: int, arguments: list[str]) -> int:
     Returns:
         The exit status.
     """
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", f"--nproc-per-node={count}"]
-    return subprocess.run([*torchrun, "-m", "sgoif.bench", *arguments]).returncode
+    return subprocess.run([*launch_command(count), "-m", "sgoif.bench", *arguments]).returncode
 
 
 @contextlib.contextmanager
@@ -170,6 +209,27 @@ def gather_shards(rows: Tensor, n: int) -> Tensor:
     gathered = [torch.empty_like(padded) for _ in counts]
     dist.all_gather(gathered, padded.contiguous())
     return torch.cat([part[:count] for part, count in zip(gathered, counts, strict=True)])
+
+
+def own_rows(rows: Tensor) -> Tensor:
+    """Return this process's rows of a minibatch [B, ...], as `Batches` deals them: every n-th of n processes."""
+    return rows[rank() :: size()] if active() else rows
+
+
+def gather_batch(rows: Tensor) -> Tensor:
+    """Put the rows that all processes have of a minibatch together, the inverse of `own_rows`.
+
+    Args:
+        rows: This process's rows, shape [B / processes, ...]; no gradient flows through.
+
+    Returns:
+        The rows of the whole minibatch in order, shape [B, ...].
+    """
+    if not active():
+        return rows
+    gathered = [torch.empty_like(rows) for _ in range(size())]
+    dist.all_gather(gathered, rows.detach().contiguous())
+    return torch.stack(gathered, 1).flatten(0, 1)
 
 
 # --- batch norm -----------------------------------------------------------------------------------------------------

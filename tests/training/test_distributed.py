@@ -40,7 +40,10 @@ def result(run_dir: Path, method: str) -> tuple[dict, dict[str, np.ndarray]]:
     return json.loads((folder / "result.json").read_text()), load_npz(folder / "arrays.npz")
 
 
-def methods(folder: Path, names=("sgoif", "loss"), **recipe) -> tuple[Plan, Path]:
+TRAINERS = ("sce", "mixup", "coteaching")  # a loss of its own, pairs of images, two networks that choose from a batch
+
+
+def methods(folder: Path, names=("sgoif", "loss", *TRAINERS), **recipe) -> tuple[Plan, Path]:
     """A short and gentle training: at a high learning rate rounding grows tenfold with every step."""
     plan, run_dir = small_run(folder, **{"epochs": 2, "lr": 0.01, **recipe})
     plan.config["noisy"]["digits"]["methods"] = list(names)
@@ -49,11 +52,11 @@ def methods(folder: Path, names=("sgoif", "loss"), **recipe) -> tuple[Plan, Path
 
 @pytest.fixture(scope="module")
 def alone(tmp_path_factory) -> dict[str, tuple]:
-    """The plain run and SG-OIF by one process."""
+    """The plain run, SG-OIF and other trainers by one process."""
     plan, run_dir = methods(tmp_path_factory.mktemp("alone"))
-    for method in ("plain", "sgoif"):
+    for method in ("plain", "sgoif", *TRAINERS):
         run(plan, run_dir, method)
-    return {method: result(run_dir, method) for method in ("plain", "sgoif")}
+    return {method: result(run_dir, method) for method in ("plain", "sgoif", *TRAINERS)}
 
 
 def check_plain(found: tuple, alone: tuple) -> None:
@@ -75,10 +78,31 @@ def test_torchrun_through_the_command_line(tmp_path, alone):
 
 
 def test_methods_that_cannot_share_a_batch_run_in_one_process(tmp_path):
-    plan, _ = methods(tmp_path, names=["sgoif", "loss", "mixup"])
+    plan, _ = methods(tmp_path, names=["sgoif", "loss", "mixup", "elr"])
     plan.config["execution"]["processes"] = 4
-    counts = {m: plan.processes("noisy", m) for m in ("plain", "folds", "sgoif", "sgoif@no_gate", "loss", "mixup")}
-    assert counts == {"plain": 4, "folds": 4, "sgoif": 4, "sgoif@no_gate": 4, "loss": 1, "mixup": 1}
+    names = ("plain", "folds", "sgoif", "sgoif@no_gate", "loss", "mixup", "elr")
+    counts = {m: plan.processes("noisy", "digits", m) for m in names}
+    assert counts == {"plain": 4, "folds": 4, "sgoif": 4, "sgoif@no_gate": 4, "loss": 1, "mixup": 4, "elr": 1}
+    plan.config["noisy"]["digits"]["processes"] = 8  # a dataset has the last word
+    assert plan.processes("noisy", "digits", "mixup") == 8 and plan.processes("noisy", "digits", "loss") == 1
+
+
+@pytest.mark.parametrize(
+    ("count", "gpus", "fit"), [(16, 64, 16), (16, 8, 8), (16, 12, 8), (16, 1, 1), (6, 4, 3), (4, 0, 4)]
+)
+def test_as_many_processes_as_have_a_gpu_and_deal_batches_evenly(count, gpus, fit):
+    assert distributed.fitting(count, gpus) == fit
+
+
+def test_on_several_nodes_every_node_starts_its_share_and_they_meet_on_the_first(monkeypatch):
+    monkeypatch.delenv("SLURM_JOB_NUM_NODES", raising=False)
+    assert distributed.launch_command(4)[-2:] == ["--standalone", "--nproc-per-node=4"]
+    monkeypatch.setenv("SLURM_JOB_NUM_NODES", "2")
+    monkeypatch.setenv("SLURM_JOB_ID", "41")
+    monkeypatch.setattr(distributed.socket, "gethostname", lambda: "node7")
+    command = distributed.launch_command(16)
+    assert command[:5] == ["srun", "--overlap", "--nodes=2", "--ntasks=2", "--ntasks-per-node=1"]
+    assert {"--nnodes=2", "--nproc-per-node=8", "--rdzv-endpoint=node7:20041", "--rdzv-id=41"} <= set(command)
 
 
 # ------------------------------------------------------------------------------------------------ inside a group
@@ -110,11 +134,12 @@ def pair(tmp_path_factory) -> list[dict]:
 def cells(rank: int, folder: Path) -> dict | None:
     """The cells of the engine as both processes compute them and the first writes them: plain, SG-OIF, a divergence."""
     plan, run_dir = methods(folder / f"of{rank}")  # both make their own inputs, so that no one waits for the other's
-    for method in ("plain", "sgoif"):
+    computed = ("plain", "sgoif", *TRAINERS)
+    for method in computed:
         run_batch.run_batch(plan, run_dir, "noisy", "digits", method, 0, "cpu")
     if not distributed.is_main_process():
         assert not (run_dir / "cells").exists() or not list((run_dir / "cells").rglob("result.json"))
-    found = {method: result(run_dir, method) for method in ("plain", "sgoif")} if distributed.is_main_process() else {}
+    found = {method: result(run_dir, method) for method in computed} if distributed.is_main_process() else {}
     plan, run_dir = methods(folder / f"steep{rank}", lr=1e20)
     run_batch.run_batch(plan, run_dir, "noisy", "digits", "plain", 0, "cpu")
     if distributed.is_main_process():
@@ -134,6 +159,17 @@ def test_two_processes_give_the_cells_of_one(pair, alone):
     assert found["failed"]["status"] == "failed" and found["failed"]["reason"].startswith("Diverged: ")
 
 
+@pytest.mark.parametrize("method", TRAINERS)
+def test_trainers_that_share_a_batch_train_the_network_of_one_process(method, pair, alone):
+    (both, double), (one, single) = pair[0]["cells"][method], alone[method]
+    assert both["status"] == one["status"] == "ok" and both["network_passes"] == one["network_passes"]
+    np.testing.assert_allclose(double["test_logits"], single["test_logits"], rtol=1e-3, atol=2e-3)
+    for name in ("scores", *(key for key in single if key.startswith("variant:"))):
+        assert np.abs(double[name] - single[name]).max() < 2e-2 * single[name].std() + 1e-3, name
+    for name, curve in one["curves"].items():
+        np.testing.assert_allclose(both["curves"][name], curve, rtol=1e-3, atol=1e-3)
+
+
 def parts(rank: int, folder: Path) -> dict:
     x = torch.randn(8, 3, 4, 4, generator=torch.Generator().manual_seed(0))
     norm = distributed.sync_batch_norms(torch.nn.Sequential(torch.nn.BatchNorm2d(3)), torch.device("cpu")).train()
@@ -151,6 +187,7 @@ def parts(rank: int, folder: Path) -> dict:
         odd = str(e)
     return {
         "out": out.detach(), "grad": mine.grad, "state": norm.state_dict(), "averaged": weight.grad, "odd": odd,
+        "batch": distributed.gather_batch(distributed.own_rows(torch.arange(6).view(6, 1))),
         "rows": distributed.gather_shards(rows[:, None] * 10, 5), "few": distributed.shard(torch.arange(1)),
         "any": distributed.any_process(rank == 1), "same": (distributed.all_equal(3), distributed.all_equal(rank)),
         "shared": distributed.broadcast_array(np.array([rank])),
@@ -167,6 +204,7 @@ def test_the_parts(pair):
         torch.testing.assert_close(got["out"], out[rank::2].detach())
         torch.testing.assert_close(got["grad"], x.grad[rank::2], rtol=1e-4, atol=1e-4)
         torch.testing.assert_close(got["state"], norm.state_dict())
+        assert got["batch"].flatten().tolist() == [0, 1, 2, 3, 4, 5]
         assert got["averaged"].tolist() == [1.5, 4.0] and got["rows"].flatten().tolist() == [0, 10, 20, 30, 40]
         assert got["any"] and got["same"] == (True, False) and got["shared"].tolist() == [0] and len(got["few"]) == 1
         assert got["union"] == {"0", "1", "x"} and got["first"] == (rank == 0)

@@ -3,6 +3,7 @@
 import json
 import os
 import re
+import shutil
 import subprocess
 import sys
 import time
@@ -72,13 +73,20 @@ def test_a_method_is_handed_the_shared_runs_that_its_class_reads(planned):
         assert ("/val.npz" in job["input"]) == (task == "ood" or method.uses_trusted), job
 
 
-def test_a_restricted_plain_run_leaves_the_others_their_labels():
-    share = {"digits": {"restrict": {"plain": {"settings": ["n20_s0"], "reason": "measured before"}}}}
+def test_a_restricted_plain_run_leaves_the_others_their_labels(tmp_path):
+    """Also: jobs ask for a GPU for each process that trains, and for as many machines as these need."""
+    restricted = {"plain": {"settings": ["n20_s0"], "reason": "measured before"}}
+    share = {"digits": {"restrict": restricted, "processes": 16}}
+    shutil.copytree(ROOT / "configs", tmp_path / "configs")
+    wide, asked = tmp_path / "configs" / "wide.yaml", {"noisy": share, "execution": {"device": "auto"}}
+    wide.write_text(json.dumps({"extends": "embedded.yaml", "run": "embedded", **asked}))
     target = "results/embedded/batches/noisy/digits/sgoif/0.json"
-    override = f"noisy={json.dumps(share)}"
-    done = snakemake("-n", "-F", "--configfile", "configs/embedded.yaml", "--config", override, "--", target)
+    targets = [target, target.replace("sgoif", "loss")]
+    done = snakemake("-n", "-F", "--configfile", str(wide), "--resources", "gpu=16", "--", *targets)
     assert done.returncode == 0, done.stderr[-2000:]
     sgoif = next(job for job in jobs(done.stdout + done.stderr) if job["rule"] == "noisy_sgoif")
+    loss = next(job for job in jobs(done.stdout + done.stderr) if job["rule"] == "noisy_loss")
+    assert "gpu=16, nodes=2" in sgoif["resources"] and "gpu=1, nodes=1" in loss["resources"]
     assert "labels/digits/n20_s2.npz" in sgoif["input"]
     assert "labels/digits/n20_s2.draw1.npz" in sgoif["input"], "seed 1 has noise of its own"
     drawn = [job for job in jobs(done.stdout + done.stderr) if job["rule"] == "corrupt"]

@@ -30,7 +30,7 @@ DATA = CONFIG["data"]["root"]
 CONFIG_FILE = f"{RUN}/config.json"
 ENVIRONMENT = str(Path(workflow.basedir, "environment.yml"))
 THREADS = CONFIG["execution"]["threads"]
-GPU = 0 if CONFIG["execution"]["device"] == "cpu" else CONFIG["execution"]["processes"]
+ON_GPU = CONFIG["execution"]["device"] != "cpu"
 STEP = f"python -m sgoif.bench {{step}} --config {CONFIG_FILE}"
 
 
@@ -131,6 +131,17 @@ def job(method):
             w.task, w.dataset, method + w.variant, int(w.batch)
         ),
     }
+
+
+def gpus(w, rulename):
+    """GPUs of a batch's job: one for each process that trains; a rule is named after its method."""
+    method = rulename.removeprefix(f"{registry.task_kind(w.task)}_")
+    return PLAN.processes(w.task, w.dataset, method) if ON_GPU else 0
+
+
+def nodes(w, rulename):
+    """Machines of the cluster that a batch's job needs."""
+    return max(math.ceil(gpus(w, rulename) / CONFIG["execution"]["gpus_per_node"]), 1)
 
 
 def minutes(w):

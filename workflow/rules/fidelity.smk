@@ -26,7 +26,7 @@ rule fidelity:
         ENVIRONMENT
     threads: THREADS
     resources:
-        gpu=min(GPU, 1),
+        gpu=int(ON_GPU),
         runtime=60,
     params:
         step=STEP.format(step="fidelity"),

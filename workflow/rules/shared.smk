@@ -14,7 +14,8 @@ rule plain:
         ENVIRONMENT
     threads: THREADS
     resources:
-        gpu=GPU,
+        gpu=gpus,
+        nodes=nodes,
         runtime=minutes,
     params:
         **job("plain"),

@@ -29,6 +29,8 @@ class DatasetSpec(TypedDict, total=False):
     methods: list[str]
     extra_methods: list[str]
     restrict: dict[str, ShareSpec]
+    cells_per_job: int
+    processes: int
 
 
 class NoisySpec(DatasetSpec, total=False):

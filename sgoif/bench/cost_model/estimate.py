@@ -1,13 +1,11 @@
 """Estimates jobs, hours and storage of a configuration on 1, 8 and 64 GPUs, scaled from measured runs.
 
-Hours are those of a schedule: jobs start in order of the longest chain behind them, on the first GPUs that are free,
-after the shared runs they read. Storage is computed from the shapes of what is written.
+Hours are those of a schedule (`schedule`). Storage is computed from the shapes of what is written.
 """
 
 from __future__ import annotations
 
-import heapq
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 from typing import Any
@@ -21,6 +19,7 @@ from sgoif.bench.cost_model.measured_costs import (
     load_costs,
     network_shape,
 )
+from sgoif.bench.cost_model.schedule import Job, schedule_hours
 from sgoif.bench.data import catalogue
 from sgoif.bench.data.noise.subset import expected_size
 from sgoif.bench.execution.plan import Cell, Plan
@@ -30,24 +29,6 @@ from sgoif.training.recipe import Recipe
 
 GPU_COUNTS = (1, 8, 64)
 N_FOLDS = 4  # trainings on three quarters each
-JobName = tuple[str, str, str, int]  # task, dataset, method, number
-
-
-@dataclass
-class Job:
-    """A batch of cells, which Snakemake starts as one job.
-
-    Attributes:
-        name: Task, dataset, method and number.
-        seconds: Estimated seconds.
-        cells: Number of cells.
-        after: Names of the jobs whose results it reads.
-    """
-
-    name: JobName
-    seconds: float = 0.0
-    cells: int = 0
-    after: tuple[JobName, ...] = ()
 
 
 @dataclass
@@ -63,7 +44,7 @@ class DatasetEstimate:
         plain_seconds: Seconds of one plain training.
         basis: The measured training they are scaled from.
         same_network: Whether network and image size were measured.
-        decoding: Whether training is bound by decoding images rather than by the network.
+        network_seconds: Seconds of one plain training whose images are there at once.
         jobs: All jobs.
         bytes: Size of what they write.
         unknown: Methods without a measured cost.
@@ -77,10 +58,24 @@ class DatasetEstimate:
     plain_seconds: float
     basis: MeasuredTraining
     same_network: bool
-    decoding: bool
+    network_seconds: float
     jobs: list[Job] = field(default_factory=list)
     bytes: float = 0.0
     unknown: set[str] = field(default_factory=set)
+
+    @property
+    def decoding(self) -> bool:
+        """Whether training is bound by decoding images rather than by the network."""
+        return self.plain_seconds > self.network_seconds
+
+    def training(self, ratio: float) -> float:
+        """Return the seconds of a training that costs `ratio` plain ones.
+
+        What a method computes besides is of the network. Images are decoded once an epoch, however often the batch is
+        passed through a network, as by the two of Co-teaching; a method that trains several times on its own (INCV) is
+        estimated too low where decoding is the bound.
+        """
+        return max(ratio * self.network_seconds, min(ratio, 1.0) * self.plain_seconds)
 
 
 def estimate(plan: Plan, costs: MeasuredCosts) -> list[DatasetEstimate]:
@@ -102,6 +97,7 @@ def _estimate_dataset(plan: Plan, costs: MeasuredCosts, task: str, dataset: str)
                 continue
             after = tuple((task, dataset, name, number) for name in reads.get(method, ()))
             job = Job((task, dataset, method, number), cells=len(cells), after=after)
+            job.processes = plan.processes(task, dataset, method)
             for cell in cells:
                 job.seconds += _seconds(plan, costs, found, cell) * _scale(plan, found, cell)
                 found.bytes += stored_bytes(plan, found, cell)
@@ -118,7 +114,7 @@ def _training(plan: Plan, costs: MeasuredCosts, task: str, dataset: str) -> Data
     seconds, basis, same = costs.training(shape, images, recipe.epochs)
     images_per_second = costs.decoding * plan.config["execution"]["threads"]
     decode = images * recipe.epochs / images_per_second if d.layout and not d.reader else 0.0
-    return DatasetEstimate(task, dataset, shape, images, recipe, max(seconds, decode), basis, same, decode > seconds)
+    return DatasetEstimate(task, dataset, shape, images, recipe, max(seconds, decode), basis, same, seconds)
 
 
 def _shared_runs(task: str, method: str) -> list[str]:
@@ -137,8 +133,8 @@ def _seconds(plan: Plan, costs: MeasuredCosts, found: DatasetEstimate, cell: Cel
     if cost is None:
         found.unknown.add(cell.method)
         return 0.0
-    again = cost.again * train if cell.task != "ood" and plan.retrains(cell) else 0.0
-    return cost.own * train + again + cost.score * per_image * _test_images(plan, found, cell)
+    again = found.training(cost.again) if cell.task != "ood" and plan.retrains(cell) else 0.0
+    return found.training(cost.own) + again + cost.score * per_image * _test_images(plan, found, cell)
 
 
 def _scale(plan: Plan, found: DatasetEstimate, cell: Cell) -> float:
@@ -174,32 +170,6 @@ def stored_bytes(plan: Plan, found: DatasetEstimate, cell: Cell) -> float:
     return (8 + 8 + 1 + 4 * epochs) * n + 4 * n_test * classes
 
 
-def schedule_hours(jobs: Iterable[Job], gpus: int, processes: int = 1) -> float:
-    """Return the length of the schedule in hours.
-
-    Args:
-        jobs: All jobs.
-        gpus: Number of GPUs.
-        processes: GPUs that one job takes (at most all); it then needs that fraction of its time.
-    """
-    by_name = {job.name: job for job in jobs}
-    width = min(processes, gpus)
-    behind = {name: 0.0 for name in by_name}
-    for job in by_name.values():
-        for name in job.after:
-            behind[name] = max(behind[name], job.seconds)
-    free = [0.0] * gpus
-    done: dict[JobName, float] = {}
-    order = sorted(by_name.values(), key=lambda j: (-(j.seconds + behind[j.name]), j.name))
-    for job in [j for j in order if not j.after] + [j for j in order if j.after]:
-        ready = max((done[name] for name in job.after), default=0.0)
-        taken = [heapq.heappop(free) for _ in range(width)]
-        done[job.name] = max([ready, *taken]) + job.seconds / width
-        for _ in taken:
-            heapq.heappush(free, done[job.name])
-    return max(done.values(), default=0.0) / 3600
-
-
 def dataset_megabytes(plan: Plan) -> float:
     """Return the disk space for the datasets in MB; those that share an unpacked folder count once."""
     folders: dict[str, int] = {}
@@ -222,9 +192,8 @@ def plan_report(path: Path, costs: MeasuredCosts | None = None, select: Mapping[
     costs = costs or load_costs()
     estimates = estimate(plan, costs)
     jobs = [job for e in estimates for job in e.jobs]
-    processes = plan.config["execution"]["processes"]
     longest = max(jobs, key=lambda j: j.seconds)
-    hours = [f"{n} GPU{'s' if n > 1 else ''}: {schedule_hours(jobs, n, processes):,.1f} h" for n in GPU_COUNTS]
+    hours = [f"{n} GPU{'s' if n > 1 else ''}: {schedule_hours(jobs, n):,.1f} h" for n in GPU_COUNTS]
     results = _size(sum(e.bytes for e in estimates))
     lines = [
         f"{path}: {len(jobs):,} jobs, {sum(j.cells for j in jobs):,} cells, every dataset counted as present",
@@ -232,12 +201,18 @@ def plan_report(path: Path, costs: MeasuredCosts | None = None, select: Mapping[
         *_table(estimates),
         "",
         "  ".join(hours),
-        f"The longest job is {'/'.join(map(str, longest.name))} with {longest.seconds / 3600:,.1f} h.",
+        _longest(longest),
         f"Storage: {results} of results, {_size(1e6 * dataset_megabytes(plan))} of datasets.",
         "",
         *_notes(estimates, costs),
     ]
     return "\n".join(lines)
+
+
+def _longest(job: Job) -> str:
+    """A sentence about the job that takes longest on one GPU."""
+    shared = f", shared by up to {job.processes} GPUs" if job.processes > 1 else ""
+    return f"The longest job is {'/'.join(map(str, job.name))} with {job.seconds / 3600:,.1f} h of a GPU{shared}."
 
 
 def _table(estimates: Sequence[DatasetEstimate]) -> list[str]:

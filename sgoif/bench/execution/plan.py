@@ -180,14 +180,14 @@ class Plan:
 
     def n_batches(self, task: str, dataset: str) -> int:
         """Returns how many batches each method of a dataset has."""
-        per_job = self.config["execution"]["cells_per_job"]
+        per_job = self.cells_per_job(task, dataset)
         n = len(self.settings(task, dataset)) * len(self.seeds(task, dataset))
         return math.ceil(n / per_job) if per_job else 1
 
     def batch_slots(self, task: str, dataset: str, method: str, number: int) -> list[Cell]:
         """Returns the cells of a batch, those that `restrict` excludes included."""
         cells = self.cells(task, dataset, method)
-        size = self.config["execution"]["cells_per_job"] or len(cells)
+        size = self.cells_per_job(task, dataset) or len(cells)
         return cells[number * size : (number + 1) * size]
 
     def batch(self, task: str, dataset: str, method: str, number: int) -> list[Cell]:
@@ -224,11 +224,16 @@ class Plan:
         noise = {"kind": "clean"} if cell.task == "ood" else self.noise(cell.dataset, cell.setting, self.draw(cell))
         return {"cell": asdict(cell), "noise": noise, "params": self.params(cell.method), **used}
 
-    def processes(self, task: str, method: str) -> int:
-        """Returns how many processes compute a cell of this method together."""
+    def cells_per_job(self, task: str, dataset: str) -> int:
+        """Returns how many cells one job computes: what the dataset says, else the whole run; 0 for all."""
+        return self.spec(task, dataset).get("cells_per_job", self.config["execution"]["cells_per_job"])
+
+    def processes(self, task: str, dataset: str, method: str) -> int:
+        """Returns how many processes compute a cell of this method together, if the machine has as many GPUs."""
         name, _ = registry.split_variant(method)
         together = name in SHARED or registry.declaration(task_kind(task), name).distributes
-        return self.config["execution"]["processes"] if together else 1
+        asked: int = self.spec(task, dataset).get("processes", self.config["execution"]["processes"])
+        return asked if together else 1
 
     def code(self, task: str, method: str) -> str:
         """Returns the hash of the code that a cell of this method runs."""

@@ -1,13 +1,14 @@
 """`make plan` against numbers computed by hand."""
 
 import json
+import re
 from pathlib import Path
 
 import pytest
 import yaml
 
 from sgoif.bench.config import resolve_config
-from sgoif.bench.cost_model.estimate import Job, estimate, plan_report, schedule_hours, stored_bytes
+from sgoif.bench.cost_model.estimate import estimate, plan_report, stored_bytes
 from sgoif.bench.cost_model.measured_costs import (
     MeasuredCosts,
     MeasuredTraining,
@@ -17,6 +18,7 @@ from sgoif.bench.cost_model.measured_costs import (
     method_costs,
     published_panels,
 )
+from sgoif.bench.cost_model.schedule import Job, schedule_hours
 from sgoif.bench.evaluation.overhead import SHARED_GPU
 from sgoif.bench.execution.plan import Plan
 from sgoif.errors import UserError
@@ -113,7 +115,12 @@ def test_streamed_images_are_bound_by_decoding():
                                  "settings": {"web": {"kind": "collected"}}}},
     }  # fmt: skip
     (block,) = estimate(Plan(resolve_config(raw)), costs(1e-9))
-    assert block.decoding and block.plain_seconds == pytest.approx(1_000_000 * 2 / (100.0 * 4))
+    read = 1_000_000 * 2 / (100.0 * 4)
+    assert block.decoding and block.plain_seconds == pytest.approx(read)
+    assert block.training(4.4) == block.training(1.0) == pytest.approx(read), "two networks read an image once"
+    assert block.training(0.1) == pytest.approx(0.1 * read)
+    (block,) = estimate(Plan(resolve_config(raw)), costs(1e3))
+    assert not block.decoding and block.training(4.4) == pytest.approx(4.4 * block.plain_seconds)
 
 
 @pytest.mark.parametrize(("gpus", "expected"), [(1, 10), (2, 5), (64, 5)])
@@ -127,8 +134,11 @@ def test_the_schedule(gpus, expected):
         Job(("t", "d", "b", 0), 1 * 3600.0, after=(first,)),
     ]
     assert schedule_hours(jobs, gpus) == expected
-    assert schedule_hours(jobs, 1, processes=4) == 10, "with one GPU nothing is shared out"
-    assert schedule_hours(jobs, 4, processes=4) == pytest.approx(2.5)
+    for job in jobs:
+        job.processes = 4
+    assert schedule_hours(jobs, 1) == 10, "with one GPU nothing is shared out"
+    assert schedule_hours(jobs, 4) == pytest.approx(2.5)
+    assert schedule_hours(jobs, 3) == pytest.approx(5), "four processes on three GPUs are two"
 
 
 def test_storage_is_that_of_the_arrays():
@@ -175,6 +185,8 @@ def test_costs_are_read_from_published_runs(tmp_path):
 
 def test_the_papers_plan_names_what_is_extrapolated():
     text = plan_report(ROOT / "configs" / "paper.yaml")
+    hours = {int(n): float(h) for n, h in re.findall(r"(\d+) GPUs?: ([\d.]+) h", text)}
+    assert hours[64] < hours[8] / 5 < hours[1] / 35, "many GPUs share the long trainings"
     assert "1 GPU: " in text and "8 GPUs: " in text and "64 GPUs: " in text and "Storage: " in text
     for name in ("noisy webvision ", "noisy clothing1m ", "ood imagenet1k ", "noisy cifar10 "):
         assert name in text

@@ -13,9 +13,11 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sgoif.backend.collectives import active, size, sum_
 from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.training.batches import Batch, Batches
 from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.distributed import gather_batch, own_rows
 from sgoif.training.images import ImageSource
 from sgoif.training.seeds import mix_seed
 
@@ -25,31 +27,40 @@ IGNORED_LABEL = -100  # left out by cross-entropy
 def exchange(first: Tensor, second: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
     """Order a minibatch for each network by the loss of the other one.
 
+    Several processes order the whole minibatch, of which each has n examples.
+
     Args:
         first: Logits of the first network, shape [n, K].
         second: Logits of the second network, shape [n, K].
         labels: Noisy labels, shape [n].
 
     Returns:
-        Positions in the order in which the first network prefers them, smallest loss of the *second* first, shape [n];
-        and those for the second network.
+        Positions in the order in which the first network prefers them, smallest loss of the *second* first, shape [B]
+        with B = n in a single process; and those for the second network.
     """
-    losses = [F.cross_entropy(logits.detach(), labels, reduction="none") for logits in (first, second)]
+    own = [F.cross_entropy(logits.detach(), labels, reduction="none") for logits in (first, second)]
+    losses = [gather_batch(loss) for loss in own]
     return losses[1].argsort(stable=True), losses[0].argsort(stable=True)
 
 
 def among(order: Tensor, keep: Tensor) -> Tensor:
-    """Return which positions are among the first `keep` of `order`, bool, shape [n]."""
+    """Return which of this process's examples are among the first `keep` of an `order` [B], bool, shape [n]."""
     rank = torch.arange(len(order), device=order.device)
-    return torch.zeros_like(order, dtype=torch.bool).scatter(0, order, rank < keep)
+    return own_rows(torch.zeros_like(order, dtype=torch.bool).scatter(0, order, rank < keep))
 
 
 def mean_loss(logits: Tensor, labels: Tensor, chosen: Tensor) -> Tensor:
     """Return the mean cross-entropy over the `chosen`, bool, shape [n].
 
-    It is that of `logits[chosen]`, without a shape that depends on values, so that it can be part of a CUDA graph.
+    It is that of `logits[chosen]`, without a shape that depends on values, so that it can be part of a CUDA graph. The
+    mean of what several processes return is the mean over the chosen of all of them.
     """
-    return F.cross_entropy(logits, labels.masked_fill(~chosen, IGNORED_LABEL), ignore_index=IGNORED_LABEL)
+    among_chosen = labels.masked_fill(~chosen, IGNORED_LABEL)
+    if not active():
+        return F.cross_entropy(logits, among_chosen, ignore_index=IGNORED_LABEL)
+    count = chosen.sum().float()
+    sum_(count)
+    return F.cross_entropy(logits, among_chosen, ignore_index=IGNORED_LABEL, reduction="sum") * size() / count
 
 
 class Peers:

@@ -19,11 +19,13 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
+from sgoif.backend.collectives import size
 from sgoif.bench.methods.base import NoisyLabelDetector
 from sgoif.bench.methods.robust.losses import TrainingLoss
 from sgoif.bench.methods.robust.visits import VisitRecorder, Visits, candidate_scores, in_window, measure
 from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.errors import UserError
+from sgoif.training import distributed
 from sgoif.training.batches import Batch, Batches
 from sgoif.training.images import ImageSet, ImageSource
 from sgoif.training.learner import Learner
@@ -162,7 +164,7 @@ def train_with(
                 everything = torch.arange(len(task.labels), device=task.labels.device)
                 recorder.add(everything, measure(task.predict(learner.net)[0], task.labels))
         recorder.end_epoch()
-        history.add(loss=total / batches.steps)
+        history.add(loss=distributed.sum_over_processes(float(total)) / size() / batches.steps)
     with session.timer("score"):
         logits, _ = task.predict(learner.net)
         test_logits, _ = task.predict(learner.net, task.test)

@@ -60,11 +60,11 @@ class VisitRecorder:
         self._current.index_copy_(1, index, measured)
 
     def end_epoch(self) -> None:
-        """Close the epoch; of several processes each adds the examples that it has seen."""
+        """Close the epoch; of several processes each adds the examples that it has seen, some or all of them."""
         seen = self._current.isfinite()
         total, count = self._current.nan_to_num(0.0), seen.float()
         sum_(total, count)
-        self.epochs.append(torch.where(count > 0, total, torch.nan).half().cpu())
+        self.epochs.append(torch.where(count > 0, total / count, torch.nan).half().cpu())
         self._current.fill_(torch.nan)
 
     def visits(self) -> Visits:
