@@ -43,8 +43,8 @@ class InfluenceResult:
         score: Mean over the visits in the score window of -<phibar, g_i>, shape [N]; 0 where never visited.
         confidence: Mean confidence of the anchors at those visits, in [0, 1], shape [N].
         residual: Mean estimated relative error of the scores at those visits, shape [N]; infinite where never visited.
-        half_width: Half-width of the interval for the exact influence over the window, shape [N]; infinite below two
-            visits.
+        half_width: Half-width of the interval for the exact influence over the window, shape [N]; infinite where never
+            visited, or if no example was visited twice.
         visits: Number of visits in the score window, shape [N].
         anchor_age: Mean number of steps since the anchors had been checked, shape [N].
         epoch_scores: Mean score per epoch, shape [E, N].

@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sgoif.bench.fidelity.certificate import bernstein_half_width as half_width
-from sgoif.scores.interval import student_quantile, visit_half_width
+from sgoif.scores.interval import normal_quantile, visit_half_width
 
 LOG = math.log(3 / 0.05)
 
@@ -38,23 +38,31 @@ def test_a_range_may_be_a_tensor_and_an_example_without_visits_is_unknown():
     assert found.tolist() == pytest.approx([1.5 * LOG, math.inf])
 
 
-def test_students_quantile_is_that_of_tables():
-    degrees = torch.tensor([0.0, 1.0, 2.0, 3.0, 4.0, 9.0, 100.0], dtype=torch.float64)
-    known = torch.tensor([math.inf, 12.706, 4.303, 3.182, 2.776, 2.262, 1.984], dtype=torch.float64)
-    torch.testing.assert_close(student_quantile(degrees, 0.05), known, rtol=0.02, atol=0)
+def test_normal_quantile_is_that_of_tables():
+    assert [normal_quantile(alpha) for alpha in (0.5, 0.2, 0.05, 0.01)] == pytest.approx(
+        [0.67449, 1.28155, 1.95996, 2.57583], rel=1e-4
+    )
 
 
 def test_interval_by_the_formula():
-    """Visits 0 and 2: variance 2, one degree of freedom; the directions add 0.5 times the mean, in quadrature."""
-    sums = [torch.tensor([v], dtype=torch.float64) for v in (2.0, 4.0, 2.0)]
-    found = visit_half_width(*sums, torch.tensor([0.5]), 0.05)
-    assert found.item() == pytest.approx(math.sqrt(12.7062**2 * 2 / 2 + 0.25), rel=1e-4)
-    one = visit_half_width(torch.tensor([1.0]), torch.tensor([1.0]), torch.tensor([1]), torch.tensor([0.1]), 0.05)
-    assert one.isinf().all()
+    """Scores 1 (visits 0 and 2, variance 2) and 3 (one visit): mean square 5, half the variance over the visits."""
+    sums = [torch.tensor(v, dtype=torch.float64) for v in ([2.0, 3.0, 0.0], [4.0, 9.0, 0.0], [2.0, 1.0, 0.0])]
+    found = visit_half_width(*sums, torch.tensor([0.5, 0.1, 0.1]), 0.05)
+    expected = [1.95996 * math.sqrt(0.25 * 5 + 0.5 * 2 / 2), 1.95996 * math.sqrt(0.01 * 5 + 0.5 * 2), math.inf]
+    assert found.tolist() == pytest.approx(expected, rel=1e-4)
 
 
-def test_interval_covers_the_mean_of_noisy_visits():
-    visits = torch.randn(4000, 5, generator=torch.Generator().manual_seed(0), dtype=torch.float64) + 3
-    args = visits.sum(1), visits.square().sum(1), torch.full((4000,), 5), torch.zeros(4000), 0.05
-    inside = (visits.mean(1) - 3).abs() <= visit_half_width(*args)
-    assert 0.935 < inside.double().mean() < 0.965
+def test_interval_is_infinite_where_nothing_was_visited_twice():
+    found = visit_half_width(torch.tensor([1.0]), torch.tensor([1.0]), torch.tensor([1]), torch.tensor([0.1]), 0.05)
+    assert found.isinf().all()
+
+
+def test_interval_covers_the_mean_of_evenly_spread_visits():
+    """Visits at evenly spread moments of a smooth path, one in each stretch: their mean varies less than V / m."""
+    generator = torch.Generator().manual_seed(0)
+    moments = (torch.arange(6) + torch.rand(4000, 6, generator=generator)) / 6
+    slope = 2.0
+    visits = slope * moments.double() + 0.4 * torch.randn(4000, 6, generator=generator, dtype=torch.float64)
+    args = visits.sum(1), visits.square().sum(1), torch.full((4000,), 6), torch.zeros(4000), 0.05
+    inside = (visits.mean(1) - slope / 2).abs() <= visit_half_width(*args)
+    assert 0.93 < inside.double().mean() < 0.99

@@ -18,6 +18,7 @@ for module in figures.modules():
             f"{RUN}/summary.json",
             [f"{RUN}/metrics/noisy/{d}.json" for d in PLAN.datasets("noisy")],
             [f"{RUN}/curves/noisy/{d}.json" for d in PLAN.datasets("noisy")],
+            FIDELITY_CELLS,
         output:
             [
                 report(

@@ -12,17 +12,20 @@ that are stale and solved approximately.
 from __future__ import annotations
 
 import math
+from dataclasses import dataclass
+from typing import Any
 
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif import InfluenceConfig, OnlineInfluence
-from sgoif.bench.fidelity.measure import rank_correlation
+from sgoif import InfluenceConfig, InfluenceResult, OnlineInfluence
+from sgoif.bench.fidelity.measure import spearman
 from sgoif.bench.fidelity.problem import AttributionProblem
 from sgoif.bench.fidelity.run import AnalysedRun
 
-BINS = 5
+LEVELS = (0.5, 0.8, 0.9, 0.95, 0.99)  # of the intervals
+MEASURES = ("confidence", "residual", "standard_error", "size", "width")  # that might tell which score is off
 
 
 def bernstein_half_width(
@@ -52,23 +55,43 @@ def bernstein_half_width(
     return torch.where(visits > 0, width, torch.inf)
 
 
-def measure_certificate(
-    problem: AttributionProblem, config: InfluenceConfig | None = None
-) -> dict[str, list[float | None]]:
-    """Train once with scores, and compare score, interval, confidence and residual with the exact answer.
+@dataclass(frozen=True)
+class ScoredRun:
+    """Scores of a run beside the exact answer, all of shape [N], on the host.
+
+    Attributes:
+        exact: Exact windowed influence.
+        result: What `OnlineInfluence` returned.
+        sums: Sums over the visits in the score window, by column.
+        score_range: Largest score of a visit.
+        wrong: Which labels are wrong.
+    """
+
+    exact: Tensor
+    result: InfluenceResult
+    sums: dict[str, Tensor]
+    score_range: Tensor
+    wrong: Tensor
+
+    def half_width(self, level: float) -> Tensor:
+        """Return the half-widths of the intervals of a level."""
+        normal = torch.distributions.Normal(0.0, 1.0)
+        own, asked = (normal.icdf(torch.tensor(1 - alpha / 2)) for alpha in (self.result.config.alpha, 1 - level))
+        return self.result.half_width.double() * (asked / own)
+
+    def standard_error(self) -> Tensor:
+        """Return the standard error of each score over its visits."""
+        visits = self.sums["visits"].clamp(min=2)
+        variance = (self.sums["square"] - self.sums["score"].square() / visits).clamp(min=0) / (visits - 1)
+        return (variance / visits).sqrt()
+
+
+def score_run(problem: AttributionProblem, config: InfluenceConfig | None = None) -> ScoredRun:
+    """Train once with scores, and compute the exact answer beside them.
 
     Args:
-        problem: The problem; its true labels are read for the last measure alone.
+        problem: The problem, of a perceptron.
         config: Settings of the scores; the defaults if None.
-
-    Returns:
-        One number each, but for the last two: `coverage` (share of intervals that hold the exact influence), `width`
-        (median half-width over the standard deviation of the exact influence), the same of the paper's interval
-        (`paper_coverage`, `paper_width`), `error` (median error over that deviation), `correlation` (rank correlation
-        of score and exact influence), `confidence`, `residual` and `width_rank` (rank correlation of confidence,
-        residual and half-width with the true error), `wrong` (share of wrong labels among the highest scores, in
-        quantiles of the half-width, narrow first; None without such scores) and `covered` (coverage in the same
-        quantiles).
     """
     run = AnalysedRun(problem)
     influence = OnlineInfluence(
@@ -90,37 +113,58 @@ def measure_certificate(
         )
         result = influence.scores()
         window = influence._engine.visits.read()
-    sums, alpha = window.columns, influence.config.alpha
-    paper = bernstein_half_width(sums["score"], sums["square"], sums["visits"], window.score_range, alpha)
-    exact, score, width = total.cpu() / max(count, 1), result.score.double(), result.half_width.double()
-    error, spread = (score - exact).abs(), exact.std()
-    inside = (error <= width).double()
-    quantiles = width.argsort().chunk(BINS)
     wrong = (problem.labels != problem.true_labels).cpu()
-    suspicious = score > score.quantile(1 - wrong.double().mean().item())
+    return ScoredRun(total.cpu() / max(count, 1), result, window.columns, window.score_range, wrong)
+
+
+def measure_certificate(problem: AttributionProblem, config: InfluenceConfig | None = None) -> dict[str, Any]:
+    """Train once with scores, and compare score, interval, confidence and residual with the exact answer.
+
+    Args:
+        problem: The problem; its true labels are read for `right` alone.
+        config: Settings of the scores; the defaults if None.
+
+    Returns:
+        `coverage` (share of the intervals of each of `LEVELS` that hold the exact influence), `paper_coverage` (of the
+        paper's 95% interval), `width`, `paper_width` (median half-width at 95%), `error` (root mean square of score
+        less exact influence), all three over the standard deviation of the exact influence, `bias` (mean error over
+        `error`), `correlation` (rank correlation of score and exact influence), `ranks` (rank correlation with the
+        absolute error, of each of `MEASURES`), `means` (mean of each) and `right` (share of wrong labels among the
+        highest scores, in the upper and the lower half of each).
+    """
+    run = score_run(problem, config)
+    exact, score = run.exact, run.result.score.double()
+    signed, spread = score - exact, exact.std()
+    error, rms = signed.abs(), signed.square().mean().sqrt()
+    sums, width = run.sums, run.half_width(0.95)
+    paper = bernstein_half_width(sums["score"], sums["square"], sums["visits"], run.score_range, 0.05)
+    suspicious = score > score.quantile(1 - run.wrong.double().mean().item())
+    measures = {
+        "confidence": run.result.confidence.double(),
+        "residual": run.result.residual.double(),
+        "standard_error": run.standard_error() / spread,
+        "size": score.abs() / spread,
+        "width": width / spread,
+    }
     return {
-        "coverage": [inside.mean().item()],
-        "width": [(width.median() / spread).item()],
-        "paper_coverage": [(error <= paper).double().mean().item()],
-        "paper_width": [(paper.median() / spread).item()],
-        "error": [(error.median() / spread).item()],
-        "correlation": [_rank(score, exact)],
-        "confidence": [_rank(result.confidence, error)],
-        "residual": [_rank(result.residual, error)],
-        "width_rank": [_rank(width, error)],
-        "covered": [inside[rows].mean().item() for rows in quantiles],
-        "wrong": [_share(wrong[rows], suspicious[rows]) for rows in quantiles],
+        "coverage": [(error <= run.half_width(level)).double().mean().item() for level in LEVELS],
+        "paper_coverage": (error <= paper).double().mean().item(),
+        "width": (width.median() / spread).item(),
+        "paper_width": (paper.median() / spread).item(),
+        "error": (rms / spread).item(),
+        "bias": (signed.mean() / rms).item(),
+        "correlation": spearman(score, exact),
+        "ranks": {name: spearman(value, error) for name, value in measures.items()},
+        "means": {name: value.mean().item() for name, value in measures.items()},
+        "right": {name: _halves(value, suspicious, run.wrong) for name, value in measures.items()},
     }
 
 
-def _rank(a: Tensor, b: Tensor) -> float:
-    """Return the rank correlation of two vectors; 0 where one of them is constant."""
-    return rank_correlation(a.double().unsqueeze(1), b.double().unsqueeze(1)).nan_to_num(0).item()
-
-
-def _share(wrong: Tensor, chosen: Tensor) -> float | None:
-    """Return the share of wrong labels among the chosen ones; None if none is chosen."""
-    return wrong[chosen].double().mean().item() if chosen.any() else None
+def _halves(value: Tensor, suspicious: Tensor, wrong: Tensor) -> list[float | None]:
+    """Return the share of wrong labels among the suspicious examples of the upper and the lower half of a value."""
+    median = value[suspicious].median() if suspicious.any() else 0
+    parts = suspicious & (value > median), suspicious & (value <= median)
+    return [wrong[part].double().mean().item() if part.any() else None for part in parts]
 
 
 @torch.no_grad()

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -32,6 +32,19 @@ def rank_correlation(a: Tensor, b: Tensor) -> Tensor:
     ranks = [values.argsort(0).argsort(0).double() for values in (a, b)]
     left, right = (r - r.mean(0) for r in ranks)
     return (left * right).sum(0) / (left.norm(dim=0) * right.norm(dim=0))
+
+
+def average_ranks(values: Tensor) -> Tensor:
+    """Return the rank of each value, shape [n]; equal values have the mean of their ranks."""
+    _, group, counts = values.double().unique(return_inverse=True, return_counts=True)
+    middle = counts.cumsum(0) - (counts - 1) / 2
+    return middle[group].double()
+
+
+def spearman(a: Tensor | Sequence[float], b: Tensor | Sequence[float]) -> float:
+    """Return the rank correlation of two vectors, which may have ties; 0 where one of them is constant."""
+    both = torch.stack([average_ranks(torch.as_tensor(values)) for values in (a, b)])
+    return torch.corrcoef(both)[0, 1].nan_to_num(0).item()
 
 
 def lds(effects: Tensor, masks: Tensor, outcome: Tensor) -> WithError:

@@ -8,7 +8,8 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench.evaluation.significance import mean_std
-from sgoif.bench.fidelity.cells import folder
+from sgoif.bench.fidelity.cells import AS_IT_IS, folder
+from sgoif.bench.fidelity.certificate_table import certificate_blocks
 from sgoif.bench.fidelity.methods import METHODS, REFERENCE
 from sgoif.bench.tables.model import BEST, Block, Column, Entry, Row, Table
 from sgoif.bench.tables.table_files import write_table
@@ -25,25 +26,11 @@ COLUMNS = (
     Column("cost", "passes", "passes", "", "times"),
     Column("cost", "seconds", "seconds", "", "seconds"),
 )
-CERTIFICATE_COLUMNS = (
-    Column("", "holds the exact influence (%)", "coverage", "", "percent"),
-    Column("", "half-width", "width", "", "number2"),
-    Column("", "rank correlation with the exact influence", "correlation", "", "fraction"),
-    Column("", "rank correlation with the true error", "error", "", "fraction"),
-)
 RESIDUAL_COLUMNS = (
     Column("", "estimated relative error of a score", "error", "", "number2"),
     Column("", "relative residual", "residual", "", "number2"),
     Column("", "confidence", "confidence", "", "number2"),
 )
-CERTIFICATE_ROWS = {
-    "interval (95%)": ("coverage", "width", "", ""),
-    "the paper's interval (95%)": ("paper_coverage", "paper_width", "", ""),
-    "score, and its error": ("", "error", "correlation", ""),
-    "confidence": ("", "", "", "confidence"),
-    "residual": ("", "", "", "residual"),
-    "half-width": ("", "", "", "width_rank"),
-}
 CAPTION = (
     "Does an attribution predict what retraining does? One run is analysed; ± is the standard error.",
     "LDS: the linear datamodeling score, the rank correlation over random halves of the training set between the summed"
@@ -71,7 +58,10 @@ def build_fidelity_tables(run_dir: Path | str, config: Mapping[str, Any]) -> lis
     notes: list[str] = []
     blocks = [_block(run_dir, name, spec, notes) for name, spec in specs.items()]
     for name, spec in specs.items():
-        blocks.append((_residuals if spec["model"] else _certificate)(run_dir, name, spec))
+        if spec["model"]:
+            blocks.append(_residuals(run_dir, name, spec))
+        else:
+            blocks += certificate_blocks(spec["title"], certificates(run_dir, name, spec))
     return [Table(NAME, NAME, "Fidelity to retraining", list(CAPTION), blocks, notes)]
 
 
@@ -96,23 +86,15 @@ def read_cells(run_dir: Path | str, name: str, spec: Mapping[str, Any]) -> list[
     return found
 
 
-def _certificate(run_dir: Path | str, name: str, spec: Mapping[str, Any]) -> Block:
-    """Build the block on what score, interval, confidence and residual say about the exact influence."""
-    found = [one["facts"]["certificate"] for one in read_cells(run_dir, name, spec)]
-    rows = []
-    for title, keys in CERTIFICATE_ROWS.items():
-        entries = []
-        for key in keys:
-            values = [one[key][0] for one in found] if key else []
-            mean, std = mean_std(values) if values else (None, None)
-            entries.append(Entry(mean, std, len(values)))
-        rows.append(Row("", "", title, entries))
-    footer = (
-        "Exact: mean over all steps of the score window, with the exact Gauss-Newton matrix of the last layer and "
-        "anchors of all examples. Width and error are medians over the standard deviation of the exact influence. "
-        "± is over seeds."
-    )
-    return Block(f"{spec['title']}: the certificate of a score", list(CERTIFICATE_COLUMNS), rows, footer=footer)
+def certificates(run_dir: Path | str, name: str, spec: Mapping[str, Any]) -> list[dict[str, Any]]:
+    """Read what was measured about the certificate: for every seed, by the titles of the problems.
+
+    Raises:
+        UserError: If a measurement is missing.
+    """
+    titles = (AS_IT_IS, *spec["certificates"])
+    found = [one["facts"]["certificates"] for one in read_cells(run_dir, name, spec)]
+    return [{title: one[title] for title in titles} for one in found]
 
 
 def _residuals(run_dir: Path | str, name: str, spec: Mapping[str, Any]) -> Block:

@@ -7,7 +7,7 @@ Way in: `write_figures(run_dir, config)`, which draws all of them in one process
 
     TITLE, CAPTION    words for the picture and for the report
     PLACE             its place among the figures, by number
-    subjects(config)  what it is drawn for, once each: names of tables or of datasets
+    subjects(config)  what it is drawn for, once each: names of tables, of datasets or of fidelity measurements
     draw(subject, data) -> matplotlib figure, or None where the run has nothing to draw
 
 It becomes `figures/<subject>_<module>.{svg,png}`, a target of the workflow and a part of the report. Where there is
@@ -35,7 +35,7 @@ class PlannedFigure:
     """One figure of a run.
 
     Attributes:
-        subject: Name of the table or dataset that it is drawn for.
+        subject: Name of the table, dataset or fidelity measurement that it is drawn for.
         module: The module that draws it.
     """
 
@@ -57,6 +57,8 @@ class PlannedFigure:
         if self.subject in config["tables"]:
             number = self.subject.removeprefix("table")
             return f"Table {number}" if number.isdigit() else self.subject.replace("_", " ")
+        if self.subject not in config["noisy"]:
+            return str(config["fidelity"][self.subject]["title"])
         return str(config["noisy"][self.subject].get("title", self.subject))
 
     @property

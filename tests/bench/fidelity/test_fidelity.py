@@ -2,7 +2,9 @@
 
 import json
 from dataclasses import replace
+from types import SimpleNamespace
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -10,12 +12,14 @@ import torch.nn.functional as F
 from sgoif.bench.config.resolve import load_config
 from sgoif.bench.config.schema import read_schema
 from sgoif.bench.fidelity import cells, measure, truth
+from sgoif.bench.fidelity import problem as problem_module
 from sgoif.bench.fidelity.certificate import measure_certificate
 from sgoif.bench.fidelity.methods import METHODS, Attribution, attribute
 from sgoif.bench.fidelity.problem import AttributionProblem
 from sgoif.bench.fidelity.retrain import NetworkRecipe, batch_order, forward, initial_layers, train_many
 from sgoif.bench.fidelity.run import AnalysedRun, gradient_factors, gradient_products
 from sgoif.bench.fidelity.table import build_fidelity_tables, write_fidelity_table
+from sgoif.bench.figures.method import coverage
 from sgoif.errors import UserError
 from sgoif.utils.paths import ROOT
 from tests.helpers.networks import blobs
@@ -176,6 +180,7 @@ SPEC = {
     "epochs": 4, "batch_size": 20, "lr": 0.1, "weight_decay": 0.01, "subsets": 48, "repeats": 2, "leave_one_out": True,
     "removed": 5, "removal_targets": 5, "seeds": [0, 1], "methods": ["tracin", "sgoif_scores", "random"],
     "pool": "all", "model": "", "width": 8, "shift": 1, "flip": False, "precision": "float32", "settings": {},
+    "certificates": {"6 epochs": {"epochs": 6}},
 }  # fmt: skip
 
 
@@ -206,7 +211,8 @@ def measured(problem, tmp_path_factory):
 def test_cells_are_kept_and_failures_are_tried_again(measured):
     _, _, first, again = measured
     assert first[0] == "retraining 2 x 48 networks" and "tracin" in first
-    assert again == ["trak", "trak failed: traker is not installed", "certificate"]
+    assert "certificate of 2 problems" in first
+    assert again == ["trak", "trak failed: traker is not installed"]
 
 
 def test_changed_settings_are_measured_again(measured):
@@ -219,8 +225,12 @@ def test_table_shows_errors_ceiling_and_the_reason_of_a_failure(measured):
     run_dir, spec, _, _ = measured
     config = {"fidelity": {"blobs": spec}}
     [table] = build_fidelity_tables(run_dir, config)
-    block, certificate = table.blocks
-    assert certificate.rows[0].entries[0].mean > 0.8
+    block, intervals, measures = table.blocks
+    assert [row.title for row in intervals.rows] == ["as above", "6 epochs", "all of them"]
+    coverage = [entry.mean for entry in intervals.rows[-1].entries[:5]]
+    assert coverage == sorted(coverage) and coverage[3] > 0.8
+    assert measures.rows[0].title == "confidence"
+    assert measures.rows[0].entries[1].mean is None  # too few runs to correlate them
     rows = {row.title: row.entries for row in block.rows}
     columns = [column.metric for column in block.columns]
     lds = columns.index("lds")
@@ -261,6 +271,32 @@ def test_unsuitable_measurements_leave_out_what_they_cannot_answer(problem, tmp_
 def test_certificate_knows_the_exact_influence(problem):
     """Scores follow the exact answer; the interval is narrower than the paper's and still holds it."""
     found = measure_certificate(replace(problem, recipe=replace(RECIPE, epochs=20)))
-    assert found["correlation"][0] > 0.9
-    assert found["width"][0] < found["paper_width"][0] / 3
-    assert found["coverage"][0] > 0.8 and found["paper_coverage"][0] > 0.99
+    assert found["correlation"] > 0.9
+    assert found["width"] < found["paper_width"] / 3
+    assert found["coverage"][3] > 0.8 and found["paper_coverage"] > 0.99
+    assert abs(found["bias"]) <= 1 and set(found["ranks"]) == set(found["right"])
+
+
+def test_spearman_knows_ties():
+    from scipy.stats import spearmanr
+
+    a, b = [1.0, 2.0, 2.0, 3.0, 0.0], [2.0, 1.0, 1.0, 5.0, 4.0]
+    assert measure.spearman(a, b) == pytest.approx(spearmanr(a, b).statistic)
+    assert measure.spearman(a, [1.0] * 5) == 0
+
+
+def test_the_pools_have_no_image_in_common():
+    rows = np.arange(21)
+    first, second = (problem_module._pool(rows, name) for name in ("first", "second"))
+    assert sorted([*first, *second]) == rows.tolist() and problem_module._pool(rows, "all") is rows
+
+
+def test_figure_of_the_intervals(measured):
+    run_dir, spec, _, _ = measured
+    data = SimpleNamespace(run_dir=run_dir, config={"fidelity": {"blobs": spec}})
+    assert coverage.subjects(data.config) == ["blobs"]
+    figure = coverage.draw("blobs", data)
+    left, right = figure.axes
+    assert [line.get_ydata()[0] <= line.get_ydata()[-1] for line in left.lines] == [True] * 4
+    assert [label.get_text() for label in right.get_yticklabels()] == ["6 epochs", "as above"]
+    assert coverage.draw("blobs", SimpleNamespace(run_dir=run_dir / "none", config=data.config)) is None

@@ -24,6 +24,7 @@ SPEC = {
     "epochs": 3, "batch_size": 12, "lr": 0.1, "weight_decay": 5e-4, "subsets": 20, "repeats": 1, "leave_one_out": False,
     "removed": 5, "removal_targets": 0, "seeds": [0], "methods": ["tracin", "random"],
     "pool": "all", "model": "tiny_cnn", "width": 8, "shift": 1, "flip": True, "precision": "float32", "settings": {},
+    "certificates": {},
 }  # fmt: skip
 
 
