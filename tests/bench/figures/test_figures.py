@@ -13,6 +13,7 @@ from sgoif.bench.data.checksums import describe
 from sgoif.bench.evaluation.detection_curves import example_setting, probability_bins, ranking_curves, write_curves
 from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.bench.evaluation.summary import summarise
+from sgoif.bench.fidelity.certificate import MEASURES
 from sgoif.bench.figures import _labels, _lines, _regimes, _style, write_figures
 from sgoif.bench.figures._data import FigureData
 from sgoif.bench.figures.comparison import ood_sets, pareto, ranks, review
@@ -42,7 +43,28 @@ def full_config() -> dict:
     base["tables"]["regimes"] = {
         "kind": "regimes", "title": "Regimes", "dataset": "digits", "settings": list(REGIMES),
     }  # fmt: skip
+    base["fidelity"] = {
+        "exact": {
+            "title": "Exact", "model": "", "hidden": [4], "seeds": [0], "methods": ["random"], "examples": 40,
+            "noise": 0.1, "targets": 5, "subsets": 32, "repeats": 1, "removed": 3, "removal_targets": 0,
+            "certificates": {"longer": {}},
+        }
+    }  # fmt: skip
     return base
+
+
+def add_certificates(run: Run) -> None:
+    """What the certificate is worth on two problems."""
+    named = dict.fromkeys(MEASURES, 0.5)
+    found = {
+        "coverage": [0.45, 0.75, 0.9, 0.96, 1.0], "width": 0.3, "paper_width": 5.0, "error": 0.1, "correlation": 0.99,
+        "ranks": named, "means": named, "right": {name: [0.9, None] for name in MEASURES},
+    }  # fmt: skip
+    cell = {"status": "ok", "reason": "", "metrics": {"lds_mean": {"value": 0.1, "error": 0.1}}}
+    facts = {"ceiling": None, "certificates": {"as above": found, "longer": found}}
+    path = run.root / "fidelity" / "exact" / "seed0" / "cells.json"
+    path.parent.mkdir(parents=True)
+    atomic_write_json(path, {"facts": facts, "cells": {"random": cell}}, seal=True)
 
 
 def add_parts(run: Run, setting: str, seed: int) -> None:
@@ -60,6 +82,7 @@ def whole_run(folder) -> Run:
     run.fill_noisy()
     run.fill_noisy(settings=REGIMES, methods=MEASURED_REGIMES)
     run.fill_ood()
+    add_certificates(run)
     for setting in (*GRID, *REGIMES):
         for seed in (0, 1, 2):
             add_parts(run, setting, seed)
@@ -119,7 +142,7 @@ def png_size(content: bytes) -> tuple[int, int]:
 def test_there_is_a_module_for_every_figure_of_the_paper_and_every_one_that_readers_look_for():
     of_the_paper = {"convergence", "reproducibility", "gating", "confidence", "curves", "pareto", "ranks", "gallery"}
     looked_for = {"detection", "noise_rate", "long_tail", "training_length", "review", "cleaning", "ood_sets"}
-    assert of_the_paper | looked_for | {"parts", "noise_estimate", "reliability"} == set(KINDS)
+    assert of_the_paper | looked_for | {"parts", "noise_estimate", "reliability", "coverage"} == set(KINDS)
 
 
 @pytest.mark.parametrize("kind", KINDS)
