@@ -16,6 +16,7 @@ import torch
 from sgoif.errors import InfluenceError
 from sgoif.features.arrays import FeatureArray
 from sgoif.features.head import HeadRecipe, HeadTraining
+from sgoif.features.held_out import read_held_out
 from sgoif.features.labels import ClassLabels, encode_labels, require_judgeable
 from sgoif.features.projection import fit_projection
 from sgoif.result import InfluenceResult
@@ -77,8 +78,11 @@ def find_label_issues(
 ) -> FeatureIssues:
     """Find labels that are probably wrong, by features of any kind: embeddings, measurements, texts as vectors.
 
-    A linear head is trained on the standardised features while `OnlineInfluence` watches. Features are read in blocks:
-    a file mapped with `numpy.load(..., mmap_mode="r")`, or named by its path, is never in memory as a whole.
+    A linear head is trained on the standardised features while `OnlineInfluence` watches. Five more heads, each without
+    a fifth of the examples, say how probably each label is wrong (`sgoif.label_noise.held_out_classes`); the number of
+    flagged labels is the sum of these probabilities. With more than 100 classes, or with `checked` examples, the
+    probabilities come from the trained head alone, and are less reliable. Features are read in blocks: a file mapped
+    with `numpy.load(..., mmap_mode="r")`, or named by its path, is never in memory as a whole.
 
     Args:
         features: Shape [N, d]: a NumPy array, a torch tensor, a pandas frame of numbers, a sequence of rows, or the
@@ -113,7 +117,7 @@ def find_label_issues(
     )
     for epoch in range(training.recipe.epochs):
         training.epoch(epoch)
-    return rank_labels(training.influence.scores(), known)
+    return rank_labels(read_held_out(training, training.influence.scores()), known)
 
 
 def rank_labels(result: InfluenceResult, known: ClassLabels) -> FeatureIssues:

@@ -169,10 +169,31 @@ class HeadTraining:
         self.optimizer.load_state_dict(state["optimizer"])  # type: ignore[arg-type]
         self.steps_done = int(state["steps"])  # type: ignore[call-overload]
 
-    @torch.no_grad()
     def projected(self) -> Tensor:
         """Return the projected features of all examples, on the host, shape [N, k]."""
         return (self._project_all() if self._kept is None else self._kept).cpu()
+
+    @torch.no_grad()
+    def project_rows(self, rows: np.ndarray) -> Tensor:
+        """Return the projected features of some examples, shape [n, k], on the device.
+
+        Args:
+            rows: Their positions, shape [n].
+        """
+        if self._kept is not None:
+            return self._kept[torch.from_numpy(rows).to(self.device)]
+        projected: Tensor = self.projection(self.features.rows(rows).to(self.device))
+        return projected
+
+    def project_blocks(self) -> Iterator[tuple[int, Tensor]]:
+        """Yield the first position and the projected features [b, k] of every block, in order, on the device."""
+        if self._kept is not None:
+            size = self.features.block_rows
+            yield from ((first, self._kept[first : first + size]) for first in range(0, len(self._kept), size))
+            return
+        for first, block in self.features.blocks():
+            with torch.no_grad():
+                yield first, self.projection(block.to(self.device))
 
     def _project_all(self) -> Tensor:
         with torch.no_grad():
@@ -188,11 +209,7 @@ class HeadTraining:
         span = max(self.features.block_rows // size, 1) * size
         for first in range(0, len(order), span):
             rows = order[first : first + span]
-            if self._kept is None:
-                block = self.projection(self.features.rows(rows).to(self.device))
-            else:
-                block = self._kept[torch.from_numpy(rows).to(self.device)]
-            yield from zip(torch.from_numpy(rows).split(size), block.split(size), strict=True)
+            yield from zip(torch.from_numpy(rows).split(size), self.project_rows(rows).split(size), strict=True)
 
     @staticmethod
     def _schedule(share: float) -> float:

@@ -55,14 +55,24 @@ class ClassMixture:
     @property
     def noise_entropy(self) -> float:
         """How far the wrong labels of a class are spread over the other labels, e in [0, 1]; 1 with two classes."""
-        n_classes = len(self.class_sizes)
-        if n_classes < 3:
-            return 1.0
-        wrong = self.transition.clone().fill_diagonal_(0)
-        share = wrong / wrong.sum(1, keepdim=True).clamp(min=1e-12)
-        entropy = -torch.xlogy(share, share).sum(1) / math.log(n_classes - 1)
-        mass = wrong.sum(1) * self.class_sizes
-        return float((mass * entropy).sum() / mass.sum().clamp(min=1e-12))
+        return noise_entropy(self.transition, self.class_sizes)
+
+
+def noise_entropy(transition: Tensor, class_sizes: Tensor) -> float:
+    """Return how far the wrong labels of a class are spread over the other labels, e in [0, 1]; 1 with two classes.
+
+    Args:
+        transition: Noise matrix, shape [C, C].
+        class_sizes: Number of examples of each true class, shape [C].
+    """
+    n_classes = len(class_sizes)
+    if n_classes < 3:
+        return 1.0
+    wrong = transition.clone().fill_diagonal_(0)
+    share = wrong / wrong.sum(1, keepdim=True).clamp(min=1e-12)
+    entropy = -torch.xlogy(share, share).sum(1) / math.log(n_classes - 1)
+    mass = wrong.sum(1) * class_sizes
+    return float((mass * entropy).sum() / mass.sum().clamp(min=1e-12))
 
 
 def fit_class_mixture(records: Tensor, labels: Tensor) -> ClassMixture:

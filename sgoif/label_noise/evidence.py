@@ -79,8 +79,17 @@ def read_labels(predictions: Tensor, class_influence: Tensor | None, labels: Ten
         centred = class_influence - class_influence.mean(1, keepdim=True)
         log_odds = (log_odds + fit_class_mixture(centred, labels).log_odds) / 2
     entropy = by_predictions.noise_entropy
-    scattered = SCATTERED_WEIGHT * entropy**SCATTERED_POWER
-    return LabelEvidence(log_odds, by_predictions.transition, entropy, SignalWeights(scattered, 1.0, scattered))
+    return LabelEvidence(log_odds, by_predictions.transition, entropy, scattered_weights(entropy))
+
+
+def scattered_weights(noise_entropy: float) -> SignalWeights:
+    """Return the weights of the signals without trusted examples.
+
+    Args:
+        noise_entropy: How far the wrong labels of a class are spread over many labels, in [0, 1].
+    """
+    scattered = SCATTERED_WEIGHT * noise_entropy**SCATTERED_POWER
+    return SignalWeights(scattered, 1.0, scattered)
 
 
 def read_labels_by_trusted(predictions: Tensor, labels: Tensor, trusted: TrustedPredictions) -> LabelEvidence:

@@ -9,6 +9,7 @@ from torch import Tensor, nn
 from sgoif.errors import InfluenceError, UserError
 from sgoif.features.arrays import FeatureArray
 from sgoif.features.head import KEPT_ROWS, HeadBatch, HeadRecipe, HeadTraining
+from sgoif.features.held_out import read_held_out
 from sgoif.features.projection import Projection
 from sgoif.scan.progress import RemainingTime
 from sgoif.scan.settings import Settings
@@ -67,7 +68,7 @@ def train_head_and_score(
     projected = training.projected() if len(features) <= KEPT_ROWS else None
     with torch.no_grad():
         logits = _logits(training) if projected is None else training.head(projected.to(training.device)).cpu()
-    result = training.influence.scores()
+    result = read_held_out(training, training.influence.scores())
     return TrainedScan(result, evidence.read(), network, training.influence, projected, logits)
 
 

@@ -1,0 +1,236 @@
+"""True classes and the noise matrix from features, by heads that have not seen the example.
+
+The class c of an example with features x has the probabilities of a linear head, and its label y is drawn from row c of
+the noise matrix T:
+
+    P(y | x) = sum_c softmax(x W + b)_c T_cy.
+
+`FOLDS` heads are fitted by maximum likelihood, each without one fold of the examples (forward correction: Patrini et
+al., CVPR 2017). The logits z_i of example i come from the head that has not seen it. T and a temperature t of these
+logits are fitted to them by expectation-maximisation, and the heads anew with this T, in turns. The penalty on W is the
+one of `PENALTIES` under which the labels are most likely. The log-odds that label y_i is wrong follow by Bayes' rule:
+
+    J_ic = log softmax(z_i / t)_c + log T_{c y_i},
+    o_i = log sum_{c != y_i} exp J_ic - J_{i y_i}.
+
+A head that had seen the label would have learnt a part of the wrong ones by heart; and without T it would learn where
+wrong labels are frequent. What the model cannot tell from a hard example is a wrong label that follows from the
+features, as where people take one class for another: such labels are undercounted.
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from sgoif.errors import InfluenceError
+
+FOLDS = 5
+PENALTIES = (0.1, 0.03, 0.01)  # times the squared norm of W, beside the mean loss; features have mean square 1
+TRIAL_ROUNDS = 3  # turns of heads and noise matrix under every penalty
+ROUNDS = 8  # the same, under the best penalty
+RIGHT_AT_START = 0.8  # diagonal of T before anything is known
+FIRST_STEPS = 25  # of L-BFGS, from zero
+LATER_STEPS = 12  # of L-BFGS, from the heads of the turn before
+MATRIX_STEPS = 30  # of expectation-maximisation in a turn
+PSEUDO_LABELS = 0.5  # added to every row of the counts behind T
+TEMPERATURE_FACTORS = (0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25)  # tried at every third step
+MAX_LOG_ODDS = 8.0  # either way, so that a few certain examples do not outweigh the other signals
+
+
+@dataclass(frozen=True)
+class HeldOutClasses:
+    """Heads and noise matrix.
+
+    Attributes:
+        center: Mean of the features, shape [d].
+        scale: Root mean square of the centred features.
+        weight: Weights of the heads, shape [d, FOLDS * C].
+        bias: Their biases, shape [FOLDS * C].
+        transition: Noise matrix T, shape [C, C]; row c says how often class c has each label.
+        temperature: Temperature t of the logits.
+        penalty: Penalty that was chosen.
+        log_likelihood: Mean log-likelihood of the labels by heads that have not seen them.
+    """
+
+    center: Tensor
+    scale: float
+    weight: Tensor
+    bias: Tensor
+    transition: Tensor
+    temperature: float
+    penalty: float
+    log_likelihood: float
+
+    def posterior(self, features: Tensor, labels: Tensor, fold: Tensor) -> Tensor:
+        """Return the probabilities of the true classes, given features and label.
+
+        Args:
+            features: Shape [n, d].
+            labels: Labels, shape [n].
+            fold: Folds of the examples, shape [n]; the head of a fold has not seen it.
+
+        Returns:
+            Probabilities in double precision, shape [n, C].
+        """
+        logits = _held_out_logits((features - self.center) / self.scale, self.weight, self.bias, fold)
+        joint = _joint(logits, labels, self.transition, self.temperature)
+        return joint.softmax(1)
+
+
+def draw_folds(labels: np.ndarray, seed: int) -> np.ndarray:
+    """Draw folds at random, all labels spread evenly over them.
+
+    Args:
+        labels: Shape [n].
+        seed: Seed of the draw.
+
+    Returns:
+        A fold in 0 ... FOLDS - 1 for every example, shape [n].
+    """
+    order = np.lexsort((np.random.default_rng(seed).random(len(labels)), labels))
+    fold = np.empty(len(labels), dtype=np.int64)
+    fold[order] = np.arange(len(labels)) % FOLDS
+    return fold
+
+
+def log_odds_of(posterior: Tensor, labels: Tensor) -> Tensor:
+    """Return the log-odds that labels are wrong, at most `MAX_LOG_ODDS` either way, shape [n].
+
+    Args:
+        posterior: Probabilities of the true classes, shape [n, C].
+        labels: Labels, shape [n].
+    """
+    own = posterior.gather(1, labels.unsqueeze(1))[:, 0]
+    others = posterior.scatter(1, labels.unsqueeze(1), 0).sum(1)
+    return (others.clamp(min=1e-30).log() - own.clamp(min=1e-30).log()).clamp(-MAX_LOG_ODDS, MAX_LOG_ODDS)
+
+
+def fit_held_out_classes(features: Tensor, labels: Tensor, fold: Tensor, n_classes: int) -> HeldOutClasses:
+    """Fit heads and noise matrix.
+
+    Args:
+        features: Shape [n, d].
+        labels: Labels, shape [n].
+        fold: Folds of the examples, shape [n].
+        n_classes: Number of classes C.
+
+    Returns:
+        The model under the best penalty.
+
+    Raises:
+        InfluenceError: If shapes do not match, or a fold holds every example.
+    """
+    n = len(features)
+    if features.dim() != 2 or labels.shape != (n,) or fold.shape != (n,) or n == 0:
+        raise InfluenceError(
+            f"held-out classes: features {tuple(features.shape)}, labels {tuple(labels.shape)}, "
+            f"folds {tuple(fold.shape)}; expected [n, d], [n], [n]"
+        )
+    if int(torch.bincount(fold, minlength=FOLDS).max()) == n:
+        raise InfluenceError("held-out classes: all examples are in one fold")
+    center = features.mean(0)
+    scale = float((features - center).square().mean().sqrt().clamp(min=1e-12))
+    x = (features - center) / scale
+    trials = [_Fit.start(x, labels, fold, n_classes, penalty) for penalty in PENALTIES]
+    for fit in trials:
+        fit.turns(TRIAL_ROUNDS)
+    best = max(trials, key=lambda fit: fit.log_likelihood)
+    best.turns(ROUNDS - TRIAL_ROUNDS)
+    return HeldOutClasses(
+        center,
+        scale,
+        best.weight,
+        best.bias,
+        best.transition,
+        best.temperature,
+        best.penalty,
+        best.log_likelihood,
+    )
+
+
+@dataclass
+class _Fit:
+    """A fit under one penalty, on its way."""
+
+    x: Tensor  # [n, d]
+    labels: Tensor  # [n]
+    fold: Tensor  # [n]
+    penalty: float
+    weight: Tensor  # [d, FOLDS * C]
+    bias: Tensor  # [FOLDS * C]
+    transition: Tensor  # [C, C]
+    temperature: float = 1.0
+    log_likelihood: float = -np.inf
+    started: bool = False
+
+    @classmethod
+    def start(cls, x: Tensor, labels: Tensor, fold: Tensor, n_classes: int, penalty: float) -> _Fit:
+        """All heads at zero, every label right with probability `RIGHT_AT_START`."""
+        width = FOLDS * n_classes
+        other = (1 - RIGHT_AT_START) / max(n_classes - 1, 1)
+        transition = x.new_full((n_classes, n_classes), other, dtype=torch.float64).fill_diagonal_(RIGHT_AT_START)
+        return cls(x, labels, fold, penalty, x.new_zeros(x.shape[1], width), x.new_zeros(width), transition)
+
+    def turns(self, count: int) -> None:
+        """Fit heads, then noise matrix and temperature, `count` times."""
+        for _ in range(count):
+            self._fit_heads(LATER_STEPS if self.started else FIRST_STEPS)
+            self.started = True
+            logits = _held_out_logits(self.x, self.weight, self.bias, self.fold).double()
+            for step in range(MATRIX_STEPS):
+                self._fit_matrix(logits)
+                if step % 3 == 2:
+                    self._fit_temperature(logits)
+            self.log_likelihood = self._likelihood(logits, self.temperature)
+
+    def _fit_heads(self, steps: int) -> None:
+        """Maximise the likelihood of the labels that a head sees, given the noise matrix."""
+        n, n_classes = len(self.x), len(self.transition)
+        folds = torch.arange(FOLDS, device=self.fold.device)
+        seen = (self.fold.unsqueeze(1) != folds).to(self.x)
+        seen = seen / seen.sum(0)
+        of_label = self.transition.T[self.labels].to(self.x).unsqueeze(1)  # [n, 1, C]
+        weight, bias = (value.clone().requires_grad_() for value in (self.weight, self.bias))
+        optimizer = torch.optim.LBFGS(
+            [weight, bias], max_iter=steps, history_size=10, line_search_fn="strong_wolfe", tolerance_grad=1e-6
+        )
+
+        def closure() -> Tensor:
+            optimizer.zero_grad()
+            predicted = torch.addmm(bias, self.x, weight).view(n, FOLDS, n_classes).softmax(2)
+            likelihood = (predicted * of_label).sum(2).clamp(min=1e-12).log()
+            loss = -(likelihood * seen).sum() + self.penalty * weight.square().sum()
+            loss.backward()
+            return loss
+
+        with torch.enable_grad():
+            optimizer.step(closure)
+        self.weight, self.bias = weight.detach(), bias.detach()
+
+    def _fit_matrix(self, logits: Tensor) -> None:
+        member = _joint(logits, self.labels, self.transition, self.temperature).softmax(1)
+        n_classes = len(self.transition)
+        counts = torch.zeros_like(self.transition).index_add_(0, self.labels, member).T + PSEUDO_LABELS / n_classes
+        self.transition = counts / counts.sum(1, keepdim=True)
+
+    def _fit_temperature(self, logits: Tensor) -> None:
+        tried = [self.temperature * factor for factor in TEMPERATURE_FACTORS]
+        self.temperature = max(tried, key=lambda temperature: self._likelihood(logits, temperature))
+
+    def _likelihood(self, logits: Tensor, temperature: float) -> float:
+        return float(_joint(logits, self.labels, self.transition, temperature).logsumexp(1).mean())
+
+
+def _held_out_logits(x: Tensor, weight: Tensor, bias: Tensor, fold: Tensor) -> Tensor:
+    """Returns the logits [n, C] of the head that has not seen the example's fold."""
+    logits = torch.addmm(bias, x, weight).view(len(x), FOLDS, -1)
+    return logits[torch.arange(len(x), device=x.device), fold]
+
+
+def _joint(logits: Tensor, labels: Tensor, transition: Tensor, temperature: float) -> Tensor:
+    """Returns log P(c, y_i | x_i) of every class, shape [n, C]."""
+    return (logits.double() / temperature).log_softmax(1) + transition.log().T[labels]

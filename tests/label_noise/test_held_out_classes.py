@@ -1,0 +1,80 @@
+"""Classes and noise matrix by heads that have not seen the example."""
+
+import numpy as np
+import pytest
+import torch
+
+from sgoif.errors import InfluenceError
+from sgoif.label_noise.held_out_classes import FOLDS, draw_folds, fit_held_out_classes, log_odds_of
+
+NOISE = torch.tensor([[0.7, 0.3, 0.0], [0.0, 1.0, 0.0], [0.1, 0.1, 0.8]])
+
+
+def draw(noise, n=600, distance=3.0, seed=0):
+    """Three classes of points, and labels drawn by a noise matrix."""
+    rng = np.random.default_rng(seed)
+    true = np.arange(n) % 3
+    features = rng.normal(size=(n, 8)) + distance * np.eye(3, 8)[true]
+    labels = np.array([rng.choice(3, p=noise[c].numpy() / float(noise[c].sum())) for c in true])
+    return torch.from_numpy(features).float(), torch.from_numpy(labels), labels != true
+
+
+def fit(features, labels, fold=None):
+    fold = torch.from_numpy(draw_folds(labels.numpy(), 0)) if fold is None else fold
+    classes = fit_held_out_classes(features, labels, fold, 3)
+    return classes, classes.posterior(features, labels, fold)
+
+
+@pytest.fixture(scope="module")
+def noisy():
+    features, labels, wrong = draw(NOISE)
+    return (*fit(features, labels), labels, wrong)
+
+
+def test_the_noise_matrix_and_the_number_of_wrong_labels_are_found(noisy):
+    classes, posterior, labels, wrong = noisy
+    assert torch.allclose(classes.transition.float(), NOISE, atol=0.08)
+    assert torch.allclose(posterior.sum(1), torch.ones(len(labels), dtype=torch.float64))
+    probability = log_odds_of(posterior, labels).sigmoid().numpy()
+    assert abs(probability.sum() - wrong.sum()) < 0.15 * wrong.sum()
+    assert wrong[probability > 0.5].mean() > 0.85
+    assert wrong[probability < 0.1].mean() < 0.05
+
+
+def test_clean_labels_stay_unsuspected_where_classes_overlap():
+    features, labels, _ = draw(torch.eye(3), distance=1.5)
+    _, posterior = fit(features, labels)
+    assert (posterior.argmax(1) == labels).double().mean() > 0.97
+    assert float(log_odds_of(posterior, labels).sigmoid().mean()) < 0.03
+
+
+def test_a_head_does_not_see_the_labels_of_its_own_fold():
+    """Labels of one fold are changed: only the noise matrix, which all share, may tell."""
+    features, labels, _ = draw(NOISE)
+    fold = torch.from_numpy(draw_folds(labels.numpy(), 0))
+    changed = torch.where(fold == 0, (labels + 1) % 3, labels)
+    before, after = (fit_held_out_classes(features, given, fold, 3) for given in (labels, changed))
+    moved = [(before.weight - after.weight).view(8, FOLDS, 3)[:, k].norm() for k in range(FOLDS)]
+    assert moved[0] < 0.75 * min(moved[1:])
+
+
+def test_folds_hold_every_label_alike():
+    labels = np.repeat([0, 1, 2], [50, 25, 10])
+    fold = draw_folds(labels, 3)
+    for label, size in ((0, 10), (1, 5), (2, 2)):
+        assert np.bincount(fold[labels == label], minlength=FOLDS).tolist() == [size] * FOLDS
+    assert not np.array_equal(fold, draw_folds(labels, 4))
+
+
+def test_log_odds_follow_the_posterior():
+    posterior = torch.tensor([[0.9, 0.1], [0.2, 0.8], [1.0, 0.0]], dtype=torch.float64)
+    found = log_odds_of(posterior, torch.tensor([0, 0, 0])).sigmoid()
+    assert torch.allclose(found, torch.tensor([0.1, 0.8, 0.0], dtype=torch.float64), atol=1e-3)
+
+
+def test_what_does_not_fit_is_refused():
+    features, labels, _ = draw(NOISE, n=30)
+    with pytest.raises(InfluenceError, match=r"expected \[n, d\]"):
+        fit(features[:-1], labels)
+    with pytest.raises(InfluenceError, match="one fold"):
+        fit(features, labels, torch.zeros(30, dtype=torch.long))
