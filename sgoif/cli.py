@@ -22,6 +22,7 @@ SCAN_PACKAGES = {  # module -> package of the extra `scan`
     "sklearn": "scikit-learn",
     "timm": "timm",
     "torchvision": "torchvision",
+    "huggingface_hub": "huggingface-hub",
 }
 
 
@@ -101,10 +102,15 @@ def _scan_arguments(p: argparse.ArgumentParser) -> None:
     p.add_argument("--device", choices=("auto", "cpu", "cuda"), default="auto")
     p.add_argument("--threads", type=_count, help="CPU threads (default: all)")
     training = p.add_argument_group("training (defaults follow from the data; they are printed)")
-    training.add_argument("--model", help="any timm model by name (default: compact, a small residual network)")
     training.add_argument(
-        "--pretrained", action="store_true", help="start from timm's weights (with --download if they are not here yet)"
+        "--model", help="any timm model by name, or compact, a small residual network (default: by the images' size)"
     )
+    training.add_argument(
+        "--weights", type=Path, metavar="FILE", help="pretrained weights of the model (default: timm's cache)"
+    )
+    how = training.add_mutually_exclusive_group()
+    how.add_argument("--finetune", action="store_true", help="train the pretrained network, not a head on its features")
+    how.add_argument("--from-scratch", action="store_true", help="train a network without pretrained weights")
     training.add_argument("--size", type=int, help="pixels a side that the network sees")
     training.add_argument("--epochs", type=int)
     training.add_argument("--batch-size", type=int)
@@ -115,6 +121,10 @@ def _scan_arguments(p: argparse.ArgumentParser) -> None:
     reading = p.add_argument_group("reading")
     reading.add_argument("--path-column", default="path", help="of a CSV (default: path)")
     reading.add_argument("--label-column", default="label", help="of a CSV (default: label)")
+    reading.add_argument(
+        "--checked", type=Path, metavar="FOLDER_OR_CSV", help="images whose labels are known to be right"
+    )
+    reading.add_argument("--classes", type=Path, metavar="FILE", help="names of the classes, for the page")
     reading.add_argument("--encoding", default="utf-8", help="of a CSV (default: utf-8)")
     reading.add_argument("--data-root", default="data", help="where torchvision's data sets are (default: data)")
     reading.add_argument("--split", default="train", help="part of a torchvision data set (default: train)")
@@ -183,7 +193,7 @@ def _scan(args: argparse.Namespace) -> None:
         split=args.split,
         download=args.download,
     )
-    task = ScanTask(args.out, vars(args), args.gallery, args.skip_tiny, reading)
+    task = ScanTask(args.out, vars(args), args.gallery, args.skip_tiny, reading, args.checked, args.classes)
     if args.features is not None:
         scan_features(args.features, args.labels, task)
     else:

@@ -17,7 +17,7 @@ PYPROJECT = tomllib.loads((ROOT / "pyproject.toml").read_text())
 PROJECT = PYPROJECT["project"]
 LOCKS = {"requirements.lock": "bench", "requirements-test.lock": "test", "requirements-cluster.lock": "cluster"}
 PYTHON = {"python_version": "3.11", "python_full_version": "3.11.9"}
-DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml"}
+DISTRIBUTIONS = {"PIL": "pillow", "sklearn": "scikit-learn", "yaml": "pyyaml", "huggingface_hub": "huggingface-hub"}
 OPTIONAL = {"pyarrow", "trak", "kronfluence"}  # used where installed: ranking.parquet, two rows of the fidelity table
 
 

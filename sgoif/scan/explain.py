@@ -12,7 +12,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass, replace
+from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING
 
@@ -21,7 +21,7 @@ import numpy as np
 from sgoif.errors import UserError
 from sgoif.scan.decode import Unreadable, decode_square
 from sgoif.scan.output_folder import REMAKE, image_opener, other_version, read_finished
-from sgoif.scan.settings import FEATURES, Settings
+from sgoif.scan.settings import EMBED, FEATURES, Settings
 from sgoif.scan.sources.image_listing import Listing
 from sgoif.scan.sources.regular_files import open_image_file, require_no_special
 from sgoif.utils.files import atomic_write_bytes, load_npz, save_npz
@@ -178,7 +178,7 @@ def _refuse_other_versions(out: Path) -> Iterator[None]:
     """Reports missing and unknown names or shapes in the files of a scan in one line."""
     try:
         yield
-    except (TypeError, RuntimeError):
+    except (TypeError, RuntimeError, KeyError):
         raise UserError(other_version(out)) from None
 
 
@@ -193,16 +193,19 @@ def _predict(
     """Returns logits [1, C] and features [1, d] of the scan's network for one image."""
     import torch
 
-    from sgoif.scan.network import build_network
+    from sgoif.scan.network import build_network, with_projection
     from sgoif.training.images import ImageSet
     from sgoif.training.predict import predict
 
     try:
-        network = build_network(replace(settings, pretrained=False), n_classes)
+        network = build_network(settings, n_classes)
     except UserError:
         raise UserError(f"this timm cannot build {settings.model} as the scan in {out} had it; {REMAKE}") from None
+    weights = _read_weights(out / "network.safetensors")
     with _refuse_other_versions(out):
-        network.load_state_dict(_read_weights(out / "network.safetensors"))
+        if settings.method == EMBED:
+            network = with_projection(network, weights)
+        network.load_state_dict(weights)
     network.to(memory_format=torch.channels_last)  # type: ignore[call-overload]
     mean, std = normalisation.tolist()
     logits, features = predict(network, ImageSet(pixels[None], mean, std), features=True)

@@ -38,7 +38,7 @@ def survey_headers(listing: Listing, progress: Progress) -> tuple[list[int], int
         Positions of the images, their median shorter side in pixels, and whether all of them are grey.
     """
     rows, sides, all_grey = [], [], True
-    for i, result in _map_in_order(lambda i: inspect_header(listing.open, i), 0, len(listing)):
+    for i, result in map_in_order(lambda i: inspect_header(listing.open, i), 0, len(listing)):
         if isinstance(result, Unreadable):
             listing.left_out.append((listing.names[i], str(result)))
         else:
@@ -71,7 +71,7 @@ def decode_all(
     pixels, done, failed = _open_pixels(folder / "pixels.npy", notes, (len(listing), size, size, channels))
     for first in range(done, len(listing), BLOCK):
         last = min(first + BLOCK, len(listing))
-        for i, result in _map_in_order(lambda i: decode_square(listing.open, i, size, channels), first, last):
+        for i, result in map_in_order(lambda i: decode_square(listing.open, i, size, channels), first, last):
             if isinstance(result, Unreadable):
                 failed[str(i)] = str(result)
             else:
@@ -95,7 +95,7 @@ def _open_pixels(path: Path, notes: Path, shape: tuple[int, ...]) -> tuple[np.me
     return pixels, 0, {}
 
 
-def _map_in_order(work: Callable[[int], T], first: int, last: int) -> Iterator[tuple[int, T | Unreadable]]:
+def map_in_order(work: Callable[[int], T], first: int, last: int) -> Iterator[tuple[int, T | Unreadable]]:
     """Yields (i, work(i) or the `Unreadable` that it raised) for first <= i < last, in order, from several threads."""
 
     def guarded(i: int) -> T | Unreadable:

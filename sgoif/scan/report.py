@@ -40,6 +40,7 @@ def write_scan(
     normalisation: Normalisation,
     gallery_size: int | None,
     seconds: dict[str, float],
+    start: dict[str, Any],
     contents: Iterable[np.ndarray] | None = None,
 ) -> None:
     """Writes every file of a finished scan, report.json last, and prints where they are.
@@ -52,6 +53,7 @@ def write_scan(
         normalisation: Of the images, for `sgoif explain`; empty where there are none.
         gallery_size: Number of examples in the gallery; None: as many as are flagged, within limits.
         seconds: Duration of each stage.
+        start: What was trained, from which weights, and why.
         contents: What each example consists of, as the pixels, to find exact copies by; None: its features.
     """
     ranking = Ranking.from_result(trained.result, np.array(listing.labels))
@@ -69,7 +71,7 @@ def write_scan(
     findings = find_all(labels, trained.features, trained.logits, contents)
     seconds["findings"] = time.perf_counter() - started
     write_gallery(out / "gallery.html", listing, ranking, evidence, gallery_size, findings)
-    report = make_report(listing, ranking, settings, seconds)
+    report = {**make_report(listing, ranking, settings, seconds), "start": start}
     report |= findings.report(listing.names, [listing.classes[c] for c in listing.labels])
     report["class_issues"] = find_class_issues(labels, ranking.wrong_probability, probabilities, listing.classes)
     summary = summary_sentence(ranking.wrong_probability, shown_examples(ranking, gallery_size))

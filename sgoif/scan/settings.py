@@ -13,11 +13,12 @@ EMBED = "embed"  # one that trains a head on the features of a pretrained networ
 FEATURES = "features"  # one that trains a head on features from a file
 COMPACT = "compact"  # the network of a scan where no timm model is named
 MAX_PIXELS = {"cpu": 64, "cuda": 128}  # side of the network's input where the images are larger
+EMBED_PIXELS = 160  # side at which a CPU embeds photographs; a GPU takes the size that the weights were trained at
 COMPACT_WIDTH = {"cpu": 16, "cuda": 64}  # channels of the compact network's first layer
 TARGET_VISITS = 45_000  # examples seen in a training, within MIN_EPOCHS and MAX_EPOCHS
 MIN_EPOCHS = 10
 MAX_EPOCHS = 30
-IMAGE_OPTIONS = ("model", "pretrained", "size", "shift", "flip")
+IMAGE_OPTIONS = ("model", "weights", "finetune", "from_scratch", "checked", "size", "shift", "flip")
 DEFAULT_INPUT_PIXELS = 224  # of a timm model that does not name its input size
 
 
@@ -29,7 +30,7 @@ class Settings:
         method: `NETWORK`, `EMBED` or `FEATURES`: what is trained, and on what.
         device: "cpu" or "cuda".
         model: "compact", or the name of a timm model; "" where features come from a file.
-        pretrained: Whether training starts from timm's weights.
+        weights: Start of the sha256 of the pretrained weights' file; "" from scratch.
         width: Channels of the compact network's first layer.
         size: Side of the network's input in pixels.
         channels: 1 for grey, 3 for colour.
@@ -49,7 +50,7 @@ class Settings:
     method: str
     device: str
     model: str
-    pretrained: bool
+    weights: str
     width: int
     size: int
     channels: int
@@ -64,8 +65,10 @@ class Settings:
 
     def __post_init__(self) -> None:
         limits = {"epochs": 2, "batch_size": 2, "shift": 0, "seed": 0}
+        if self.method == NETWORK:
+            limits |= {"width": 1}
         if self.method != FEATURES:
-            limits |= {"width": 1, "size": 4}
+            limits |= {"size": 4}
         for name, least in limits.items():
             if getattr(self, name) < least:
                 raise UserError(f"--{name.replace('_', '-')} {getattr(self, name)}: must be at least {least}")
@@ -81,12 +84,13 @@ class Settings:
     def describe(self) -> str:
         """Returns the sentence that is printed before training."""
         if self.method != NETWORK:
+            inputs = f" on images of {self.size} pixels" if self.method == EMBED else ""
             return (
-                f"a linear head on {self.device}, {self.epochs} epochs in batches of {self.batch_size}, sgd at "
+                f"a linear head{inputs} on {self.device}, {self.epochs} epochs in batches of {self.batch_size}, sgd at "
                 f"{self.lr:g} over the features' mean square with weight decay {self.weight_decay:g}, seed {self.seed}"
             )
         network = f"{self.model} (width {self.width})" if self.model == COMPACT else self.model
-        weights = "pretrained" if self.pretrained else "from scratch"
+        weights = "pretrained" if self.weights else "from scratch"
         flips = "with" if self.flip else "without"
         return (
             f"{network} {weights} on {self.device}, {self.size} pixels, {self.epochs} epochs in batches of "
@@ -95,8 +99,16 @@ class Settings:
         )
 
 
-def choose_settings(n: int, side: int, grey: bool, device: str, options: Mapping[str, Any]) -> Settings:
-    """Chooses the settings of a scan.
+def choose_settings(
+    n: int,
+    side: int,
+    grey: bool,
+    device: str,
+    options: Mapping[str, Any],
+    model: str = COMPACT,
+    weights: str = "",
+) -> Settings:
+    """Chooses the settings of a scan that trains a network.
 
     Args:
         n: Number of images.
@@ -105,22 +117,21 @@ def choose_settings(n: int, side: int, grey: bool, device: str, options: Mapping
         device: "cpu" or "cuda".
         options: Settings by name from the command line; those that are not None replace the defaults. Other names are
             ignored.
+        model: "compact", or the name of a timm model.
+        weights: Identity of the weights that it starts from; "" from scratch.
 
     Raises:
         UserError: If an option is out of range or does not fit the others.
     """
-    model = options.get("model") or COMPACT
-    pretrained = bool(options.get("pretrained"))
-    if pretrained and model == COMPACT:
-        raise UserError("--pretrained needs --model: name a timm model that has weights, e.g. resnet18")
+    pretrained = bool(weights)
     values: dict[str, Any] = {
         "method": NETWORK,
         "device": device,
         "model": model,
-        "pretrained": pretrained,
+        "weights": weights,
         "width": COMPACT_WIDTH[device],
         "size": _input_size(model, pretrained, min(max(side, 8), MAX_PIXELS[device])),
-        "channels": 1 if grey else 3,
+        "channels": 1 if grey and not pretrained else 3,
         "epochs": min(max(round(TARGET_VISITS / n), MIN_EPOCHS), MAX_EPOCHS),
         "batch_size": min(128 if n >= 10_000 else 64, max(n // 20, 8)),
         **_optimizer_defaults(model, pretrained),
@@ -129,6 +140,30 @@ def choose_settings(n: int, side: int, grey: bool, device: str, options: Mapping
     }
     values |= _given(options)
     values.setdefault("shift", max(values["size"] // 16, 1))
+    return Settings(**values)
+
+
+def choose_embedding_settings(n: int, device: str, options: Mapping[str, Any], model: str, weights: str) -> Settings:
+    """Chooses the settings of a scan that trains a head on the features of a pretrained network.
+
+    Args:
+        n: Number of images.
+        device: "cpu" or "cuda".
+        options: Settings by name from the command line, as in `choose_settings`.
+        model: Name of the timm model.
+        weights: Identity of its weights.
+
+    Raises:
+        UserError: If an option is out of range, or only for a network that is trained.
+    """
+    for name in ("shift", "flip"):
+        if options.get(name) is not None:
+            raise UserError(f"--{name} is for a network that is trained; add --finetune or --from-scratch")
+    size = _input_size(model, True, 0)
+    about = {"model": model, "weights": weights, "width": 0, "channels": 3, "shift": 0, "flip": False}
+    if device == "cpu" and not _has_fixed_size(model):
+        size = min(size, EMBED_PIXELS)
+    values = {"method": EMBED, "device": device, **about, "size": size, **head_defaults(n), **_given(options)}
     return Settings(**values)
 
 
@@ -146,8 +181,10 @@ def choose_head_settings(n: int, device: str, options: Mapping[str, Any]) -> Set
     """
     for name in IMAGE_OPTIONS:
         if options.get(name):
-            raise UserError(f"--{name} is for images; with --features a head is trained, whatever they came from")
-    about_images = {"model": "", "pretrained": False, "width": 0, "size": 0, "channels": 0, "shift": 0, "flip": False}
+            raise UserError(
+                f"--{name.replace('_', '-')} is for images; with --features a head is trained, whatever they came from"
+            )
+    about_images = {"model": "", "weights": "", "width": 0, "size": 0, "channels": 0, "shift": 0, "flip": False}
     return Settings(**{"method": FEATURES, "device": device, **about_images, **head_defaults(n), **_given(options)})
 
 
@@ -160,7 +197,7 @@ def head_defaults(n: int) -> dict[str, Any]:
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
     """Returns the settings that the command line gives."""
-    names = {f.name for f in fields(Settings)} - {"method", "device"}
+    names = {f.name for f in fields(Settings)} - {"method", "device", "model", "weights"}
     return {name: value for name, value in options.items() if name in names and value is not None}
 
 
@@ -176,7 +213,17 @@ def _input_size(model: str, pretrained: bool, size: int) -> int:
         return size
     if not pretrained:
         return max(size, 32)
+    about = _pretrained_about(model)
+    return int(about.input_size[-1]) if about and about.input_size else DEFAULT_INPUT_PIXELS
+
+
+def _has_fixed_size(model: str) -> bool:
+    about = _pretrained_about(model)
+    return bool(about and about.fixed_input_size)
+
+
+def _pretrained_about(model: str) -> Any:
+    """Returns what timm says about the weights of a model, or None."""
     import timm
 
-    about = timm.get_pretrained_cfg(model) if timm.is_model(model) else None
-    return int(about.input_size[-1]) if about and about.input_size else DEFAULT_INPUT_PIXELS
+    return timm.get_pretrained_cfg(model) if timm.is_model(model) else None

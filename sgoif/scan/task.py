@@ -29,6 +29,8 @@ class ScanTask:
         gallery_size: Number of examples in the gallery; None: the flagged ones, within limits.
         skip_tiny: Leave classes with too few examples out.
         reading: How the source is read.
+        checked: Folder or CSV of images whose labels are known to be right.
+        classes: File with the names of the classes.
     """
 
     out: Path | None
@@ -36,6 +38,8 @@ class ScanTask:
     gallery_size: int | None
     skip_tiny: bool
     reading: ReadOptions
+    checked: Path | None = None
+    classes: Path | None = None
 
     def folder(self, source: Path) -> Path:
         """Returns the folder to write for a source."""
@@ -71,7 +75,8 @@ class ScanTask:
         """
         from sgoif.training.session import Session
 
-        identity = {"data": data, "skip_tiny": self.skip_tiny, "gallery": self.gallery_size, **settings.to_dict()}
+        about = {"data": data, "skip_tiny": self.skip_tiny, "gallery": self.gallery_size}
+        identity = {**about, "classes": listing.shown_names, **settings.to_dict()}
         if claim_folder(out, listing, identity, {"root": self.reading.root, "split": self.reading.split}):
             return None
         state = out / "state"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
 
@@ -11,9 +12,10 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif import InfluenceResult, OnlineInfluence
+from sgoif import InfluenceConfig, InfluenceResult, OnlineInfluence
 from sgoif.errors import UserError
 from sgoif.scan.network import build_network
+from sgoif.scan.pretrained.weights import Weights
 from sgoif.scan.progress import RemainingTime
 from sgoif.scan.settings import Settings
 from sgoif.training.batches import Batch, Batches
@@ -68,6 +70,23 @@ class Evidence:
         self.visits.copy_(state["visits"])
 
 
+class CheckedImages:
+    """Images with right labels, in batches that can be iterated again and again.
+
+    Args:
+        images: The m images.
+        labels: Their classes, shape [m].
+        batch_size: Images of a batch.
+    """
+
+    def __init__(self, images: ImageSet, labels: np.ndarray, batch_size: int) -> None:
+        self._images, self._labels, self._batch_size = images, torch.from_numpy(labels), batch_size
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        for rows in torch.arange(len(self._labels)).split(self._batch_size):
+            yield self._images.batch(rows), self._labels[rows]
+
+
 @dataclass
 class TrainedScan:
     """What a finished training gives.
@@ -91,7 +110,13 @@ class TrainedScan:
 
 
 def train_and_score(
-    images: ImageSet, labels: np.ndarray, n_classes: int, settings: Settings, session: Session
+    images: ImageSet,
+    labels: np.ndarray,
+    n_classes: int,
+    settings: Settings,
+    session: Session,
+    weights: Weights | None = None,
+    checked: CheckedImages | None = None,
 ) -> TrainedScan:
     """Trains a network on the labels and scores them meanwhile; resumes where `session` has saved an epoch.
 
@@ -101,6 +126,8 @@ def train_and_score(
         n_classes: Number of classes.
         settings: How to train.
         session: Saves and restores the state of the training.
+        weights: The weights that training starts from; None: random ones.
+        checked: Images whose labels are known to be right, if there are any: they are the anchors.
 
     Raises:
         UserError: If the memory does not suffice, or the training diverges.
@@ -116,9 +143,12 @@ def train_and_score(
         flip=settings.flip,
     )
     with seeded_weights(settings.seed):
-        network = build_network(settings, n_classes)
+        network = build_network(settings, n_classes, weights)
     learner = Learner.for_batches(recipe, n_classes, batches, settings.seed, network=network)
-    influence = OnlineInfluence(learner.net, len(images), n_classes, total_steps=learner.total_steps)
+    config = InfluenceConfig(source="stream" if checked is None else "trusted")
+    influence = OnlineInfluence(
+        learner.net, len(images), n_classes, config, total_steps=learner.total_steps, anchor_data=checked
+    )
     evidence = Evidence(influence)
     try:
         _train(learner, batches, influence, evidence, recipe.epochs, session)

@@ -204,35 +204,52 @@ class _Enlarged(nn.Module):
         return features
 
 
-def from_timm(name: str, n_classes: int, channels: int, size: int, pretrained: bool = False) -> Network:
-    """Make a network from a timm model.
+def require_timm_model(name: str) -> None:
+    """Raise a `UserError` that names similar models if timm has no model of this name."""
+    import timm
+
+    if not timm.is_model(name):
+        near = timm.list_models(f"*{name[:6]}*")[:5]
+        raise UserError(f"model timm:{name}: timm has no such model" + (f"; near: {', '.join(near)}" if near else ""))
+
+
+def from_timm(name: str, n_classes: int, channels: int, size: int) -> Network:
+    """Make a network with random weights from a timm model.
 
     Args:
         name: Name of the model in timm.
         n_classes: Number of classes of the new head.
         channels: Channels of the images.
         size: Height and width of the images.
-        pretrained: Whether to load pretrained weights of the backbone.
 
     Raises:
         UserError: If timm has no such model, or its classifier is not a linear layer.
     """
     import timm
 
-    if not timm.is_model(name):
-        near = timm.list_models(f"*{name[:6]}*")[:5]
-        raise UserError(f"model timm:{name}: timm has no such model" + (f"; near: {', '.join(near)}" if near else ""))
+    require_timm_model(name)
     try:
-        model: Any = timm.create_model(name, pretrained, num_classes=n_classes, in_chans=channels, img_size=size)
+        model: Any = timm.create_model(name, num_classes=n_classes, in_chans=channels, img_size=size)
     except TypeError:  # convolutional models take no image size
-        model = timm.create_model(name, pretrained, num_classes=n_classes, in_chans=channels)
+        model = timm.create_model(name, num_classes=n_classes, in_chans=channels)
     head = model.get_classifier()
     if not isinstance(head, nn.Linear):
         raise UserError(f"model timm:{name}: its classifier is a {type(head).__name__}, not a linear layer")
+    return wrap_timm(model, n_classes)
+
+
+def wrap_timm(model: Any, n_classes: int) -> Network:
+    """Make a network of a timm model, whose classifier is replaced by a new linear layer.
+
+    Args:
+        model: The model; it is changed.
+        n_classes: Number of classes of the new head.
+    """
     modules = dict(model.named_modules())
     stages = [modules[info["module"]] for info in getattr(model, "feature_info", []) if info["module"] in modules]
     model.reset_classifier(0)
-    return Network(_TimmBackbone(model), nn.Linear(head.in_features, n_classes), stages)
+    width: int = getattr(model, "head_hidden_size", None) or model.num_features
+    return Network(_TimmBackbone(model), nn.Linear(width, n_classes), stages)
 
 
 MODELS: dict[str, Callable[[int, int, int], Network]] = {

@@ -159,6 +159,8 @@ def test_what_cannot_be_used_is_named_in_one_line(data, files, tmp_path, capsys)
         ((tmp_path / "absent.npy", "--labels", labels), "no such file or folder"),
         ((tmp_path, "--labels", labels), "save_to_disk"),
         ((features, "--labels", labels, "--model", "resnet18"), "--model is for images"),
+        ((features, "--labels", labels, "--from-scratch"), "--from-scratch is for images"),
+        ((features, "--labels", labels, "--checked", tmp_path), "--checked is for images"),
         ((features, "--labels", labels, "--epochs", 1), "--epochs 1: must be at least 2"),
     ]
     for words, message in cases:

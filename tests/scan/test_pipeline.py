@@ -127,7 +127,7 @@ def test_an_interrupted_scan_ends_with_the_same_bytes(tmp_path, monkeypatch, cap
 @pytest.mark.parametrize(
     ("stage", "lose", "decoded", "steps"),
     [
-        ("pipeline.choose_settings", lost.unraisable, False, 0),
+        ("pretrained.choice.choose_settings", lost.unraisable, False, 0),
         ("pixel_cache.save_npz", lost.dropped, True, 0),
         ("train.build_network", lost.dropped, True, 0),
         ("train.build_network", lost.unraisable, True, 0),

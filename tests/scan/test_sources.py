@@ -105,8 +105,11 @@ def test_the_command_as_a_program(tmp_path):
     assert wrong.returncode == 2 and wrong.stderr == "error: no folder or file nowhere/at/all\n"
 
     if "HF_HOME" not in os.environ and not (Path.home() / ".cache" / "huggingface").exists():
-        weights = sgoif("scan", "digits", "--model", "resnet18", "--pretrained", "--out", str(tmp_path / "weights"))
-        assert weights.returncode == 2 and "its weights are not here; --download fetches them" in weights.stderr
+        weights = sgoif("scan", "digits", "--model", "resnet18", "--finetune", "--out", str(tmp_path / "weights"))
+        assert (
+            weights.returncode == 2
+            and "the weights of resnet18 are not here; --download fetches them" in weights.stderr
+        )
         assert "Retrying" not in weights.stderr, "nothing is asked of the network"
     words = ["scan", "digits", "--epochs", "200", "--out", str(tmp_path / "out")]
     process = subprocess.Popen(

@@ -12,9 +12,11 @@ import numpy as np
 
 from sgoif.errors import InfluenceError, UserError
 from sgoif.scan.output_folder import lock_folder
-from sgoif.scan.settings import choose_head_settings
+from sgoif.scan.settings import FEATURES, choose_head_settings
 from sgoif.scan.sources.feature_files import FeatureFile, read_features
 from sgoif.scan.task import ScanTask
+
+START = {"method": FEATURES, "model": "", "why": "--features names a file of them", "weights": None}  # in report.json
 
 
 def scan_features(features: Path, labels: Path | None, task: ScanTask) -> Path:
@@ -64,7 +66,7 @@ def _scan_into(out: Path, found: FeatureFile, task: ScanTask) -> None:
     trained = train_head_and_score(array, projection, labels, len(listing.classes), settings, session)
     seconds |= session.timers.seconds
     contents = (row for _, block in array.blocks() for row in block.numpy())
-    write_scan(out, listing, settings, trained, ((), ()), task.gallery_size, seconds, contents)
+    write_scan(out, listing, settings, trained, ((), ()), task.gallery_size, seconds, START, contents)
     session.clear()
 
 

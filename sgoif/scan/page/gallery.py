@@ -84,7 +84,7 @@ def write_gallery(
         "id": hashlib.sha256(content.encode()).hexdigest()[:16],
         "source": listing.source,
         "classes": listing.classes,
-        "names": readable_names(listing.classes),
+        "names": readable_names(listing.classes, listing.shown_names),
         "summary": review.summary_sentence(ranking.wrong_probability, chosen),
         "estimate": estimate_settings(ranking.wrong_probability[ranking.order[size:]]),
         "class_issues": find_class_issues(

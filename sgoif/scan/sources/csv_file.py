@@ -9,6 +9,7 @@ from pathlib import Path
 from sgoif.errors import UserError
 from sgoif.scan.sources.csv_rows import CsvHints, CsvRow, read_rows
 from sgoif.scan.sources.image_listing import Listing
+from sgoif.scan.sources.one_class import MULTI_LABEL, require_one_class
 from sgoif.scan.sources.regular_files import NOT_REGULAR, is_special, open_image_file
 
 HINTS = CsvHints(
@@ -33,6 +34,7 @@ def list_csv(path: Path, columns: tuple[str, str], encoding: str) -> Listing:
     rows = read_rows(path, columns, encoding, hints=hints)
     base = path.resolve().parent
     _check_rows(path, rows, columns, base)
+    require_one_class(path, [row.line for row in rows], [row.cells[1] for row in rows])
     special = [row.cells[0] for row in rows if is_special(base / row.cells[0])]
     if len(special) == len(rows):
         raise UserError(f"{path}: {special[0]} is {NOT_REGULAR}, like every other of its {len(rows)}; list image files")
@@ -63,7 +65,7 @@ def _check_encoding(encoding: str) -> None:
 
 def _check_rows(path: Path, rows: list[CsvRow], columns: tuple[str, str], base: Path) -> None:
     """Raises UserError, with the line, for empty cells, repeated paths and missing files."""
-    first_line: dict[str, int] = {}
+    first_row: dict[str, CsvRow] = {}
     missing: list[tuple[int, str]] = []
     for row in rows:
         for column, cell in zip(columns, row.cells, strict=True):
@@ -71,10 +73,12 @@ def _check_rows(path: Path, rows: list[CsvRow], columns: tuple[str, str], base: 
                 raise UserError(f"{path}, line {row.line}: the {column} is empty")
         name = row.cells[0]
         full = os.path.normpath(base / name)
-        if full in first_line:
-            lines = f"lines {first_line[full]} and {row.line}"
+        if full in first_row:
+            lines = f"lines {first_row[full].line} and {row.line}"
+            if first_row[full].cells[1] != row.cells[1]:
+                raise UserError(f"{path}: {name} has several labels (multi-label), on {lines}, {MULTI_LABEL}")
             raise UserError(f"{path}: {name} is listed twice, on {lines}; keep one of them")
-        first_line[full] = row.line
+        first_row[full] = row
         if not os.path.isfile(full) and not is_special(full):
             missing.append((row.line, name))
     if missing:

@@ -15,6 +15,7 @@ from sgoif.scan.decode import Unreadable
 from sgoif.scan.sources.arrow_tables import ArrowTable, open_huggingface, open_parquet
 from sgoif.scan.sources.csv_rows import CsvHints, read_rows
 from sgoif.scan.sources.image_listing import Listing
+from sgoif.scan.sources.one_class import require_one_class
 from sgoif.scan.sources.regular_files import open_image_file, require_no_special
 
 SUFFIXES = ".npy, .npz, .parquet, or the folder of a Hugging Face data set (save_to_disk)"
@@ -169,21 +170,13 @@ def _read_labels(path: Path, columns: tuple[str, str], encoding: str) -> tuple[A
     if empty is not None:
         raise UserError(f"{path}, line {empty}: the {columns[1]} is empty; leave such examples out, or label them")
     cells = [row.cells[0] for row in rows]
+    require_one_class(path, [row.line for row in rows], cells)
+    given = np.array(cells)
     try:
         names = [row.cells[0] for row in read_rows(path, columns[:1], encoding)]
     except UserError:  # no column of paths
-        return _numbers_of_regression(cells), None, None
+        return given, None, None
     if len(set(names)) < len(names):
         raise UserError(f"{path}: a {columns[0]} is listed twice; every example needs its own")
     base = path.resolve().parent
-    return _numbers_of_regression(cells), names, base if (base / names[0]).is_file() else None
-
-
-def _numbers_of_regression(cells: list[str]) -> Any:
-    """Returns cells as floats where all are numbers and some are not whole, so that they are refused as such."""
-    try:
-        values = np.array([float(cell) for cell in cells])
-    except ValueError:
-        return np.array(cells)
-    whole = np.isfinite(values).all() and (values == np.round(values)).all()
-    return np.array(cells) if whole else values
+    return given, names, base if (base / names[0]).is_file() else None

@@ -31,6 +31,7 @@ class Listing:
         open: Opens the image at a position, not yet decoded.
         base: Folder that the names are relative to; None where the examples are not files.
         left_out: (name, reason) of the examples that are not used.
+        shown_names: What the page calls a class, where the user has said so.
     """
 
     kind: str
@@ -41,6 +42,7 @@ class Listing:
     open: Callable[[int], Image]
     base: Path | None = None
     left_out: list[tuple[str, str]] = field(default_factory=list)
+    shown_names: dict[str, str] = field(default_factory=dict)
 
     def __len__(self) -> int:
         return len(self.names)
@@ -65,6 +67,7 @@ class Listing:
             open=lambda i: self.open(rows[i]),
             base=self.base,
             left_out=list(self.left_out),
+            shown_names=self.shown_names,
         )
 
     def rows_of_large_classes(self, skip_tiny: bool) -> list[int]:
