@@ -2,7 +2,7 @@
 
 Runs the methods on the tuning settings of a configuration (other noise than any table reports) through the same jobs as
 the workflow, and writes AUC-PR by method, candidate and setting. The candidate with the best mean is the one that a
-method should rank by; `tests/test_candidates.py` compares. Results are added to those in `--out`.
+method should rank by. Results are added to those in `--out`.
 """
 
 from __future__ import annotations
@@ -11,19 +11,14 @@ import argparse
 import datetime
 import json
 import tempfile
-from collections import defaultdict
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common import ROOT, rounded
+from benchmarks.jobs import Jobs
 from sgoif.bench.config import resolve_config
-from sgoif.bench.data.holdout import hold_out
-from sgoif.bench.data.noisy_labels import write_setting
-from sgoif.bench.data.prepare import prepare
 from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.bench.execution.environment import environment
-from sgoif.bench.execution.plan import Plan
-from sgoif.bench.execution.run_batch import run_batch
 from sgoif.bench.methods import registry
 
 Scores = dict[str, dict[str, dict[str, float]]]  # method -> candidate -> setting -> mean AUC-PR over seeds
@@ -35,30 +30,46 @@ def measure(config: dict[str, Any], dataset: str, methods: list[str], folder: Pa
     Returns:
         The scores, and the reasons of the methods that failed.
     """
-    plan, data = Plan(config), Path(config["data"]["root"])
-    prepare(dataset, data, log=lambda *_: None)
-    for setting in plan.settings("tuning", dataset):
-        for draw in plan.draws("tuning", dataset, setting):
-            write_setting(data, folder, dataset, setting, plan.noise(dataset, setting, draw), draw)
-    hold_out(data, folder, dataset, plan.held_out(dataset))
-    declared = [registry.declaration("noisy", registry.split_variant(m)[0]) for m in methods]
-    shared = dict.fromkeys(run for method in declared for run in method.shared_runs)
-    for method in ("plain", *(name for name in shared if name != "plain"), *methods):
-        for number in range(plan.n_batches("tuning", dataset)):
-            run_batch(plan, folder, "tuning", dataset, method, number, config["execution"]["device"])
-        print(method, flush=True)
-    values: dict[tuple[str, str, str], list[float]] = defaultdict(list)
+    jobs = Jobs(config, "tuning", dataset, folder)
+    jobs.write_inputs()
+    jobs.run(methods)
+    return scores_of(jobs, methods)
+
+
+def scores_of(jobs: Jobs, methods: list[str]) -> tuple[Scores, dict[str, str]]:
+    """Evaluate the cells that are there.
+
+    Returns:
+        The scores, and the reasons of the methods that failed.
+    """
+    values, failed = values_of(jobs)
+    scores = {
+        method: {
+            candidate: {setting: sum(seeds.values()) / len(seeds) for setting, seeds in by_setting.items()}
+            for candidate, by_setting in by_candidate.items()
+        }
+        for method, by_candidate in values.items()
+    }
+    return scores, {method: reason for method, reason in failed.items() if method in methods}
+
+
+def values_of(jobs: Jobs) -> tuple[dict[str, dict[str, dict[str, dict[int, float]]]], dict[str, str]]:
+    """Evaluate the cells that are there.
+
+    Returns:
+        AUC-PR by method, candidate, setting and seed, and the reasons of the methods that failed.
+    """
+    values: dict[str, dict[str, dict[str, dict[int, float]]]] = {}
     failed = {}
-    for record in evaluate(folder, data, "tuning", dataset, config):
+    for record in evaluate(jobs.folder, Path(jobs.config["data"]["root"]), jobs.task, jobs.dataset, jobs.config):
+        method = record["method"]
         if record["metric"] == "auc_pr" and record["epoch"] is None:
-            values[record["method"], record["variant"], record["setting"]].append(record["value"])
-        elif record["metric"] == "status" and record["method"] in methods:
-            failed[record["method"]] = record["reason"]
-    scores: Scores = {}
-    for (method, variant, setting), found in values.items():
-        candidate = variant or registry.declaration("noisy", registry.split_variant(method)[0]).ranked_by
-        scores.setdefault(method, {}).setdefault(candidate, {})[setting] = sum(found) / len(found)
-    return scores, failed
+            ranked_by = registry.declaration("noisy", registry.split_variant(method)[0]).ranked_by
+            by_setting = values.setdefault(method, {}).setdefault(record["variant"] or ranked_by, {})
+            by_setting.setdefault(record["setting"], {})[record["seed"]] = record["value"]
+        elif record["metric"] == "status" and record["status"] == "failed":
+            failed[method] = record["reason"]
+    return values, failed
 
 
 def means(scores: dict[str, dict[str, float]]) -> dict[str, float]:

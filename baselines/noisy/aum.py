@@ -18,6 +18,7 @@ Deviations: no threshold samples, and no first drop of the rate to stop at.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 import numpy as np
@@ -46,16 +47,24 @@ class AUM(NoisyLabelDetector):
     }
     candidates: ClassVar = {
         "all": "minus the mean margin over all of training (published: up to the first drop of a constant rate)",
-        "window": "minus the mean margin over the last half of training",
+        "window": "minus the mean margin over the last part of training, `window` (a half)",
         "quarter": "minus the mean margin over the last quarter of training",
     }
     ranked_by = "window"
+
+    @dataclass(frozen=True)
+    class Params:
+        window: float = WINDOW  # share of the epochs, the last ones
+
+    def __init__(self, **params):
+        super().__init__(**params)
+        self.need(0 < self.params.window <= 1, "window", "a share in (0, 1]")
 
     def detect(self, task: NoisyTask) -> Detection:
         visits = task.plain.visits
         scores = {
             "all": visits.mean_margin(),
-            "window": visits.mean_margin(WINDOW),
+            "window": visits.mean_margin(self.params.window),
             "quarter": visits.mean_margin(WINDOW / 2),
         }
         return self.detection(scores, remove=lambda s: at_most(s > 0, s), epoch_scores=so_far(visits.margins))

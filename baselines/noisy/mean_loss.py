@@ -13,6 +13,7 @@ Deviations: O2U-Net's cyclic rate is left out.
 
 from __future__ import annotations
 
+from dataclasses import dataclass
 from typing import ClassVar
 
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector
@@ -28,11 +29,20 @@ class MeanLoss(NoisyLabelDetector):
     order = 4
     reads_plain = True
     candidates: ClassVar = {
-        "window": "mean loss over the last half of training",
+        "window": "mean loss over the last part of training, `window` (a half)",
         "all": "mean loss over all of training",
     }
     ranked_by = "window"
 
+    @dataclass(frozen=True)
+    class Params:
+        window: float = WINDOW  # share of the epochs, the last ones
+
+    def __init__(self, **params):
+        super().__init__(**params)
+        self.need(0 < self.params.window <= 1, "window", "a share in (0, 1]")
+
     def detect(self, task: NoisyTask) -> Detection:
         visits = task.plain.visits
-        return self.detection({"window": visits.mean_loss(WINDOW), "all": visits.mean_loss()}, remove=by_mixture)
+        scores = {"window": visits.mean_loss(self.params.window), "all": visits.mean_loss()}
+        return self.detection(scores, remove=by_mixture)

@@ -22,6 +22,8 @@ FROM_1, FROM_2 = "[1, inf)", "[2, inf)"
 
 PARAMS = {  # method: parameter: its default, and the interval or the names it may take
     "noisy": {
+        "aum": {"window": (0.5, SHARE)},
+        "mean_loss": {"window": (0.5, SHARE)},
         "confident_learning": {
             "prune": (
                 "prune_by_noise_rate",
