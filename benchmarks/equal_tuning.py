@@ -79,7 +79,7 @@ def choose(trials: list[dict[str, Any]]) -> dict[str, Any] | None:
 def tuning_jobs(options: argparse.Namespace, folder: Path) -> Jobs:
     """Return the jobs of all trials; the first trials of all methods come before the second ones."""
     methods = [name for row in zip(*(names(family) for family in options.methods), strict=True) for name in row]
-    dataset = {"tuning_methods": methods, "tuning_seeds": options.seeds, "methods": ["sgoif"], "extra_methods": None}
+    dataset = {"tuning_methods": methods, "tuning_seeds": options.seeds, "methods": ["sgoif"], "extra_methods": []}
     return _jobs(options, folder, "tuning", dataset, variants(options.methods))
 
 
@@ -90,8 +90,7 @@ def report_jobs(options: argparse.Namespace, folder: Path, chosen: dict[str, Any
     for family, found in tuned.items():
         wanted.setdefault(found["method"], {})[f"tuned_{family}"] = found["params"]
     rows = [name for family, found in tuned.items() for name in (family, f"{found['method']}@tuned_{family}")]
-    dataset = {"methods": [*OURS, *rows], "extra_methods": None, "tuning": None, "tuning_methods": None}
-    return _jobs(options, folder, "noisy", {**dataset, "tuning_seeds": None}, wanted)
+    return _jobs(options, folder, "noisy", {"methods": [*OURS, *rows], "extra_methods": []}, wanted)
 
 
 def _jobs(options: argparse.Namespace, folder: Path, task: str, dataset: dict, wanted: dict) -> Jobs:
