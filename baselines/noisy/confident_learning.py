@@ -37,47 +37,16 @@ from typing import ClassVar
 import numpy as np
 
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector
+from sgoif.bench.methods.confident_joint import (
+    SLACK,
+    calibrate,
+    confident_guess,
+    confident_joint,
+    self_confidence,
+    thresholds,
+)
 from sgoif.bench.methods.cross_validation import out_of_fold
 from sgoif.bench.methods.tasks import NoisyTask
-
-SLACK = 1e-6  # a probability this close to a threshold, or to the maximum, reaches it
-
-
-def thresholds(p: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """[K] mean self-confidence of each class; 2 (out of reach) for a class without examples."""
-    n = np.bincount(labels, minlength=p.shape[1])
-    total = np.bincount(labels, weights=self_confidence(p, labels), minlength=p.shape[1])
-    return np.where(n > 0, np.maximum(total / np.maximum(n, 1), 2 * SLACK), 2.0)
-
-
-def confident_guess(p: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """[N] the class each example confidently belongs to; -1 for none."""
-    confident = p >= thresholds(p, labels) - SLACK
-    how_many = confident.sum(axis=1)
-    return np.where(how_many == 0, -1, np.where(how_many == 1, confident.argmax(axis=1), p.argmax(axis=1)))
-
-
-def confident_joint(p: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """[K given, K guessed] raw counts; at least one rightly labelled example in every class."""
-    k, guess = p.shape[1], confident_guess(p, labels)
-    counted = guess >= 0
-    joint = np.bincount(labels[counted] * k + guess[counted], minlength=k * k).reshape(k, k)
-    np.fill_diagonal(joint, np.maximum(joint.diagonal(), 1))
-    return joint
-
-
-def calibrate(joint: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    """The joint in whole examples, with as many in row j as are given label j."""
-    n = np.bincount(labels, minlength=len(joint))
-    return round_rows(joint / joint.sum(axis=1, keepdims=True) * n[:, None])
-
-
-def round_rows(x: np.ndarray) -> np.ndarray:
-    """Nearest integers with the same row sums: what a row lacks goes where rounding took most."""
-    nearest = np.rint(x)
-    missing = np.rint(x.sum(axis=1, keepdims=True)) - nearest.sum(axis=1, keepdims=True)  # at most K / 2 either way
-    rank = np.argsort(np.argsort(x - nearest, axis=1, kind="stable"), axis=1, kind="stable")
-    return (nearest + (rank >= x.shape[1] - missing) - (rank < -missing)).astype(np.int64)
 
 
 def prune_masks(p: np.ndarray, labels: np.ndarray, joint: np.ndarray) -> dict[str, np.ndarray]:
@@ -108,10 +77,6 @@ def prune_masks(p: np.ndarray, labels: np.ndarray, joint: np.ndarray) -> dict[st
         "both": by_class & by_noise_rate,
     }
     return {rule: mask & ~agrees for rule, mask in masks.items()}
-
-
-def self_confidence(p: np.ndarray, labels: np.ndarray) -> np.ndarray:
-    return p[np.arange(len(p)), labels]
 
 
 def margin(p: np.ndarray, labels: np.ndarray) -> np.ndarray:

@@ -111,7 +111,20 @@ def reads(kind, method):
     }
     if kind == "ood" or declared.uses_trusted:
         files["val"] = f"{RUN}/labels/{{dataset}}/val.npz"
+    if kind == "noisy" and FOLDS not in files:
+        files["counted"] = lambda w: counted_by(w, method)
     return {"images": images, "labels": labels, **files}
+
+
+def counted_by(w, method):
+    """Folds that say how many examples all methods remove, where a batch is trained again with that number."""
+    cells = PLAN.batch(w.task, w.dataset, method + w.variant, int(w.batch))
+    folder = f"{RUN}/batches/{w.task}/{w.dataset}/{FOLDS}"
+    return (
+        [f"{folder}/{w.batch}.json"]
+        if any(PLAN.retrains_same(cell) for cell in cells)
+        else []
+    )
 
 
 def batch_file(kind, method):

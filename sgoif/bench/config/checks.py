@@ -65,7 +65,7 @@ def check_val(dataset: str, spec: DatasetSpec, where: str) -> None:
 
 
 def check_restrictions(spec: DatasetSpec, where: str, variants: Iterable[str] = ()) -> None:
-    """Check that the methods, settings and seeds in `restrict` and `retrain` are those of the dataset.
+    """Check that the methods, settings and seeds in `restrict`, `retrain` and `retrain_same` are those of the dataset.
 
     A limit for a method that this run leaves out has no effect: a file that extends another may name fewer methods.
 
@@ -81,12 +81,12 @@ def check_restrictions(spec: DatasetSpec, where: str, variants: Iterable[str] = 
             continue
         check_known(method, [*spec["methods"], *registry.SHARED], f"{where}.restrict", "method")
         _check_share(share, spec, f"{where}.restrict.{method}")
-    retrain: Any = spec.get("retrain")
-    if isinstance(retrain, list | dict):
-        for method in (m for m in retrain if m not in left_out):
-            check_known(method, spec["methods"], f"{where}.retrain", "method")
-            if isinstance(retrain, dict):
-                _check_share(retrain[method], spec, f"{where}.retrain.{method}")
+    for key in ("retrain", "retrain_same"):
+        chosen: Any = spec.get(key)
+        for method in (m for m in chosen if m not in left_out) if isinstance(chosen, list | dict) else ():
+            check_known(method, spec["methods"], f"{where}.{key}", "method")
+            if isinstance(chosen, dict):
+                _check_share(chosen[method], spec, f"{where}.{key}.{method}")
 
 
 def _check_share(share: ShareSpec, spec: DatasetSpec, where: str) -> None:

@@ -41,6 +41,7 @@ class NoisySpec(DatasetSpec, total=False):
     tuning_seeds: list[int]
     tuning_methods: list[str]
     retrain: bool | list[str] | dict[str, ShareSpec]
+    retrain_same: bool | list[str] | dict[str, ShareSpec]
 
 
 class OodSpec(DatasetSpec, total=False):

@@ -134,6 +134,7 @@ def _seconds(plan: Plan, costs: MeasuredCosts, found: DatasetEstimate, cell: Cel
         found.unknown.add(cell.method)
         return 0.0
     again = found.training(cost.again) if cell.task != "ood" and plan.retrains(cell) else 0.0
+    again += found.training(1.0) if plan.retrains_same(cell) else 0.0
     return found.training(cost.own) + again + cost.score * per_image * _test_images(plan, found, cell)
 
 

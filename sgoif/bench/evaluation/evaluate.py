@@ -167,7 +167,7 @@ class CellEvaluator:
         arrays = cell.arrays()
         tested = self._truth.tested
         others = [key for key in arrays if key.startswith("variant:") and key.endswith(":id_test")]
-        for key in ("test_logits", "id_logits", "id_test", *others):
+        for key in ("test_logits", "test_logits_same", "id_logits", "id_test", *others):
             if key in arrays:
                 if len(arrays[key]) != len(tested):
                     raise cell.damaged(f"`{key}` has {len(arrays[key])} rows for {len(tested)} test images")
@@ -280,10 +280,15 @@ def _noisy_quality(
             yield from ((variant, m, v) for m, v in metrics.detection(arrays[key][known], wrong, key).items())
         if "remove" in arrays:
             yield from (("", m, v) for m, v in metrics.removal(arrays["remove"][known], wrong).items())
+        if "remove_same" in arrays:
+            found = metrics.removal(arrays["remove_same"][known], wrong, "remove_same")
+            yield from (("", m.replace("removal_", "same_"), v) for m, v in found.items())
     if "epoch_scores" in arrays:
         yield "", "tau_top1", metrics.top_tau(arrays["epoch_scores"])
     if "test_logits" in arrays:
         yield "", "test_accuracy", metrics.accuracy(arrays["test_logits"], test_labels)
+    if "test_logits_same" in arrays:
+        yield "", "test_accuracy_same", metrics.accuracy(arrays["test_logits_same"], test_labels, "test_logits_same")
 
 
 def _epoch_records(

@@ -28,7 +28,7 @@ SOLVER_METRICS = ("extra:hvps", "extra:mean_", "extra:triggers")
 NEEDED_METRICS = {  # of kinds of tables that repeat cells of another table: prefixes of the metrics they show
     **dict.fromkeys(VARIANT_KINDS, (*LABEL_METRICS, *QUALITY_METRICS, *COST_METRICS, *SOLVER_METRICS)),
     "scores": ("auc_pr", "base_rate"),
-    "cleaning": ("base_rate", "removal_", "r_precision", "test_accuracy"),
+    "cleaning": ("base_rate", "removal_", "same_", "r_precision", "test_accuracy", "overhead_p", "seconds_retrain"),
     "cost": COST_METRICS,
 }
 NOT_EVALUATED = "the evaluation does not know this cell; evaluate again"

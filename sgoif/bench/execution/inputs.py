@@ -6,6 +6,7 @@ Training labels come from results/<run>/labels; test labels and the truth are no
 from __future__ import annotations
 
 import functools
+import sys
 from dataclasses import replace
 from pathlib import Path
 
@@ -24,6 +25,7 @@ from sgoif.bench.execution.records import BatchEntry, read_batch
 from sgoif.bench.execution.results import files_problem
 from sgoif.bench.execution.validate import damaged_cell
 from sgoif.bench.methods import registry
+from sgoif.bench.methods.confident_joint import count_wrong
 from sgoif.bench.methods.declaration import MethodDeclaration
 from sgoif.bench.methods.plain_run import PlainRun
 from sgoif.bench.methods.registry import FOLDS, PLAIN, SHARED
@@ -223,7 +225,8 @@ class Inputs:
             parts.append(load.meta(self.root, start)["content_hash"])
         if cell.task == "ood" or self._uses_trusted(cell):
             parts.append(sha256_file(held_out_file(self.run_dir, self.dataset)))
-        for run in self.shared_runs(cell):
+        counted = [FOLDS] if self.plan.retrains_same(cell) else []
+        for run in dict.fromkeys([*self.shared_runs(cell), *counted]):
             found = self._shared_entry(cell, run)
             parts.append(found[0].key if found else None)
         if cell.task == "ood" and cell.method not in SHARED:
@@ -242,6 +245,21 @@ class Inputs:
         if FOLDS not in self.shared_runs(cell):
             return None
         return load_npz(self._shared_folder(cell, FOLDS) / "arrays.npz")["probabilities"]
+
+    def common_count(self, cell: Cell) -> int | None:
+        """Returns how many examples every method removes in a cell that is retrained with the same number.
+
+        It is what confident learning counts from the folds of the same setting and seed; no method is told. None if
+        the cell is not retrained so, or if its folds failed or were not run.
+        """
+        if not self.plan.retrains_same(cell):
+            return None
+        found = self._shared_entry(cell, FOLDS)
+        if found is None or found[0].status != "ok":
+            print(f"{cell}: no folds to count by, so it is not trained again with the same number", file=sys.stderr)
+            return None
+        probabilities = load_npz(self._shared_folder(cell, FOLDS) / "arrays.npz")["probabilities"]
+        return count_wrong(probabilities.astype(np.float64), self._given(cell)[1])
 
     def _noise(self, cell: Cell) -> NoiseFacts | None:
         """Returns what the experimenter knows of the noise, for methods that are told; no label is compared for it."""

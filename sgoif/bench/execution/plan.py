@@ -200,7 +200,17 @@ class Plan:
 
     def retrains(self, cell: Cell) -> bool:
         """Returns whether the network is trained again without the examples that the cell's method removes."""
-        chosen = self.spec(cell.task, cell.dataset).get("retrain", True)
+        return self._chosen(self.spec(cell.task, cell.dataset).get("retrain", True), cell)
+
+    def retrains_same(self, cell: Cell) -> bool:
+        """Returns whether the network is trained again without the number of examples that all methods remove."""
+        if cell.task == "ood" or cell.method in SHARED:
+            return False
+        return self._chosen(self.spec(cell.task, cell.dataset).get("retrain_same", False), cell)
+
+    @staticmethod
+    def _chosen(chosen: Any, cell: Cell) -> bool:
+        """Returns whether `retrain` or `retrain_same` of the configuration includes a cell."""
         if isinstance(chosen, dict):
             return cell.method in chosen and allowed(chosen[cell.method], cell.setting, cell.seed)
         return chosen if isinstance(chosen, bool) else cell.method in chosen
@@ -220,6 +230,8 @@ class Plan:
             used["openood_lists"] = True
         if cell.task != "ood" and cell.method not in SHARED:
             used["retrain"] = self.retrains(cell)
+        if self.retrains_same(cell):
+            used["retrain_same"] = True
         used["recipe"] = self.recipe(cell.task, cell.dataset, cell.setting)
         noise = {"kind": "clean"} if cell.task == "ood" else self.noise(cell.dataset, cell.setting, self.draw(cell))
         return {"cell": asdict(cell), "noise": noise, "params": self.params(cell.method), **used}

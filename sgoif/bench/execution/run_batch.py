@@ -186,7 +186,8 @@ def _compute_noisy(cell: Cell, task: NoisyTask, inputs: Inputs, plan: Plan, run_
     if cell.method in SHARED:
         return _shared_run(cell, task, inputs, run_dir)
     ids = inputs.train_ids(cell)
-    return _detect(_method(cell, task, inputs, plan), task, ids, retrain=plan.retrains(cell))
+    same = inputs.common_count(cell)
+    return _detect(_method(cell, task, inputs, plan), task, ids, retrain=plan.retrains(cell), same=same)
 
 
 def _compute_ood(cell: Cell, task: OODTask, inputs: Inputs, plan: Plan, run_dir: Path) -> Outcome:
@@ -214,8 +215,11 @@ def _shared_run(cell: Cell, task: Any, inputs: Inputs, run_dir: Path) -> Outcome
     return Outcome({**folds.fold_probabilities(task), "ids": inputs.train_ids(cell)})
 
 
-def _detect(method: Any, task: NoisyTask, ids: np.ndarray, retrain: bool) -> Outcome:
-    """Runs a detector of wrong labels, and with `retrain` trains again without the examples it removes."""
+def _detect(method: Any, task: NoisyTask, ids: np.ndarray, retrain: bool, same: int | None = None) -> Outcome:
+    """Runs a detector of wrong labels, and with `retrain` trains again without the examples it removes.
+
+    With `same` the network is also trained without the `same` most suspicious examples by the method's score.
+    """
     with task.session.timer("score"):  # time that a method does not attribute itself is scoring
         found = method.detect(task)
     scores = np.asarray(found.scores, dtype=np.float64)
@@ -230,17 +234,36 @@ def _detect(method: Any, task: NoisyTask, ids: np.ndarray, retrain: bool) -> Out
         arrays["remove"] = distributed.broadcast_array(np.asarray(found.remove, dtype=bool))
         if found.test_logits is None and retrain:
             arrays["test_logits"] = _retrain(task, arrays["remove"], found.class_weights)
+    if same is not None:
+        arrays["remove_same"] = distributed.broadcast_array(_most_suspicious(scores, same))
+        arrays["test_logits_same"] = _retrain(task, arrays["remove_same"], name="retrain_same")
     return Outcome(arrays, _finite_numbers(found.extras), found.curves)
 
 
-def _retrain(task: NoisyTask, remove: np.ndarray, class_weights: np.ndarray | None = None) -> np.ndarray:
-    """Returns test logits, shape [m, C], of a network trained without the removed examples for as many steps."""
+def _most_suspicious(scores: np.ndarray, count: int) -> np.ndarray:
+    """Returns the `count` examples of the highest scores, bool, shape [n]; of equal scores the first."""
+    remove = np.zeros(len(scores), dtype=bool)
+    remove[np.argsort(-scores, kind="stable")[:count]] = True
+    return remove
+
+
+def _retrain(
+    task: NoisyTask, remove: np.ndarray, class_weights: np.ndarray | None = None, name: str = "retrain"
+) -> np.ndarray:
+    """Returns test logits, shape [m, C], of a network trained without the removed examples for as many steps.
+
+    Args:
+        task: Data and recipe.
+        remove: The examples that are left out, bool, shape [n].
+        class_weights: Weights of the classes in the loss, shape [C]; None for equal ones.
+        name: Name of the timer and of the resumable state.
+    """
     kept = np.flatnonzero(~remove)
     if len(kept) < task.n_classes:
         raise ValueError(f"the removal rule leaves {len(kept)} of {len(remove)} examples")
     weights = None if class_weights is None else torch.as_tensor(class_weights, dtype=torch.float32)
-    learner = train_plainly(task, kept, phase="retrain", timer="retrain", class_weights=weights)
-    with task.session.timer("retrain"):
+    learner = train_plainly(task, kept, phase=name, timer=name, class_weights=weights)
+    with task.session.timer(name):
         return task.predict(learner.net, task.test)[0].cpu().numpy()
 
 

@@ -9,8 +9,23 @@ import numpy as np
 
 from sgoif.errors import UserError
 
-DIMENSIONS = {"ids": 1, "scores": 1, "remove": 1, "id_test": 1, "epoch_scores": 2, "test_logits": 2, "id_logits": 2}
-PER_EXAMPLE = ("scores", "remove", "epoch_scores")  # arrays whose last dimension is the training examples
+DIMENSIONS = {
+    "ids": 1,
+    "scores": 1,
+    "remove": 1,
+    "remove_same": 1,
+    "id_test": 1,
+    "epoch_scores": 2,
+    "test_logits": 2,
+    "test_logits_same": 2,
+    "id_logits": 2,
+}
+PER_EXAMPLE = (
+    "scores",
+    "remove",
+    "remove_same",
+    "epoch_scores",
+)  # arrays whose last dimension is the training examples
 
 
 def damaged_cell(folder: Path, batch: Path, what: str) -> UserError:

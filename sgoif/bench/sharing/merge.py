@@ -203,12 +203,13 @@ def _differences(measured: Mapping[str, Any], planned: Mapping[str, Any]) -> Ite
     """(key, measured, planned) where a cell's configurations differ.
 
     A key of the recipe that only one of them has did not exist at the other commit and is not compared. A cell that was
-    not retrained fits a plan that retrains it: what it found is the same, and it has no accuracy.
+    not retrained fits a plan that retrains it, also with the same number for all: what it found is the same, and it
+    has no accuracy.
     """
     there = dict(walk(measured))
     here = dict(walk(planned))
     for key in sorted(there.keys() | here.keys()):
-        if key == "retrain" and there.get(key) is False:
+        if (key == "retrain" and there.get(key) is False) or (key == "retrain_same" and key not in there):
             continue
         in_both = key in there and key in here
         if key in ("near", "far") and covers(there.get(key), here.get(key)):  # the means follow (`fewer_ood_sets`)

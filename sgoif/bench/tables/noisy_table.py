@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Hashable, Sequence
+from dataclasses import replace
 
 from sgoif.bench.evaluation import significance
 from sgoif.bench.evaluation.draws import MIN_DRAWS
@@ -29,6 +30,30 @@ OWN_SCORE = "the method's score"
 TRUSTED = (
     "†: is given test images with clean labels, set aside from the test set (FastIF: a sample of them); the other rows "
     "see no clean label. Rows that are given all of them stand beside the others and are neither marked nor ranked."
+)
+
+OWN, SAME, TRUE = "own number", "same number", "true number"
+CLEANING_COLUMNS = (
+    Column(OWN, "precision", "removal_precision"),
+    Column(OWN, "recall", "removal_recall"),
+    Column(OWN, "F1", "removal_f1"),
+    Column(OWN, "too many", "removal_count_error", ""),
+    Column(OWN, "test acc.", "test_accuracy"),
+    Column(OWN, "trainings", "overhead_passes", "lower", "number1"),
+    Column(SAME, "precision", "same_precision"),
+    Column(SAME, "recall", "same_recall"),
+    Column(SAME, "test acc.", "test_accuracy_same"),
+    Column(TRUE, "precision = recall", "r_precision"),
+)
+CLEANING = (
+    "What each method removes: by its own rule (own number), as many as confident learning counts, the most suspicious "
+    "ones (same number), and as many as there are wrong labels (true number, where precision and recall are one).",
+    "too many: how many more than there are wrong labels the rule removes, relative to them. test acc.: of the model "
+    "that a detector yields by training again without what is removed; robust trainers yield that of their own. With "
+    "the same number all are trained again alike, without the class weights of confident learning. All in %.",
+    "trainings: passes of images through networks until the model of the own number is there, in plain trainings: "
+    "finding, the runs that it reads, and training again. A detector that reads one plain run costs two trainings, a "
+    "robust trainer one. With the same number everyone trains again, and the number is counted from four folds.",
 )
 
 
@@ -143,33 +168,39 @@ def noise_sets(source: Source) -> Table:
 
 
 def cleaning(source: Source) -> Table:
-    """Builds the table of what detectors remove before retraining, and of the model that is trained on the rest."""
+    """Builds the table: a block for each dataset and setting; columns without a number are left out."""
     rows = [(group, method) for group, method in source.methods() if method != PLAIN]
-    columns = [
-        Column("own number", "precision", "removal_precision"),
-        Column("own number", "recall", "removal_recall"),
-        Column("own number", "F1", "removal_f1"),
-        Column("own number", "too many", "removal_count_error", ""),
-        Column("same number", "precision = recall", "r_precision"),
-        Column("model", "test acc.", "test_accuracy"),
-    ]
     blocks = []
     for panel in source.panels:
-        fields = [metric_field(source, panel, column) for column in columns]
-        has_rule = [(g, m) for g, m in rows if source.get(panel, m, "removal_precision") is not None]
-        plain = [(REFERENCE, PLAIN)] if source.get(panel, PLAIN, "test_accuracy") is not None else []
+        removes = [(g, m) for g, m in rows if _has(source, panel, m, "removal_precision", "same_precision")]
+        plain = [(REFERENCE, PLAIN)] if _has(source, panel, PLAIN, "test_accuracy") else []
+        fields = [_cleaning_field(source, panel, replace(column)) for column in CLEANING_COLUMNS]
+        shown = [f for f in fields if any(f.entry(m).mean is not None for _, m in removes)]
         name = f"{panel.title} {describe_noise(panel)}".strip()
-        blocks.append(make_block(name, fields, [*has_rule, *plain], corner=("removed", "method")))
-    caption = [
-        "What each method removes: by its own rule (own number), and as many as there are wrong labels (same number, "
-        "where precision and recall are one).",
-        *seeds_caption(source),
-        "too many: how many more than there are wrong labels the rule removes, relative to them. test acc.: of the "
-        "model that a detector yields by training again without what its rule removes, two trainings in all; robust "
-        "trainers yield that of their own, one training. All in %.",
-        NOT_GIVEN,
-    ]
+        blocks.append(make_block(name, shown, [*removes, *plain], corner=("removed", "method")))
+    caption = [CLEANING[0], *seeds_caption(source), *CLEANING[1:], NOT_GIVEN]
     return source.table(blocks, caption)
+
+
+def _has(source: Source, panel: Panel, method: str, *metrics: str) -> bool:
+    """Says whether a method has one of the metrics."""
+    return any(source.get(panel, method, metric) is not None for metric in metrics)
+
+
+def _cleaning_field(source: Source, panel: Panel, column: Column) -> Field:
+    if column.metric != "overhead_passes":
+        return metric_field(source, panel, column)
+    return Field(column, lambda method: _trainings(source, panel, method), ranked=False)
+
+
+def _trainings(source: Source, panel: Panel, method: str) -> Entry:
+    """Returns the trainings behind the model of a row; nothing for a row that has no model."""
+    if not _has(source, panel, method, "test_accuracy"):
+        return Entry()
+    found = source.entry(panel, method, "overhead_passes")
+    if found.mean is None:
+        return Entry()
+    return Entry(found.mean + _has(source, panel, method, "seconds_retrain"))
 
 
 def _set_field(source: Source, panel: Panel, column: Column) -> Field:

@@ -238,6 +238,25 @@ def test_rows_of_a_table_run_where_it_shows_them_unless_they_are_restricted_them
         resolve_config(config)
 
 
+def test_retraining_with_the_same_number_is_asked_for_by_name():
+    from sgoif.bench.execution.plan import Cell, Plan
+
+    config = copy.deepcopy(SMALL)
+    spec = config["noisy"]["digits"]
+    first, *others = spec["settings"]
+    cells = {s: Cell("noisy", "digits", s, 0, "loss") for s in spec["settings"]}
+    plan = Plan(resolve_config(config))
+    assert not any(plan.retrains_same(cell) or "retrain_same" in plan.cell_config(cell) for cell in cells.values())
+    spec["retrain_same"] = {"loss": {"settings": [first]}}
+    plan = Plan(resolve_config(config))
+    assert [s for s, cell in cells.items() if plan.retrains_same(cell)] == [first] and others
+    assert plan.cell_config(cells[first])["retrain_same"] is True
+    assert not plan.retrains_same(Cell("noisy", "digits", first, 0, "plain"))
+    spec["retrain_same"] = {"lss": {}}
+    with pytest.raises(UserError, match=r"noisy\.digits\.retrain_same: no method 'lss'; did you mean loss"):
+        resolve_config(config)
+
+
 def test_retraining_can_be_left_to_some_settings_and_seeds():
     from sgoif.bench.execution.plan import Cell, Plan
 

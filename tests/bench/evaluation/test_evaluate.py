@@ -60,6 +60,7 @@ def test_values_are_those_of_the_metrics_and_the_file_is_what_is_returned(noisy)
     assert value(records, "auroc", variant="early")["value"] == pytest.approx(early["auroc"])
     assert value(records, "removal_recall")["value"] == pytest.approx(noisy.wrong[:80].sum() / noisy.wrong.sum())
     assert value(records, "base_rate", 0, "")["value"] == pytest.approx(noisy.wrong.mean())
+    assert not [r for r in records if r["metric"].startswith("same_")]
     assert read_json(noisy.root / "metrics/noisy/digits.json") == records
     keys = {"task", "dataset", "setting", "seed", "method", "variant", "metric", "value", "status", "reason", "epoch"}
     assert all(set(r) == keys for r in records)

@@ -162,3 +162,37 @@ def test_retraining_weighs_the_classes_as_the_method_says():
     assert not (logits.argmax(1) == 3).any()
     task, _ = noisy_task(plain=False, n_train=256)
     assert (_retrain(task, np.zeros(256, dtype=bool)).argmax(1) == 3).any()
+
+
+def test_every_method_is_also_retrained_without_the_same_number(tmp_path):
+    """The number is confident learning's, from the folds; the examples are the most suspicious ones of each method."""
+    from baselines.noisy.confident_learning import ConfidentLearning
+
+    plan, run_dir = small_run(tmp_path)
+    spec = plan.config["noisy"]["digits"]
+    spec |= {"retrain": False, "retrain_same": {"random": {}, "confident_learning": {}}, "val": 100}
+    for shared in ("plain", "folds"):
+        run(plan, run_dir, shared)
+    found = {method: run(plan, run_dir, method) for method in ("random", "confident_learning", "loss")}
+    arrays = {method: np.load(result["folder"] / "arrays.npz") for method, result in found.items()}
+    folds = np.load(run_dir / "cells/noisy/digits/n20_s0/seed0/folds/arrays.npz")["probabilities"]
+    labels = np.load(run_dir / "labels/digits/n20_s0.npz")["labels"]
+    task, _ = noisy_task(plain=False, n_train=256)
+    task.labels, task.folds = torch.from_numpy(labels), folds
+    count = round(ConfidentLearning().detect(task).extras["noise_rate"] * len(labels))
+    assert 0 < count < len(labels) / 2
+    for method in ("random", "confident_learning"):
+        removed, scores = arrays[method]["remove_same"], arrays[method]["scores"]
+        assert removed.sum() == count and scores[removed].min() >= scores[~removed].max()
+        assert arrays[method]["test_logits_same"].shape == (len(np.load(tmp_path / "data/digits/test_labels.npy")), 10)
+        assert "retrain_same" in found[method]["seconds"] and "test_logits" not in arrays[method]
+    assert not np.array_equal(arrays["random"]["test_logits_same"], arrays["confident_learning"]["test_logits_same"])
+    assert "remove_same" not in arrays["loss"]
+
+
+def test_without_folds_to_count_by_a_cell_is_computed_and_says_so(tmp_path, capsys):
+    plan, run_dir = small_run(tmp_path)
+    plan.config["noisy"]["digits"] |= {"retrain": False, "retrain_same": ["random"]}
+    found = run(plan, run_dir, "random")
+    assert found["status"] == "ok" and "remove_same" not in np.load(found["folder"] / "arrays.npz")
+    assert "no folds to count by" in capsys.readouterr().err

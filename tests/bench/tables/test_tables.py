@@ -458,11 +458,16 @@ def test_what_is_removed_has_precision_and_recall_by_own_rule_and_by_the_same_nu
         "removal_recall",
         "removal_f1",
         "removal_count_error",
-        "r_precision",
         "test_accuracy",
+        "overhead_passes",
+        "r_precision",
     ]
     assert [column.metric for column in block.columns] == wanted
     for metric, entry in zip(wanted, rows["aum"], strict=True):
+        if metric == "overhead_passes":
+            continue
         records = find(finished, table="table1", method="aum", variant="", metric=metric, setting="n20s0")
         assert [entry.mean] == [r["mean"] for r in records], metric
-    assert rows["plain"][-1].mean is not None and rows["plain"][0].mean is None
+    assert rows["plain"][4].mean is not None and rows["plain"][0].mean is None
+    trainings = {method: entries[5].mean for method, entries in rows.items()}
+    assert trainings["plain"] == 1 and trainings["aum"] == 2 and trainings["mixup"] == 3  # its own three

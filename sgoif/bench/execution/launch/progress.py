@@ -209,7 +209,7 @@ def weigh(plan: Plan, rule: str, wildcards: Mapping[str, str]) -> float:
         return len(cells) * (3.0 if name == FOLDS else 1.0)
     reads = registry.declaration(task_kind(task), name).shared_runs
     own = 0.2 if reads else 2.0
-    return sum(own + (task != "ood" and plan.retrains(cell)) for cell in cells)
+    return sum(own + (task != "ood" and plan.retrains(cell)) + plan.retrains_same(cell) for cell in cells)
 
 
 def weights_left(plan: Plan, run_dir: Path) -> list[float]:
