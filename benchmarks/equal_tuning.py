@@ -163,10 +163,14 @@ def measure(options: argparse.Namespace, folder: Path) -> Report:
     """Run the trials and, if it is asked for, what was chosen."""
     jobs = tuning_jobs(options, folder)
     report = Report(options, list(jobs.config["noisy"][options.dataset]["tuning"]))
-    jobs.write_inputs()
-    missed = jobs.run(
-        jobs.config["noisy"][options.dataset]["tuning_methods"], lambda: report.add_trials(jobs, options.methods)
-    )
+    missed = 0
+    if options.trials:
+        figures = json.loads(options.trials.read_text())["figures"]
+        report.trials, report.chosen = figures["trials"], figures["chosen"]
+    else:
+        jobs.write_inputs()
+        methods = jobs.config["noisy"][options.dataset]["tuning_methods"]
+        missed += jobs.run(methods, lambda: report.add_trials(jobs, options.methods))
     if options.report:
         last = report_jobs(options, folder, report.chosen)
 
@@ -189,6 +193,9 @@ def main(argv: list[str] | None = None) -> None:
     arguments.add_argument("--methods", nargs="+", default=list(TRIALS), choices=list(TRIALS))
     arguments.add_argument("--seeds", nargs="+", type=int, default=[100, 101], help="of the trials")
     arguments.add_argument("--report", action="store_true", help="run what was chosen on the reported settings")
+    arguments.add_argument(
+        "--trials", type=Path, help="an earlier --out whose trials are taken instead of running them"
+    )
     arguments.add_argument("--data", type=Path, help="folder of prepared datasets; default: prepare in --folder")
     arguments.add_argument("--folder", type=Path, help="cells, to go on from; default: a temporary folder")
     arguments.add_argument("--workers", type=int, default=1, help="processes at a time")
