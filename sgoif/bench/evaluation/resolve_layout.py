@@ -188,6 +188,8 @@ def describe_regime(title: str, properties: Mapping[str, Any]) -> str:
     recipe = properties.get("recipe", {})
     training = [f"{recipe['epochs']} epochs"] if "epochs" in recipe else []
     training += [str(recipe[key]) for key in ("model", "optimizer", "schedule") if key in recipe]
+    if set(recipe) == {"lr"}:  # beside other changes it follows from them
+        training.append(f"learning rate {recipe['lr']:g}")
     if "start" in recipe:
         training.append("frozen features" if recipe["start"].get("frozen") else "fine-tuned")
     images = properties.get("images", {})

@@ -36,6 +36,11 @@ GROUPS = {
 SHARED_TITLES = {registry.PLAIN: "plain training", FOLDS: "cross-validation, shared"}
 VARIANT_WORDS = {  # what a variant changes, where its name alone does not say it
     "kfac_alone": "the K-FAC inverse alone",
+    "paper_no_gate": "the paper's score, without the gate",
+    "paper_kfac_alone": "the paper's score, the K-FAC inverse alone",
+    "paper_deep": "the paper's score, all layers",
+    "paper_deep_no_gate": "the paper's score, all layers, without the gate",
+    "paper_deep_kfac_alone": "the paper's score, all layers, the K-FAC inverse alone",
     "identity": "H = I",
     "no_gate": "without the gate",
     "moving_average": "moving-average gate",
