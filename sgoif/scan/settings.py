@@ -19,6 +19,7 @@ TARGET_VISITS = 45_000  # examples seen in a training, within MIN_EPOCHS and MAX
 MIN_EPOCHS = 10
 MAX_EPOCHS = 30
 IMAGE_OPTIONS = ("model", "weights", "finetune", "from_scratch", "checked", "size", "shift", "flip")
+NO_IMAGES = "with --features a head is trained, whatever they came from"
 DEFAULT_INPUT_PIXELS = 224  # of a timm model that does not name its input size
 
 
@@ -181,9 +182,8 @@ def choose_head_settings(n: int, device: str, options: Mapping[str, Any]) -> Set
     """
     for name in IMAGE_OPTIONS:
         if options.get(name):
-            raise UserError(
-                f"--{name.replace('_', '-')} is for images; with --features a head is trained, whatever they came from"
-            )
+            hint = "in Python find_label_issues takes checked features" if name == "checked" else NO_IMAGES
+            raise UserError(f"--{name.replace('_', '-')} is for images; {hint}")
     about_images = {"model": "", "weights": "", "width": 0, "size": 0, "channels": 0, "shift": 0, "flip": False}
     return Settings(**{"method": FEATURES, "device": device, **about_images, **head_defaults(n), **_given(options)})
 

@@ -114,8 +114,11 @@ def test_small_classes_are_left_out_when_asked(data, files, tmp_path, capsys):
     labels = write_labels(tmp_path / "rare.csv", ["rare", "rare", *data[1][2:]])
     assert run("scan", "--features", files[0], "--labels", labels, "--out", tmp_path / "out") == 2
     assert "--skip-tiny" in capsys.readouterr().err
+    (tmp_path / "names.csv").write_text("label,name\n0,silver birch\n")
+    names = ("--classes", tmp_path / "names.csv")
     words = ("--labels", labels, "--out", tmp_path / "out", "--epochs", 3, "--skip-tiny")
-    assert run("scan", "--features", files[0], *words) == 0
+    assert run("scan", "--features", files[0], *words, *names) == 0
+    assert "silver birch" in (tmp_path / "out" / "gallery.html").read_text()
     assert len(ranked(tmp_path / "out")) == N - 2
 
 
@@ -160,7 +163,7 @@ def test_what_cannot_be_used_is_named_in_one_line(data, files, tmp_path, capsys)
         ((tmp_path, "--labels", labels), "save_to_disk"),
         ((features, "--labels", labels, "--model", "resnet18"), "--model is for images"),
         ((features, "--labels", labels, "--from-scratch"), "--from-scratch is for images"),
-        ((features, "--labels", labels, "--checked", tmp_path), "--checked is for images"),
+        ((features, "--labels", labels, "--checked", tmp_path), "--checked is for images; in Python find_label_issues"),
         ((features, "--labels", labels, "--epochs", 1), "--epochs 1: must be at least 2"),
     ]
     for words, message in cases:

@@ -13,6 +13,7 @@ import numpy as np
 from sgoif.errors import InfluenceError, UserError
 from sgoif.scan.output_folder import lock_folder
 from sgoif.scan.settings import FEATURES, choose_head_settings
+from sgoif.scan.sources.class_names_file import read_class_names
 from sgoif.scan.sources.feature_files import FeatureFile, read_features
 from sgoif.scan.task import ScanTask
 
@@ -34,6 +35,8 @@ def scan_features(features: Path, labels: Path | None, task: ScanTask) -> Path:
         UserError: If the files, the settings or the folder cannot be used.
     """
     found = read_features(features, labels, task.reading.columns, task.reading.encoding)
+    if task.classes is not None:
+        found.listing.shown_names = read_class_names(task.classes, found.listing.classes)
     out = task.folder(features)
     if features.is_dir() and out.resolve().is_relative_to(features.resolve()):
         raise UserError(f"--out {out} lies inside {features}; choose another place")
