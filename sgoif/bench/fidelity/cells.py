@@ -113,7 +113,8 @@ def _certificates(
             return dict(found["problems"])
     log(f"certificate of {1 + len(spec['certificates'])} problems")
     changes = {AS_IT_IS: {}, **spec["certificates"]}
-    problems = {title: build_problem(root, {**spec, **change}, seed, device) for title, change in changes.items()}
+    few = {**spec, "targets": 2}  # the certificate asks for none
+    problems = {title: build_problem(root, {**few, **change}, seed, device) for title, change in changes.items()}
     found = {"key": key, "problems": {title: measure_certificate(problem) for title, problem in problems.items()}}
     atomic_write_json(path, found, seal=True)
     return dict(found["problems"])
