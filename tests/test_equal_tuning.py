@@ -1,0 +1,52 @@
+"""Equal tuning: the trials that were measured are those declared, and the configuration has what they chose."""
+
+import json
+
+import pytest
+
+from benchmarks import trials
+from benchmarks.equal_tuning import choose, trial_results
+from sgoif.bench.config import load_config
+from sgoif.utils.paths import ROOT
+
+FILE = ROOT / "benchmarks/measured/equal_tuning-digits.json"
+
+
+@pytest.fixture(scope="module")
+def figures():
+    return json.loads(FILE.read_text())["figures"]
+
+
+def test_every_method_has_ten_trials_and_the_first_is_its_default(figures):
+    assert set(figures["trials"]) == set(trials.TRIALS)
+    for family, declared in trials.TRIALS.items():
+        measured = [(trial["method"], trial["params"]) for trial in figures["trials"][family]]
+        assert len(measured) == 10 and measured == declared
+        assert all(trial["auc_pr"] for trial in figures["trials"][family]), family
+        assert declared[0][0] == family and len({json.dumps(trial) for trial in declared}) == 10
+
+
+def test_what_is_chosen_is_the_best_of_what_was_measured(figures):
+    for family, measured in figures["trials"].items():
+        best = choose(measured)
+        assert {k: best[k] for k in ("method", "params")} == {
+            k: figures["chosen"][family][k] for k in ("method", "params")
+        }
+        assert best["mean"] == pytest.approx(figures["chosen"][family]["mean"], abs=1e-3)
+        assert best["mean"] >= best["default_mean"]
+
+
+def test_the_embedded_run_has_what_was_chosen_and_the_untuned_method(figures):
+    variants = load_config(ROOT / "configs/embedded.yaml")["variants"]
+    assert variants["sgoif"]["untuned"] == trials.UNTUNED
+    for family, found in figures["chosen"].items():
+        if family != "sgoif":
+            assert {"score": "window", **variants[family]["tuned"]} == {"score": "window", **found["params"]}, family
+
+
+def test_a_trial_counts_when_all_its_cells_are_there():
+    values = {"gce@trial0": {"last_loss": {"a": {0: 0.5}, "b": {0: 0.7}}}, "gce@trial1": {"last_loss": {"a": {0: 0.9}}}}
+    found = trial_results("gce", values, cells=2)
+    assert found[0]["auc_pr"] and not found[1]["auc_pr"]
+    assert choose(found)["params"] == {"q": 0.7, "score": "last_loss"} and choose(found)["trials"] == 1
+    assert choose(trial_results("gce", {}, cells=2)) is None
