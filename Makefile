@@ -11,12 +11,12 @@ export PYTHONWARNINGS := ignore:TF32 acceleration
 export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
 
 # What a user names reaches a command as "$$NAME", through the environment: neither make nor the shell looks inside.
-USER_VALUES := CONFIG PROFILE NAME TASK METHOD SETTING SEED DATASET PORT METHODS SETTINGS SEEDS DATASETS
+USER_VALUES := CONFIG PROFILE NAME TASK METHOD SETTING SEED DATASET PORT METHODS SETTINGS SEEDS DATASETS LIMIT
 $(foreach name,$(USER_VALUES),$(eval override $(name) := $$(value $(name))))
 export $(USER_VALUES)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo tables measured published verify retry test test-slow checks types ui report doctor plan lock clean chaos mutants new-baseline docs cluster test-slurm
+.PHONY: help venv demo tables measured measurement plan-measurement published verify retry test test-slow checks types ui report doctor plan lock clean chaos mutants new-baseline docs cluster test-slurm
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
@@ -42,6 +42,15 @@ tables: $(VENV)/run.stamp  ## every table and ablation of CONFIG (default: the e
 
 measured: override CONFIG := configs/measured.yaml
 measured: tables  ## run the configuration behind the published tables (one GPU, many hours); a part: METHODS= …
+
+# What is measured from one commit, in the order in which GPU time is spent on it.
+MEASUREMENT := configs/measurement.yaml configs/measurement-long.yaml configs/measurement-regimes.yaml configs/fidelity-cifar.yaml
+
+measurement: $(VENV)/run.stamp  ## measure everything again, for LIMIT seconds (1500); the same command goes on where it was
+	@python -m sgoif.bench stretch --seconds="$${LIMIT:-1500}" $(MEASUREMENT)
+
+plan-measurement: $(VENV)/run.stamp  ## jobs, hours and storage of each part of it but the fidelity
+	@for config in $(filter-out configs/fidelity%,$(MEASUREMENT)); do python -m sgoif.bench plan --config=$$config || exit; echo; done
 
 published: $(VENV)/run.stamp  ## rebuild the published tables, figures and page from their committed records
 	@python -m sgoif.bench republish --config=configs/measured.yaml

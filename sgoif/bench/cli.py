@@ -201,6 +201,12 @@ def _add_tools(commands: Any) -> None:
     _add(
         commands, "new-baseline", steps.new_baseline_step, "write the file and the rule of a new method", "task", "name"
     )
+    about = "run configurations one after another until the time is up; the same command goes on"
+    step = _add(commands, "stretch", steps.stretch_step, about)
+    step.add_argument("configs", nargs="+", metavar="CONFIG", help="the most important first")
+    step.add_argument("--seconds", type=float, required=True, help="time after which everything ends")
+    step.add_argument("--option", action="append", default=[], help="an argument of Snakemake, e.g. --option=--cores=8")
     step = _add(commands, "run", steps.run_step, "run Snakemake in this folder, one run at a time")
     _add_selection(step)
+    step.add_argument("--seconds", type=float, help="time after which it ends, finished or not (exit status 75)")
     step.add_argument("arguments", nargs=argparse.REMAINDER, help="-- and the arguments of Snakemake")

@@ -310,4 +310,16 @@ def run_step(args: argparse.Namespace) -> int:
     """Run Snakemake in this folder and return its exit status."""
     from sgoif.bench.execution.run_snakemake import run
 
-    return run([a for a in args.arguments if a != "--"], _selection(args))
+    return run([a for a in args.arguments if a != "--"], _selection(args), args.seconds)
+
+
+def stretch_step(args: argparse.Namespace) -> int:
+    """Run configurations one after another until the time is up, and return an exit status."""
+    from sgoif.bench.execution.run_snakemake import run
+    from sgoif.bench.execution.time_limit import run_in_order
+
+    def run_one(config: Path, seconds: float) -> int:
+        print(f"{config}:", flush=True)
+        return run(["--configfile", str(config), *args.option], seconds=seconds)
+
+    return run_in_order([Path(config) for config in args.configs], args.seconds, run_one)

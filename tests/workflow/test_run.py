@@ -15,6 +15,7 @@ import pytest
 
 from sgoif.bench.execution import results
 from sgoif.bench.execution.records import BatchEntry, read_batch
+from sgoif.bench.execution.time_limit import TIME_IS_UP
 from sgoif.utils.files import atomic_write_json, load_npz
 from sgoif.utils.paths import ROOT
 from tests.helpers.project_copy import MINI_CONFIG
@@ -74,6 +75,19 @@ def finished(tmp_path_factory) -> Path:
     folder = copy_project(tmp_path_factory.mktemp("project"))
     run(folder)
     return folder
+
+
+@pytest.mark.slow
+def test_in_stretches_it_is_the_same_run(finished, tmp_path):
+    """Stretches that are too short for the run: jobs are ended and go on, and the tables are those of one go."""
+    folder = copy_project(tmp_path / "project")
+    command = [sys.executable, "-m", "sgoif.bench", "stretch", "--seconds", "15", "mini.yaml"]
+    statuses = []
+    while not statuses or (statuses[-1] == TIME_IS_UP and len(statuses) < 40):
+        done = subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=200)
+        statuses.append(done.returncode)
+    assert statuses[-1] == 0 and len(statuses) > 1, (statuses, done.stdout[-2000:], done.stderr[-2000:])
+    assert tables(folder) == tables(finished)
 
 
 def test_every_table_is_there(finished):

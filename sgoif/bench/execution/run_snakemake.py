@@ -23,6 +23,7 @@ from sgoif.bench.execution.launch.progress import LogReader, follow
 from sgoif.bench.execution.launch.server import job_server
 from sgoif.bench.execution.lifeline import killed_with_parent, run_process
 from sgoif.bench.execution.plan import Plan
+from sgoif.bench.execution.time_limit import SECONDS_TO_END, TIME_IS_UP, ended_in_time
 from sgoif.bench.run_folder import RUN_LOCK, check_writable, folder_of, refuse_unknown_run, write_config
 from sgoif.errors import UserError
 from sgoif.utils.files import try_lock
@@ -42,19 +43,19 @@ PLANNING = (
 )
 LOG = Path(".snakemake/run.log")  # of the last run: what Snakemake and the jobs say
 REMARKS = 30  # lines of it that are shown if Snakemake fails without a job that says why
-SECONDS_TO_END = 5.0  # for Snakemake, after an interrupt
 MIN_FREE_BYTES = 1 << 20  # with less than this left no job can write its result
 
 
-def run(arguments: list[str], select: Mapping[str, Any] | None = None) -> int:
+def run(arguments: list[str], select: Mapping[str, Any] | None = None, seconds: float | None = None) -> int:
     """Runs Snakemake, after clearing what a killed run left behind.
 
     Args:
         arguments: The arguments of Snakemake.
         select: What the run is reduced to; None: all of it.
+        seconds: Time after which it ends, finished or not; None: any.
 
     Returns:
-        Its exit status.
+        Its exit status; `TIME_IS_UP` if it is not finished after that time.
 
     Raises:
         UserError: If the configuration is wrong, another run is active in this folder, or the disk is full.
@@ -78,7 +79,12 @@ def run(arguments: list[str], select: Mapping[str, Any] | None = None) -> int:
             settle_future_times(run_dir, Path(resolved["data"]["root"]))
         command = [*snakemake, *arguments, *again, *selected]
         checked = {CHECKED_PARAMS: params_digest(resolved)}
-        status = _compute(command, resolved, run_dir, lock, checked) if computes else _plan(command, lock, checked)
+        if computes:
+            status = _compute(command, resolved, run_dir, lock, checked, seconds)
+        else:
+            status = _plan(command, lock, checked)
+    if status == TIME_IS_UP:
+        return status
     if status:
         _check_free_disk()
     elif computes and not {"--config", "-C"} & set(arguments):
@@ -91,7 +97,14 @@ def _plan(command: list[str], lock: int, environment: dict[str, str]) -> int:
     return subprocess.run(command, pass_fds=[lock], env={**os.environ, **environment}).returncode
 
 
-def _compute(command: list[str], config: dict[str, Any], run_dir: Path, lock: int, environment: dict[str, str]) -> int:
+def _compute(
+    command: list[str],
+    config: dict[str, Any],
+    run_dir: Path,
+    lock: int,
+    environment: dict[str, str],
+    seconds: float | None = None,
+) -> int:
     """Runs Snakemake, with its log in a file and a line of progress instead."""
     with _prepared_process(config) as where, LOG.open("wb") as log:
         process = subprocess.Popen(
@@ -104,7 +117,8 @@ def _compute(command: list[str], config: dict[str, Any], run_dir: Path, lock: in
             stderr=log,
         )
         try:
-            said = follow(process, LOG, Plan(config), run_dir, sys.stdout)
+            with ended_in_time(process, seconds) as time_is_up:
+                said = follow(process, LOG, Plan(config), run_dir, sys.stdout)
         except KeyboardInterrupt:
             print(file=sys.stdout, flush=True)
             with contextlib.suppress(subprocess.TimeoutExpired):
@@ -114,6 +128,9 @@ def _compute(command: list[str], config: dict[str, Any], run_dir: Path, lock: in
     if process.returncode == 0:
         print("Nothing to be done: everything is there and up to date." if said.idle else f"{said.done} jobs done.")
         return 0
+    if time_is_up.is_set() and not said.failed:
+        print(f"The time is up: {said.done} jobs done.")
+        return TIME_IS_UP
     for line in [] if said.errors else said.remarks[-REMARKS:]:
         print(line, file=sys.stderr)
     print(f"error: {_what_failed(said)}; the log is {LOG}, that of a job in {run_dir}/logs", file=sys.stderr)
