@@ -315,8 +315,8 @@ def run_step(args: argparse.Namespace) -> int:
 
 def stretch_step(args: argparse.Namespace) -> int:
     """Run configurations one after another until the time is up, and return an exit status."""
+    from sgoif.bench.execution.launch.time_limit import run_in_order
     from sgoif.bench.execution.run_snakemake import run
-    from sgoif.bench.execution.time_limit import run_in_order
 
     def run_one(config: Path, seconds: float) -> int:
         print(f"{config}:", flush=True)

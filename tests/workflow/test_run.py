@@ -14,8 +14,8 @@ from pathlib import Path
 import pytest
 
 from sgoif.bench.execution import results
+from sgoif.bench.execution.launch.time_limit import TIME_IS_UP
 from sgoif.bench.execution.records import BatchEntry, read_batch
-from sgoif.bench.execution.time_limit import TIME_IS_UP
 from sgoif.utils.files import atomic_write_json, load_npz
 from sgoif.utils.paths import ROOT
 from tests.helpers.project_copy import MINI_CONFIG

@@ -7,7 +7,7 @@ from pathlib import Path
 
 import pytest
 
-from sgoif.bench.execution.time_limit import TIME_IS_UP, ended_in_time, run_in_order
+from sgoif.bench.execution.launch.time_limit import TIME_IS_UP, ended_in_time, run_in_order
 
 # Stands in for Snakemake: after SIGTERM it starts nothing and waits for its job, by SIGINT it ends.
 SCHEDULER = """
@@ -45,7 +45,7 @@ def started(seconds: float, kind: str = "") -> subprocess.Popen:
     ],
 )
 def test_a_process_is_asked_to_start_nothing_before_it_is_interrupted(takes, limit, words, asked, monkeypatch):
-    monkeypatch.setattr("sgoif.bench.execution.time_limit.RESERVE", 0.5)
+    monkeypatch.setattr("sgoif.bench.execution.launch.time_limit.RESERVE", 0.5)
     process = started(takes)
     with ended_in_time(process, limit) as event:
         said = process.communicate()[0].decode().split("\n")[:-1]
@@ -53,7 +53,7 @@ def test_a_process_is_asked_to_start_nothing_before_it_is_interrupted(takes, lim
 
 
 def test_what_does_not_end_is_killed(monkeypatch):
-    monkeypatch.setattr("sgoif.bench.execution.time_limit.SECONDS_TO_END", 0.2)
+    monkeypatch.setattr("sgoif.bench.execution.launch.time_limit.SECONDS_TO_END", 0.2)
     process, before = started(60, "stubborn"), time.monotonic()
     with ended_in_time(process, 0.3):
         process.communicate()
