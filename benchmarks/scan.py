@@ -2,8 +2,11 @@
 
     python -m benchmarks.scan                                    # digits
     python -m benchmarks.scan --data DIR --features emb.npy      # also Imagenette, from DIR/imagenette96
+    python -m benchmarks.scan --cifar-labels cifar_n.npz --cifar-features c10.npy --cifar-first 25000      # CIFAR-10N
 
 `emb.npy` has a row of features for each training image of Imagenette, in the order of its noisy_imagenette.csv.
+`c10.npy` has one for each image of CIFAR-10's training set from `--cifar-first` on. `--methods` runs some
+of the methods; figures of the others are taken from the report `--earlier`.
 cleanlab is given out-of-fold probabilities (five folds) three times: of a logistic regression on the features as they
 are, of one on standardised features, and of the head that `find_label_issues` trains. Of its three scores the best is
 shown, chosen with the truth; flags are those of its `find_label_issues` with the same probabilities.
@@ -11,8 +14,10 @@ shown, chosen with the truth; flags are those of its `find_label_issues` with th
 
 import argparse
 import csv
+import json
 import time
 import warnings
+from collections.abc import Callable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -27,6 +32,9 @@ from sgoif.features.head import HeadRecipe, HeadTraining
 from sgoif.features.projection import fit_projection
 
 FOLDS = 5
+HUMAN = {"aggregate": "aggre", "worst": "worse"}  # CIFAR-10N: name of the row, name of the labels
+BINS = 10  # of probabilities
+MIN_IN_BIN = 200
 SCORES = ("self_confidence", "normalized_margin", "confidence_weighted_entropy")
 Case = tuple[str, np.ndarray, np.ndarray, np.ndarray]  # name, features [N, d], labels [N], true labels [N]
 
@@ -43,11 +51,20 @@ def quality(suspicion: np.ndarray, flagged: np.ndarray, wrong: np.ndarray) -> di
     return {name: round(100 * float(value), 1) for name, value in shares.items()}
 
 
+def largest_gap(probability: np.ndarray, wrong: np.ndarray) -> float:
+    """Largest difference of probability and frequency over the ten bins with `MIN_IN_BIN` examples."""
+    place = np.minimum((probability * BINS).astype(int), BINS - 1)
+    members = [place == b for b in range(BINS)]
+    gaps = [abs(probability[m].mean() - wrong[m].mean()) for m in members if m.sum() >= MIN_IN_BIN]
+    return round(float(max(gaps, default=0.0)), 3)
+
+
 def run_sgoif(features: np.ndarray, labels: np.ndarray, wrong: np.ndarray) -> dict[str, float]:
     started = time.process_time()
     issues = sgoif.find_label_issues(features, labels)
     seconds = round(time.process_time() - started, 1)
-    return {**quality(issues.suspicion, issues.flagged, wrong), "cpu_seconds": seconds}
+    gap = largest_gap(issues.probability, wrong)
+    return {**quality(issues.suspicion, issues.flagged, wrong), "largest_gap": gap, "cpu_seconds": seconds}
 
 
 def folds(labels: np.ndarray) -> Any:
@@ -103,18 +120,20 @@ def standardised(features: np.ndarray) -> np.ndarray:
     return (features - features.mean(0)) / np.maximum(deviation, 1e-3 * deviation.max())
 
 
-def compare(case: Case) -> dict[str, Any]:
-    """Figures of every method on one case."""
+METHODS: dict[str, Callable[[np.ndarray, np.ndarray, np.ndarray], Mapping[str, float | str]]] = {
+    "sgoif": run_sgoif,
+    "cleanlab": lambda x, y, wrong: run_cleanlab(logistic_regression, x, y, wrong),
+    "cleanlab_standardised": lambda x, y, wrong: run_cleanlab(logistic_regression, standardised(x), y, wrong),
+    "cleanlab_head": lambda x, y, wrong: run_cleanlab(watched_head, x, y, wrong),
+}
+
+
+def compare(case: Case, methods: Sequence[str] = tuple(METHODS)) -> dict[str, Any]:
+    """Figures of methods on one case."""
     _, features, labels, true_labels = case
     wrong = labels != true_labels
-    return {
-        "examples": len(labels),
-        "wrong": round(100 * float(wrong.mean()), 1),
-        "sgoif": run_sgoif(features, labels, wrong),
-        "cleanlab": run_cleanlab(logistic_regression, features, labels, wrong),
-        "cleanlab_standardised": run_cleanlab(logistic_regression, standardised(features), labels, wrong),
-        "cleanlab_head": run_cleanlab(watched_head, features, labels, wrong),
-    }
+    figures: dict[str, Any] = {"examples": len(labels), "wrong": round(100 * float(wrong.mean()), 1)}
+    return figures | {name: METHODS[name](features, labels, wrong) for name in methods}
 
 
 def flip(labels: np.ndarray, rate: float, n_classes: int, seed: int) -> np.ndarray:
@@ -165,20 +184,42 @@ def imagenette_cases(root: Path, features: np.ndarray) -> list[Case]:
     return cases
 
 
+def cifar_cases(labels: Path, features: np.ndarray, first: int) -> list[Case]:
+    with np.load(labels, allow_pickle=False) as stored:
+        part = slice(first, first + len(features))
+        true = stored["cifar10_clean_label"][part].astype(np.int64)
+        given = {name: stored[f"cifar10_{key}_label"][part].astype(np.int64) for name, key in HUMAN.items()}
+    return [(f"CIFAR-10N {name}", features, human, true) for name, human in given.items()]
+
+
 def main(argv: list[str] | None = None) -> None:
     parser = argparse.ArgumentParser(description=__doc__.splitlines()[0])
     parser.add_argument("--data", type=Path, help="folder with imagenette96/")
     parser.add_argument("--features", type=Path, help=".npy of the features of its training images")
+    parser.add_argument("--cifar-labels", type=Path, help=".npz of CIFAR-10N's labels")
+    parser.add_argument("--cifar-features", type=Path, help=".npy of the features of CIFAR-10's training images")
+    parser.add_argument("--cifar-first", type=int, default=0, help="training image that their first row belongs to")
+    parser.add_argument("--methods", nargs="+", choices=METHODS, default=list(METHODS))
+    parser.add_argument("--earlier", type=Path, help="report to take figures of the other methods from")
     parser.add_argument("--out", type=Path, help="JSON file for the figures")
     options = parser.parse_args(argv)
     cases = digit_cases()
     if (options.data is None) != (options.features is None):
         parser.error("--data and --features go together")
+    if (options.cifar_labels is None) != (options.cifar_features is None):
+        parser.error("--cifar-labels and --cifar-features go together")
     if options.data is not None:
         cases += imagenette_cases(options.data, np.load(options.features, allow_pickle=False))
+    if options.cifar_labels is not None:
+        features = np.load(options.cifar_features, allow_pickle=False)
+        cases += cifar_cases(options.cifar_labels, features, options.cifar_first)
     report = Report("scan", options)
+    earlier = {} if options.earlier is None else json.loads(options.earlier.read_text())
+    if earlier:
+        report.extra["earlier_commit"] = earlier["commit"]
     for case in cases:
-        report.report(case[0], compare(case))
+        known = earlier.get("figures", {}).get(case[0], {})
+        report.report(case[0], {**known, **compare(case, options.methods)})
 
 
 if __name__ == "__main__":

@@ -1,16 +1,18 @@
-"""Writes the tables and sentences of the GPU run into README.md and docs/results from what is published: `make docs`.
+"""Writes measured tables and sentences into README.md and docs from what is published: `make docs`.
 
 The lines between `<!-- NAME -->` and `<!-- /NAME -->` are replaced, nothing else. A test checks that they are current.
 """
 
 import re
 
+import scan_table
 import sentences
 import tables
 from records import ROOT, Measured
 
 PLACES = {
     "README.md": [sentences.paper, tables.overview],
+    "docs/scan.md": [scan_table.scan_beside_cleanlab],
     "docs/results/measured.md": [
         tables.detection_20,
         tables.detection_40,

@@ -3,12 +3,14 @@
 import json
 import re
 import sys
+import tempfile
+from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 
-from benchmarks import decoding, eager_loop, influence_overhead, posthoc, scaling, scan, training_speed
+from benchmarks import decoding, eager_loop, influence_overhead, large_scan, posthoc, scaling, scan, training_speed
 from sgoif.utils.files import sha256_array
 from sgoif.utils.paths import ROOT
 
@@ -170,6 +172,24 @@ def test_quality_of_flags_and_a_tail_by_hand():
     found = scan.quality(np.array([3.0, 2.0, 1.0, 0.0]), flagged, wrong)
     assert found == {"auc_pr": 100.0, "flagged": 50.0, "precision": 50.0, "recall": 50.0}
     assert np.bincount(np.repeat([0, 1, 2], 40)[scan.long_tail(np.repeat([0, 1, 2], 40), 4)]).tolist() == [40, 20, 10]
+
+
+def test_the_largest_gap_of_probabilities_is_over_large_bins(tmp_path):
+    probability = np.repeat([0.95, 0.05, 0.55], [200, 400, 199])
+    wrong = np.concatenate([np.arange(200) < 170, np.arange(400) < 20, np.zeros(199, bool)])
+    assert scan.largest_gap(probability, wrong) == pytest.approx(0.1)
+    keys = {f"cifar10_{key}_label": np.full(50, k, np.uint8) for k, key in enumerate(("clean", "aggre", "worse"))}
+    np.savez(tmp_path / "n.npz", **keys)
+    cases = scan.cifar_cases(tmp_path / "n.npz", np.zeros((10, 4)), 40)
+    assert [(name, labels.tolist(), true.tolist()) for name, _, labels, true in cases] == [
+        ("CIFAR-10N aggregate", [1] * 10, [0] * 10),
+        ("CIFAR-10N worst", [2] * 10, [0] * 10),
+    ]
+
+
+def test_many_drawn_examples():
+    figures = large_scan.measure(600, 20, Path(tempfile.mkdtemp()))
+    assert figures["examples"] == 600 and figures["auc_pr"] > 60 and figures["peak_mib"] >= figures["peak_before_mib"]
 
 
 def test_there_is_one_current_file_a_benchmark():
