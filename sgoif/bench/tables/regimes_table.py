@@ -31,7 +31,8 @@ def regimes(source: Source) -> Table:
     rows = source.methods()
     ranked = [method for _, method in rows if is_ranked("noisy", method)]
     means, footer = over_panels(source, source.panels, "auc_pr", ranked)
-    blocks = [make_block("All cells: AUC-PR (%)", means, rows, footer=footer)] if means else []
+    overall = make_block("All cells: AUC-PR (%)", means, rows, footer=footer)
+    blocks = [overall] if overall.rows else []  # only a method that has all cells has a mean
     blocks += _beside_the_best(source)
     for number, panels in enumerate(_parts(source.panels), start=1):
         fields = [metric_field(source, panel, _column(panel, "auc_pr")) for panel in panels]
@@ -74,7 +75,7 @@ def _beside_the_best(source: Source) -> list[Block]:
         plain = {m: e for m in shown if (e := source.entry(panel, m, "auc_pr")).mean is not None}
         ours = source.entry(panel, OURS, "auc_pr")
         title, best, less = panel.title, Entry(), Entry()
-        if plain:
+        if plain and set(plain) >= {m for m in shown if m in panel.methods}:  # the best of some would flatter SG-OIF
             name = max(plain, key=lambda m: plain[m].mean or 0.0)
             title, best = f"{title} · {names.title('noisy', name)}", replace(plain[name], mark="", note=None)
         if best.mean is not None and ours.mean is not None:

@@ -139,3 +139,18 @@ def test_the_sentence_counts_cells_within_the_margin():
     assert "at most 0.3 below it, in 2 of 3 cells (1 cells are not measured)" in words
     assert "in the mean of cells +2.6, at worst -2.0. Ahead of each single plain score by 2.7 or more" in words
     assert _compared_in_words([], 2, ["aum"]) == "No cell has numbers of both yet."
+
+
+def test_a_cell_without_all_plain_scores_is_not_compared(tmp_path):
+    config = load_config(ROOT / "configs" / "regimes_digits.yaml")
+    config["noisy"]["digits_regimes"]["methods"] = ["sgoif", "aum", "loss"]
+    values = {"b1_sym20": {"sgoif": 0.9, "aum": 0.8, "loss": 0.7}, "b1_cc40": {"sgoif": 0.9, "aum": 0.8}}
+    cells = [
+        Subject("noisy", "digits_regimes", setting, 0, method).record("auc_pr", value)
+        for setting, by_method in values.items()
+        for method, value in by_method.items()
+    ]
+    atomic_write_json(metrics_file(tmp_path, "noisy", "digits_regimes"), cells)
+    (built,) = build_tables(summarise(tmp_path, config))
+    block = built.blocks[0]  # no method has all cells, so there is no block of means
+    assert block.title.startswith("SG-OIF beside") and "in 1 of 1 cells (20 cells are not measured)" in block.footer
