@@ -40,7 +40,7 @@ def default(path: str, name: str):
 def facts() -> dict[str, object]:
     """Phrase of a page -> what the number in it must be."""
     cifar, measured = settings("cifar"), settings("measured")
-    scanned = int(re.search(r"first ([\d,]+) images", read("docs/scan.md"))[1].replace(",", ""))
+    scanned = int(re.search(r"([\d,]+) images of CIFAR-10's training set", read("docs/scan.md"))[1].replace(",", ""))
     growth = json.loads(read("benchmarks/measured/scaling-h200-2026-11-15.json"))["figures"]
     recipe, provenance = cifar["recipes"]["resnet9"], yaml.safe_load(read("results/published/measured/provenance.json"))
     return {
