@@ -135,7 +135,7 @@ def _legend(figure: Figure, named: Sequence[str], styles: Mapping[str, Any]) -> 
         colour, dashes, marker = styles[method]
         look = {"color": colour, "linestyle": dashes, "marker": marker, "markersize": 7 if method == OURS else 4}
         handles.append(Line2D([], [], label=title("noisy", method), **look))
-    _style.legend(figure, handles)
+    _style.legend(figure, handles, columns=3)
 
 
 def _name_ends(

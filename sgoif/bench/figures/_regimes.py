@@ -62,13 +62,15 @@ def draw(table: str, data: FigureData, key: str, x_label: str, **options: Any) -
 
 
 def _title(config: Mapping[str, Any], panel: Panel, shape: str) -> str:
-    """Dataset, noise and kind of long tail in words."""
+    """Dataset, noise, kind of long tail and start of the network in words."""
     spec = config["noisy"][panel.dataset]
     setting = spec["settings"][panel.setting]
     rate = setting.get("noise", setting.get("rate"))
     kind = str(setting.get("kind", "")).replace("_", "-")
     noise = f"{kind} {100 * rate:.0f}%" if rate is not None else kind
-    return f"{spec.get('title', panel.dataset)}\n{', '.join(filter(None, [noise, shape]))}"
+    start = setting.get("recipe", {}).get("start")
+    begun = "" if start is None else "frozen features" if start.get("frozen") else "fine-tuned"
+    return f"{spec.get('title', panel.dataset)}\n{', '.join(filter(None, [noise, shape, begun]))}"
 
 
 def _point(config: Mapping[str, Any], panel: Panel, key: str) -> _Point | None:

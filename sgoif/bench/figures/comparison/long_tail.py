@@ -26,4 +26,4 @@ def subjects(config: Mapping[str, Any]) -> list[str]:
 
 def draw(table: str, data: FigureData) -> Figure | None:
     """Draw the figure of one table."""
-    return _regimes.draw(table, data, "balance", "largest : smallest class", ticks=lambda ratio: f"{ratio:g} : 1")
+    return _regimes.draw(table, data, "balance", "largest class over smallest", ticks=lambda ratio: f"{ratio:g}")
