@@ -58,12 +58,14 @@ def test_impossible_images():
 
 def test_registry_holds_together():
     for name, d in catalogue.DATASETS.items():
-        assert d.name == name and d.kind in ("labelled", "ood", "labels") and d.parts and d.licence and d.citation
+        assert d.name == name and d.kind in ("labelled", "ood", "labels", "weights") and d.licence
+        assert d.citation or not d.sources  # what is trained here cites nobody
+        assert bool(d.model) == (d.kind == "weights") and (d.parts or d.model)
         assert all(len(sha) == 64 for sha in d.arrays.values()) and all(len(m) == 32 for m in d.loose.values())
         for source in d.sources:
             assert source.checksum or d.arrays, f"{name}: {source.filename} could not be verified"
             assert source.url.startswith("http") and source.url.endswith(source.filename)
-        if d.kind == "labels":
+        if d.kind in ("labels", "weights"):
             continue
         assert d.image_size and d.channels in (1, 3) and (d.reader or d.arrays or d.layout)
         assert not d.layout or (d.folder and d.layout in LAYOUTS)
