@@ -92,7 +92,7 @@ def overhead(measured: Measured) -> Iterator[str]:
         f"{head['all_of_it']:.2f} with reading the scores and counting ({min(hundred):.2f} to {max(hundred):.2f} on",
         "CIFAR-100). In an eager loop of your own",
         f"[{EAGER}](docs/lab-notebook/outside-the-recipe.md#cost-in-an-eager-loop), and in the small run on a CPU",
-        f"{min(ratios):.1f} to {max(ratios):.1f}.",
+        f"up to {max(ratios):.1f}.",
     )
 
 

