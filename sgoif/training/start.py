@@ -29,10 +29,26 @@ def numbered(arrays: Mapping[str, np.ndarray]) -> dict[str, np.ndarray]:
     return {f"{number:04d} {name}": array for number, (name, array) in enumerate(arrays.items())}
 
 
-def start_from(network: Network, start: Start) -> Network:
-    """Put weights into the backbone of a network, and freeze it if the start says so.
+def match_by_order(wanted: Mapping[str, torch.Tensor], given: Mapping[str, torch.Tensor]) -> dict[str, torch.Tensor]:
+    """Return given tensors under the wanted names, by their order: libraries name the same layers differently.
 
-    Weights are matched by their order and shape, since libraries name the layers of the same network differently.
+    Args:
+        wanted: The network's own tensors by name.
+        given: As many tensors of the same shapes, in the same order.
+
+    Raises:
+        ValueError: If number or shapes differ; the message says where.
+    """
+    if len(wanted) != len(given):
+        raise ValueError(f"it has {len(given)} tensors, the model {len(wanted)}")
+    for (name, value), (own, tensor) in zip(wanted.items(), given.items(), strict=True):
+        if value.shape != tensor.shape:
+            raise ValueError(f"{own} is {list(tensor.shape)}, {name} of the model {list(value.shape)}")
+    return dict(zip(wanted, given.values(), strict=True))
+
+
+def start_from(network: Network, start: Start) -> Network:
+    """Put weights into the backbone of a network by their order, and freeze it if the start says so.
 
     Args:
         network: The network; it is changed.
@@ -47,14 +63,13 @@ def start_from(network: Network, start: Start) -> Network:
     if start.file is None:
         raise UserError(f"recipe.start.weights: {start.weights} has no file; name it with `Start.at`")
     arrays = load_npz(start.file)
-    given = [arrays[name] for name in sorted(arrays)]
-    wanted = network.backbone.state_dict()
-    if [array.shape for array in given] != [tuple(value.shape) for value in wanted.values()]:
+    given = {name: torch.from_numpy(arrays[name]) for name in sorted(arrays)}
+    try:
+        network.backbone.load_state_dict(match_by_order(network.backbone.state_dict(), given))
+    except ValueError as error:
         raise UserError(
-            f"recipe.start.weights: {start.weights} has {len(given)} arrays of another network's shapes; "
-            f"the backbone of recipe.model has {len(wanted)}"
-        )
-    network.backbone.load_state_dict({name: torch.from_numpy(array) for name, array in zip(wanted, given, strict=True)})
+            f"recipe.start.weights: {start.weights} are not of the backbone of recipe.model: {error}"
+        ) from None
     if start.frozen:
         network.freeze_backbone()
     return network

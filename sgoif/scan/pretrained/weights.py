@@ -14,6 +14,7 @@ from torch import Tensor, nn
 from sgoif.errors import UserError
 from sgoif.scan.sources.regular_files import require_no_special
 from sgoif.training.models import require_timm_model
+from sgoif.training.start import match_by_order
 from sgoif.utils.files import sha256_file
 
 HUB_FILES = ("model.safetensors", "pytorch_model.bin")  # of a model on timm's hub
@@ -169,18 +170,12 @@ def _build_by_order(weights: Weights, state: dict[str, Tensor]) -> nn.Module:
     import timm
 
     model: nn.Module = timm.create_model(weights.model)
-    wanted = model.state_dict()
-    if len(wanted) != len(state):
+    try:
+        model.load_state_dict(match_by_order(model.state_dict(), state))
+    except ValueError as error:
         raise UserError(
-            f"{weights.file} does not fit {weights.model}: it has {len(state)} tensors, the model {len(wanted)}; "
+            f"{weights.file} does not fit {weights.model}: {error}; "
             "name the timm model that the weights are of with --model"
-        )
-    for (name, value), (own, tensor) in zip(wanted.items(), state.items(), strict=True):
-        if value.shape != tensor.shape:
-            raise UserError(
-                f"{weights.file} does not fit {weights.model}: {own} is {list(tensor.shape)}, {name} of the model "
-                f"{list(value.shape)}; name the timm model that the weights are of with --model"
-            )
-    model.load_state_dict(dict(zip(wanted, state.values(), strict=True)))
+        ) from None
     print(f"note: tensors of {weights.file.name} have other names than timm's and were matched by order and shape")
     return model.eval()
