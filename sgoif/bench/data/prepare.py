@@ -1,7 +1,7 @@
 """Prepare a dataset: from wherever its files lie to verified arrays data/<name>/<part>_{images,labels,ids}.npy.
 
-An unpacked dataset is listed instead (`image_folders/`): its images stay where they are. Human labels become
-labels.npz, weights that training starts from weights.npz.
+An unpacked dataset is listed instead (`image_folders/`): its images stay where they are. Labels that
+are published beside the images become labels.npz, weights that training starts from weights.npz.
 """
 
 from __future__ import annotations
@@ -173,14 +173,14 @@ def _read(
         parts = {part: (plain[f"{part}_images"], plain[f"{part}_labels"]) for part in d.parts}
         return _checked(d, parts), "mirror, plain arrays"
     locate.verify(d, located)
+    assert d.reader is not None, f"{d.name} has no reader of official files"
     if d.kind == "labels":
-        columns = archives.read_human(d, located.files)
+        columns = archives.LABEL_READERS[d.reader](d, located.files)
         for key, column in columns.items():
             check_array(d, key, column)
         return columns, "official files"
     if d.kind == "weights":
         return weights.read_wheel(d, located.files), "official files"
-    assert d.reader is not None, f"{d.name} has no reader of official files"
     return _checked(d, archives.READERS[d.reader](d, located.files)), "official files"
 
 

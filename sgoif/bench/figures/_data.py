@@ -21,7 +21,8 @@ from sgoif.bench.tables.names import is_ranked
 from sgoif.utils.files import load_npz, read_json
 
 GATES = {"stability": "stability gate", "moving_average": "moving-average gate", "none": "no gate"}
-KINDS = ("class_conditional", "symmetric", "asymmetric", "superclass", "human")  # of noise, in the order of figures
+# Kinds of noise, in the order of figures.
+KINDS = ("class_conditional", "symmetric", "asymmetric", "superclass", "human", "published")
 REGIME = {"balance", "size", "recipe"}  # what a setting may say besides its noise
 RANDOM = "random"  # a ranking by chance, whose quality is the share of wrong labels
 Numbers = dict[tuple[str, str, str], Mapping[str, Any]]  # (dataset, setting, method) -> record of the summary

@@ -164,7 +164,7 @@ def test_human_labels_from_either_file(tmp_path, monkeypatch, form):
     else:
         np.savez(folder / "cifar_n.npz", **{f"cifar10_{k}": v.astype(np.uint8) for k, v in columns.items()})
     prepare("cifar10n", tmp_path / "data", tmp_path / "m", download=False)
-    got = load.human_labels(tmp_path / "data", "cifar10n")
+    got = load.label_columns(tmp_path / "data", "cifar10n")
     assert got.keys() == columns.keys() and all(np.array_equal(got[k], columns[k]) for k in columns)
     expected = checksums.content_hash({k: checksums.describe(v.astype(np.int64)) for k, v in columns.items()})
     assert load.meta(tmp_path / "data", "cifar10n")["content_hash"] == expected

@@ -103,16 +103,16 @@ def test_superclass_stays_inside_the_true_superclass():
 def test_human_labels_are_joined_by_identity():
     true_labels = labels(60)
     columns = {"clean_label": true_labels.astype(np.uint8), "worse_label": (true_labels + (np.arange(60) < 15)) % 10}
-    done = corrupt(true_labels, 10, {"kind": "human", "column": "worse_label"}, human=columns)
+    done = corrupt(true_labels, 10, {"kind": "human", "column": "worse_label"}, columns=columns)
     assert done.rate == 0.25 and done.wrong[:15].all() and np.allclose(done.matrix.sum(0), 1)
     with pytest.raises(UserError, match="differs from the dataset's labels in 2 of 60 places"):
         other = true_labels.copy()
         other[[3, 4]] = (other[[3, 4]] + 1) % 10
-        corrupt(true_labels, 10, {"kind": "human", "column": "worse_label"}, human=columns | {"clean_label": other})
+        corrupt(true_labels, 10, {"kind": "human", "column": "worse_label"}, columns=columns | {"clean_label": other})
     with pytest.raises(UserError, match="differs from the dataset's labels"):
-        corrupt(true_labels[:-1], 10, {"kind": "human", "column": "worse_label"}, human=columns)
+        corrupt(true_labels[:-1], 10, {"kind": "human", "column": "worse_label"}, columns=columns)
     with pytest.raises(UserError, match="has only clean_label, worse_label"):
-        corrupt(true_labels, 10, {"kind": "human", "column": "aggre_label"}, human=columns)
+        corrupt(true_labels, 10, {"kind": "human", "column": "aggre_label"}, columns=columns)
     with pytest.raises(UserError, match="prepare cifar10n"):
         corrupt(true_labels, 10, {"kind": "human", "column": "worse_label"})
 

@@ -8,7 +8,7 @@ files and needs no network; writes nothing.
 
 from __future__ import annotations
 
-from sgoif.bench.data.catalogue import bundled_sets, cifar_sets, folder_sets, grey_sets, ood_sets, weights
+from sgoif.bench.data.catalogue import bundled_sets, cifar_sets, folder_sets, grey_sets, ood_sets, photo_sets, weights
 from sgoif.bench.data.dataset import Dataset, OfficialFile
 from sgoif.errors import UserError
 from sgoif.utils.suggest import suggest
@@ -21,6 +21,7 @@ DATASETS: dict[str, Dataset] = {
         *bundled_sets.BUNDLED_SETS,
         *grey_sets.GREY_SETS,
         *cifar_sets.CIFAR_SETS,
+        *photo_sets.PHOTO_SETS,
         *ood_sets.OFFICIAL_SETS,
         *ood_sets.STAND_IN_SETS,
         *folder_sets.FOLDER_SETS,

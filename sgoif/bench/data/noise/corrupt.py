@@ -8,6 +8,7 @@ A specification is a mapping with `kind` and the keys of that kind (`noise/spec.
     {kind: asymmetric, rate: 0.4, map: cifar10, seed: 0}            map: cifar10 (Patrini), next, or {from: to, ...}
     {kind: superclass, rate: 0.2, seed: 0}                          to the next class of the same superclass, circular
     {kind: human, column: worse_label}                              CIFAR-10N / CIFAR-100N
+    {kind: published, rate: 0.25}                                   labels that are published with Imagenette
     {kind: collected}                                               the labels the images came with, see `noisy_labels`
     {kind: file, path: labels.csv}                                  labels that a user brings, see `label_file`
 """
@@ -21,7 +22,7 @@ from typing import Any
 import numpy as np
 
 from sgoif.bench.data.noise.matrix import noise_matrix
-from sgoif.bench.data.noise.spec import check_spec, class_map
+from sgoif.bench.data.noise.spec import check_spec, class_map, label_column
 from sgoif.errors import UserError
 
 
@@ -33,8 +34,8 @@ class Corruption:
         labels: Noisy labels, which methods may see, int64, shape [N].
         wrong: Where they differ from the true labels, bool, shape [N].
         rate: Share of wrong labels.
-        matrix: P(label = row | true label = column), float64, shape [K, K]. As specified; of human
-            labels and those of a file, as counted.
+        matrix: P(label = row | true label = column), float64, shape [K, K]. As specified; of human,
+            published labels and those of a file, as counted.
     """
 
     labels: np.ndarray
@@ -48,7 +49,7 @@ def corrupt(
     n_classes: int,
     spec: Mapping[str, Any],
     superclasses: Sequence[int] | None = None,
-    human: Mapping[str, np.ndarray] | None = None,
+    columns: Mapping[str, np.ndarray] | None = None,
     given: np.ndarray | None = None,
 ) -> Corruption:
     """Apply a noise specification to true labels, with a random generator of its own.
@@ -58,21 +59,21 @@ def corrupt(
         n_classes: Number of classes K.
         spec: Noise specification, see the module docstring.
         superclasses: Superclass of each class, length K; needed by superclass noise.
-        human: Columns of a human label file, shape [N] each; needed by human noise. Its column `clean_label` must equal
-            `true_labels`.
+        columns: Columns of the label file that belongs to the dataset, shape [N] each; needed by human and published
+            noise. Its column `clean_label` must equal `true_labels`.
         given: Labels of a user's file, shape [N]; needed by noise of kind `file`.
 
     Returns:
         The noisy labels, where they are wrong, and their noise matrix.
 
     Raises:
-        UserError: If the labels or the specification are not valid, or the human labels belong to other data.
+        UserError: If the labels or the specification are not valid, or the label file belongs to other data.
     """
     true_labels = _checked(true_labels, n_classes)
     check_spec(spec, n_classes, superclasses=superclasses)
     kind = spec["kind"]
-    if kind == "human":
-        labels = _human_labels(true_labels, spec["column"], human, n_classes)
+    if kind in ("human", "published"):
+        labels = _labels_of_column(true_labels, label_column(spec), columns, n_classes)
         matrix = _counted_matrix(true_labels, labels, n_classes)
     elif kind == "file":
         if given is None:
@@ -170,22 +171,22 @@ def _flip_count(rate: float, members: np.ndarray) -> int:
     return int(np.floor(rate * len(members) + 0.5))
 
 
-def _human_labels(
-    true_labels: np.ndarray, column: str, human: Mapping[str, np.ndarray] | None, n_classes: int
+def _labels_of_column(
+    true_labels: np.ndarray, column: str, columns: Mapping[str, np.ndarray] | None, n_classes: int
 ) -> np.ndarray:
-    if human is None:
-        raise UserError(f"noise.column {column}: no human label file; prepare cifar10n or cifar100n first")
-    if column not in human:
-        raise UserError(f"noise.column {column}: the human label file has only {', '.join(sorted(human))}")
-    theirs = np.asarray(human["clean_label"], dtype=np.int64)
+    if columns is None:
+        raise UserError(f"noise column {column}: no label file; prepare cifar10n, cifar100n or imagenette_noisy first")
+    if column not in columns:
+        raise UserError(f"noise column {column}: the label file has only {', '.join(sorted(columns))}")
+    theirs = np.asarray(columns["clean_label"], dtype=np.int64)
     same_length = theirs.shape == true_labels.shape
     different = int((theirs != true_labels).sum()) if same_length else len(theirs)
     if different:
         raise UserError(
-            f"human {column}: clean_label differs from the dataset's labels in {different} of {len(true_labels)} "
-            "places: the two do not belong together; prepare both again from the official files"
+            f"noise column {column}: clean_label differs from the dataset's labels in {different} of "
+            f"{len(true_labels)} places: the two do not belong together; prepare both again from the official files"
         )
-    return _checked(human[column], n_classes)
+    return _checked(columns[column], n_classes)
 
 
 def _counted_matrix(true_labels: np.ndarray, labels: np.ndarray, n_classes: int) -> np.ndarray:

@@ -29,6 +29,7 @@ HUMAN_RATES = {
     "aggre_label": 0.0901, "random_label1": 0.1723, "random_label2": 0.1812, "random_label3": 0.1764,
     "worse_label": 0.4021, "noisy_label": 0.4020,
 }  # fmt: skip
+PUBLISHED_RATES = (0.01, 0.05, 0.25, 0.5)  # shares of wrong labels that are published with Imagenette
 MAX_CLASS_CONDITIONAL_NOISE = 0.9999
 
 
@@ -99,13 +100,22 @@ def known_rate(spec: Mapping[str, Any], n_classes: int, superclasses: Sequence[i
         return HUMAN_RATES[spec["column"]]
     if kind == "class_conditional":
         return float(spec["noise"])
+    if kind == "published":
+        return float(spec["rate"])
     share = len(class_map(spec, n_classes, superclasses)) / n_classes if kind == "asymmetric" else 1.0
     return float(spec["rate"]) * share
 
 
 def is_symmetric(spec: Mapping[str, Any]) -> bool:
     """Say whether wrong labels go to all other classes alike, or may: class-conditional noise of sparsity 0."""
-    return spec["kind"] == "symmetric" or (spec["kind"] == "class_conditional" and not spec.get("sparsity"))
+    return spec["kind"] in ("symmetric", "published") or (
+        spec["kind"] == "class_conditional" and not spec.get("sparsity")
+    )
+
+
+def label_column(spec: Mapping[str, Any]) -> str:
+    """Return which column of the label file of a dataset human or published noise stands for."""
+    return str(spec["column"]) if spec["kind"] == "human" else f"noisy_labels_{100 * spec['rate']:.0f}"
 
 
 def class_map(
@@ -213,6 +223,12 @@ def _check_human(spec: Mapping[str, Any], labels: LabelSpace) -> None:
         raise UserError(f"{where}.column: no {column!r}; {suggest(column, HUMAN_COLUMNS[k])}")
 
 
+def _check_published(spec: Mapping[str, Any], labels: LabelSpace) -> None:
+    if spec["rate"] not in PUBLISHED_RATES:
+        known = ", ".join(f"{rate:g}" for rate in PUBLISHED_RATES)
+        raise UserError(f"{labels.where}.rate: labels are published with {known} of them wrong, not {spec['rate']!r}")
+
+
 def _check_file(spec: Mapping[str, Any], labels: LabelSpace) -> None:
     path, pinned = spec["path"], spec.get("sha256")
     if not isinstance(path, str) or not path.endswith(ENDINGS):
@@ -228,6 +244,7 @@ KINDS = {
     "asymmetric": NoiseKind(("rate", "map"), ("seed",), _check_asymmetric),
     "superclass": NoiseKind(("rate",), ("seed",), _check_superclass),
     "human": NoiseKind(("column",), (), _check_human),
+    "published": NoiseKind(("rate",), (), _check_published),
     "collected": NoiseKind((), (), _check_nothing),
     "file": NoiseKind(("path",), ("sha256",), _check_file),
 }

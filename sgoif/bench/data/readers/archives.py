@@ -6,6 +6,7 @@ that knows numpy arrays and nothing else, and only after their checksum was foun
 
 from __future__ import annotations
 
+import csv
 import gzip
 import io
 import pickle
@@ -16,8 +17,9 @@ from pathlib import Path
 
 import numpy as np
 
+from sgoif.bench.data.catalogue.photo_sets import IMAGENETTE_FOLDERS, IMAGENETTE_NOISY
 from sgoif.bench.data.dataset import Dataset, Parts
-from sgoif.bench.data.readers.jpeg_archives import read_dtd, read_places365, read_tinyimagenet
+from sgoif.bench.data.readers.jpeg_archives import read_dtd, read_imagenette, read_places365, read_tinyimagenet
 from sgoif.errors import UserError
 from sgoif.utils.files import load_npz
 
@@ -105,6 +107,26 @@ def read_svhn(d: Dataset, files: Files) -> Parts:
     return parts
 
 
+def read_imagenette_noisy(d: Dataset, files: Files) -> dict[str, np.ndarray]:
+    """Read Imagenette's noisy labels, in the order in which `read_imagenette` puts the training images.
+
+    The file has a line for every image: its path, five columns of WordNet ids and whether it is a validation image. The
+    column `noisy_labels_0` is the truth, the others have 1, 5, 25 and 50% of the training labels changed.
+    """
+    (path,) = files.values()
+    label_of = {wnid: label for label, wnid in enumerate(IMAGENETTE_FOLDERS)}
+    names = {column: f"noisy_labels_{percent}" for column, percent in IMAGENETTE_NOISY.items()}
+    try:
+        with open(path, newline="") as f:
+            rows = [row for row in csv.DictReader(f) if row["path"].startswith("train/")]
+        rows.sort(key=lambda row: (label_of[row["path"].split("/")[1]], row["path"]))
+        return {column: np.array([label_of[row[name]] for row in rows], np.int64) for column, name in names.items()}
+    except (KeyError, IndexError, UnicodeDecodeError) as e:
+        raise UserError(
+            f"{path}: not the noisy labels of Imagenette ({type(e).__name__}: {e}); fetch it again"
+        ) from None
+
+
 def read_human(d: Dataset, files: Files) -> dict[str, np.ndarray]:
     """Read CIFAR-N: a PyTorch file (a zip with one pickle of numpy arrays), or the same columns in `cifar_n.npz`."""
     (name, path), *_ = files.items()
@@ -120,11 +142,16 @@ def read_human(d: Dataset, files: Files) -> dict[str, np.ndarray]:
     return {key: np.asarray(columns[key], np.int64) for key in d.arrays}
 
 
-READERS: dict[str, Callable[[Dataset, Files], Parts]] = {
+READERS: dict[str, Callable[[Dataset, Files], Parts]] = {  # of images
     "idx": read_idx,
     "cifar": read_cifar,
     "svhn": read_svhn,
     "dtd": read_dtd,
+    "imagenette": read_imagenette,
     "places365": read_places365,
     "tinyimagenet": read_tinyimagenet,
+}
+LABEL_READERS: dict[str, Callable[[Dataset, Files], dict[str, np.ndarray]]] = {
+    "human": read_human,
+    "imagenette_noisy": read_imagenette_noisy,
 }

@@ -1,4 +1,4 @@
-"""Read archives of JPEG images: DTD, Places365 and Tiny-ImageNet. Members are decoded one by one, never unpacked."""
+"""Read archives of JPEG images, such as DTD and Imagenette. Members are decoded one by one, never unpacked."""
 
 from __future__ import annotations
 
@@ -11,6 +11,7 @@ from pathlib import Path
 
 import numpy as np
 
+from sgoif.bench.data.catalogue.photo_sets import IMAGENETTE_FOLDERS
 from sgoif.bench.data.dataset import Dataset, Parts
 from sgoif.errors import UserError
 from sgoif.utils.image_ops import fit_square
@@ -51,6 +52,25 @@ def read_dtd(d: Dataset, files: Mapping[str, Path]) -> Parts:
     order = sorted(images)
     labels = np.array([classes.index(class_name) for class_name, _ in order], np.int64)
     return {"test": (_stack(d, [images[key] for key in order]), labels)}
+
+
+def read_imagenette(d: Dataset, files: Mapping[str, Path]) -> Parts:
+    """Read imagenette2-160/{train,val}/<WordNet id>/<file>.JPEG, sorted by class and name; `val` is the test part."""
+    images: dict[str, dict[tuple[int, str], np.ndarray]] = {"train": {}, "val": {}}
+    label_of = {wnid: label for label, wnid in enumerate(IMAGENETTE_FOLDERS)}
+    for match, raw in _tar_members(
+        files[d.sources[0].filename], r"imagenette2-160/(train|val)/(n\d+)/([^/.][^/]*\.JPEG)"
+    ):
+        part, wnid, name = match.groups()
+        if wnid not in label_of:
+            raise UserError(f"{match[0]}: none of the ten classes of Imagenette; fetch the archive again")
+        images[part][label_of[wnid], name] = decode_image(raw, d.image_size, d.channels, match[0])
+    parts = {}
+    for part, folder in (("train", "train"), ("test", "val")):
+        order = sorted(images[folder])
+        labels = np.array([label for label, _ in order], np.int64)
+        parts[part] = (_stack(d, [images[folder][key] for key in order]), labels)
+    return parts
 
 
 def read_places365(d: Dataset, files: Mapping[str, Path]) -> Parts:
