@@ -64,12 +64,19 @@ def values_of(jobs: Jobs) -> tuple[dict[str, dict[str, dict[str, dict[int, float
     for record in evaluate(jobs.folder, Path(jobs.config["data"]["root"]), jobs.task, jobs.dataset, jobs.config):
         method = record["method"]
         if record["metric"] == "auc_pr" and record["epoch"] is None:
-            ranked_by = registry.declaration("noisy", registry.split_variant(method)[0]).ranked_by
-            by_setting = values.setdefault(method, {}).setdefault(record["variant"] or ranked_by, {})
+            by_setting = values.setdefault(method, {}).setdefault(record["variant"] or own_score(jobs, method), {})
             by_setting.setdefault(record["setting"], {})[record["seed"]] = record["value"]
         elif record["metric"] == "status" and record["status"] == "failed":
             failed[method] = record["reason"]
     return values, failed
+
+
+def own_score(jobs: Jobs, method: str) -> str:
+    """Return the name of the score that a method or variant ranks by: the variant's `score`, or what is declared."""
+    name, variant = registry.split_variant(method)
+    params = jobs.config.get("variants", {}).get(name, {}).get(variant, {})
+    score: str = params.get("score", registry.declaration("noisy", name).ranked_by)
+    return score
 
 
 def means(scores: dict[str, dict[str, float]]) -> dict[str, float]:

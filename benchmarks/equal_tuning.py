@@ -17,7 +17,7 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.candidates import values_of
+from benchmarks.candidates import own_score, values_of
 from benchmarks.common import ROOT, rounded
 from benchmarks.jobs import Jobs
 from benchmarks.trials import TRIALS, UNTUNED, names, variants
@@ -114,8 +114,7 @@ def report_values(jobs: Jobs) -> dict[str, Any]:
     for method in jobs.config["noisy"][jobs.dataset]["methods"]:
         name, variant = registry.split_variant(method)
         params = jobs.config["variants"].get(name, {}).get(variant, {})
-        own = params.get("score", registry.declaration("noisy", name).ranked_by)
-        found[method] = {"params": params, "auc_pr": values.get(method, {}).get(own, {})}
+        found[method] = {"params": params, "auc_pr": values.get(method, {}).get(own_score(jobs, method), {})}
         if method in failed:
             found[method]["failed"] = failed[method]
     return found

@@ -5,8 +5,10 @@ import json
 import pytest
 
 from benchmarks import trials
-from benchmarks.equal_tuning import choose, trial_results
+from benchmarks.equal_tuning import choose, report_values, trial_results
+from benchmarks.jobs import Jobs
 from sgoif.bench.config import load_config
+from sgoif.bench.methods import registry
 from sgoif.utils.paths import ROOT
 
 FILE = ROOT / "benchmarks/measured/equal_tuning-digits.json"
@@ -50,3 +52,24 @@ def test_a_trial_counts_when_all_its_cells_are_there():
     assert found[0]["auc_pr"] and not found[1]["auc_pr"]
     assert choose(found)["params"] == {"q": 0.7, "score": "last_loss"} and choose(found)["trials"] == 1
     assert choose(trial_results("gce", {}, cells=2)) is None
+
+
+def test_a_tuned_variant_is_reported_by_the_score_that_was_chosen_for_it(monkeypatch):
+    def record(method, variant, value):
+        cell = {"method": method, "variant": variant, "setting": "a", "seed": 0, "epoch": None, "status": "ok"}
+        return {**cell, "metric": "auc_pr", "value": value}
+
+    found = [
+        record("sce", None, 0.5),
+        record("sce@tuned_sce", None, 0.7),
+        record("sce@tuned_sce", registry.declaration("noisy", "sce").ranked_by, 0.1),
+    ]
+    monkeypatch.setattr("benchmarks.candidates.evaluate", lambda *_: found)
+    params = {"alpha": 3.0, "score": "window_margin"}
+    config = {"noisy": {"digits": {"methods": ["sce", "sce@tuned_sce"]}}, "variants": {"sce": {"tuned_sce": params}}}
+    reported = report_values(Jobs({**config, "data": {"root": "data"}}, "noisy", "digits", ROOT))
+    assert {name: row["auc_pr"] for name, row in reported.items()} == {
+        "sce": {"a": {0: 0.5}},
+        "sce@tuned_sce": {"a": {0: 0.7}},
+    }
+    assert reported["sce@tuned_sce"]["params"] == params
