@@ -90,7 +90,7 @@ def _row(entry: Mapping[str, Any], notes: _Notes) -> list[str]:
     if entry["measured"] is not None:
         value = _measured(entry["measured"], entry["interval"], entry["seeds"])
         measured = f"{value} {notes.add(entry['measured_what'])}"
-    verdict = f"{entry['verdict']} {notes.add(_shared_reason(entry['reason']))}"
+    verdict = f"{entry['verdict']} {notes.add(shared_reason(entry['reason']))}"
     others = []
     for other in entry["also"]:
         judged = "" if other["verdict"] in ("not run", "not defined") else f": {other['verdict']}"
@@ -101,8 +101,8 @@ def _row(entry: Mapping[str, Any], notes: _Notes) -> list[str]:
     ]  # fmt: skip
 
 
-def _shared_reason(reason: str) -> str:
-    """The part of a reason that many cells share: how far a number is off stands in ledger.json."""
+def shared_reason(reason: str) -> str:
+    """Return the part of a reason that many cells share: how far a number is off stands in ledger.json."""
     _, separator, rest = reason.partition(" the printed number; ")
     return rest if separator else reason
 

@@ -20,7 +20,8 @@ from sgoif.bench.evaluation.table_layout import stand_ins
 from sgoif.bench.execution.provenance import provenance
 from sgoif.bench.fidelity.table import build_fidelity_tables
 from sgoif.bench.report.headline import headline
-from sgoif.bench.report.sections import cost_section, failures_section, ledger_section, table_section
+from sgoif.bench.report.ledger import ledger_section
+from sgoif.bench.report.sections import cost_section, failures_section, table_section
 from sgoif.bench.tables import build_tables
 from sgoif.utils.files import atomic_write_text
 

@@ -1,10 +1,9 @@
 "use strict";
-// Sorting: by number where a cell has one, else by text; what has no value stays at the end either way.
-function keyOf(row, column) {
-  const cell = row.children[column];
-  const given = cell.dataset.value;
-  const number = Number(given === undefined ? cell.textContent.replace(/[,×%]/g, "") : given);
-  return Number.isNaN(number) || cell.textContent.trim() === "" ? cell.textContent.trim().toLowerCase() : number;
+// Sorting: by the number that a cell begins with in a column of numbers, else by text; what has none stays at the end.
+function keyOf(row, column, numeric) {
+  const text = row.children[column].textContent.trim();
+  const number = numeric ? Number.parseFloat(text.replace(/,/g, "")) : NaN;
+  return Number.isNaN(number) ? text.toLowerCase() : number;
 }
 function compare(a, b) {
   if (typeof a === "number" && typeof b === "number") return a - b;
@@ -21,7 +20,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
     const head = button.closest("th");
     const column = [...head.parentElement.children].indexOf(head);
     const rows = original.filter((row) => !row.classList.contains("group"));
-    const numeric = rows.some((row) => typeof keyOf(row, column) === "number");
+    const numeric = head.classList.contains("number");
     const turns = numeric ? ["descending", "ascending", "none"] : ["ascending", "descending", "none"];
     const now = head.getAttribute("aria-sort");
     const next = now && now !== "none" ? turns[turns.indexOf(now) + 1] : turns[0];
@@ -33,7 +32,7 @@ for (const table of document.querySelectorAll("table.sortable")) {
     }
     head.setAttribute("aria-sort", next);
     const sign = next === "ascending" ? 1 : -1;
-    const keyed = rows.map((row) => [keyOf(row, column), row]);
+    const keyed = rows.map((row) => [keyOf(row, column, numeric), row]);
     keyed.sort(([a], [b]) => (numeric && typeof a !== typeof b ? compare(a, b) : sign * compare(a, b)));
     body.append(...original.filter((row) => row.classList.contains("group")), ...keyed.map(([, row]) => row));
   });
@@ -52,7 +51,7 @@ for (const form of document.querySelectorAll("form.filters")) {
       row.hidden = !fits;
       shown += fits;
     }
-    form.querySelector("output").textContent = `${shown} of ${rows.length} cells`;
+    form.querySelector("output").textContent = `${shown} of ${rows.length} numbers`;
   };
   form.addEventListener("input", apply);
   form.addEventListener("submit", (event) => event.preventDefault());

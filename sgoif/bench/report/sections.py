@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter, defaultdict
+from collections import defaultdict
 from collections.abc import Hashable, Iterator, Mapping
 from itertools import groupby
 from pathlib import Path
@@ -13,10 +13,8 @@ from sgoif.bench.evaluation.overhead import SHARED_GPU
 from sgoif.bench.methods.registry import OURS
 from sgoif.bench.tables.model import Block, Entry, Table, format_entry, name_marks
 from sgoif.bench.tables.names import title
-from sgoif.utils.files import read_json
 
 MAX_LISTED_SETTINGS = 4
-VERDICTS = ("reproduced", "differs", "inconclusive", "not defined", "not run")  # in the order of the page
 
 
 def table_section(table: Table) -> dict[str, Any]:
@@ -57,42 +55,6 @@ def _cell(entry: Entry, style: str) -> dict[str, Any]:
         return {"value": None, "text": word, "spread": "", "mark": "", "note": entry.note}
     mean, spread, unit = format_entry(entry, style)
     return {"value": entry.mean, "text": mean, "spread": spread, "unit": unit, "mark": entry.mark, "note": entry.note}
-
-
-def ledger_section(path: Path) -> dict[str, Any] | None:
-    """Return the comparison with the paper as shown.
-
-    Args:
-        path: ledger.json.
-
-    Returns:
-        {cells, rules, verdicts, findings, tables}, or None if there is no file. `verdicts` and `tables` are the choices
-        of the filters, `findings` are grouped by outcome.
-    """
-    if not path.is_file():
-        return None
-    found = read_json(path)
-    cells = [_ledger_cell(cell) for cell in found["cells"]]
-    counts = Counter(cell["verdict"] for cell in cells)
-    findings: dict[str, list[dict[str, Any]]] = {}
-    for finding in found["findings"]:
-        findings.setdefault(finding["outcome"], []).append(finding)
-    return {
-        "cells": cells,
-        "rules": found["rules"],
-        "verdicts": {v: counts[v] for v in [*VERDICTS, *sorted(set(counts) - set(VERDICTS))] if counts[v]},
-        "findings": findings,
-        "tables": {t["name"]: t["shows"] for t in found["tables"]},
-    }
-
-
-def _ledger_cell(cell: Mapping[str, Any]) -> dict[str, Any]:
-    interval = " to ".join(f"{v:.4g}" for v in cell["interval"]) if cell["interval"] else ""
-    values = [(s["name"], "" if s["value"] is None else f" {s['value']}", s["status"]) for s in cell["sources"]]
-    sources = "; ".join(f"{name}:{value} ({status})" for name, value, status in values)
-    others = [f"{o['what']}: {o['value']:.4g}" for o in cell["also"]]
-    what = "; ".join([cell["measured_what"] or "", *others])
-    return {**cell, "interval": interval, "sources": sources, "what": what}
 
 
 def cost_section(run_dir: Path) -> list[dict[str, Any]]:

@@ -2,7 +2,8 @@
 
 The folder lies outside the paths that the DAG writes, so a fresh clone reruns nothing because of it. Scores,
 checkpoints and data are not copied. It is kept small, since every version of it stays in git: summary and ledger are
-compressed (`summary.json.gz`, `ledger.json.gz`), and the page shows the figures that lie beside it.
+compressed (`summary.json.gz`, `ledger.json.gz`), and the page shows the figures that lie beside it. A run that measures
+no number of the paper has no ledger there.
 """
 
 from __future__ import annotations
@@ -16,6 +17,7 @@ from typing import Any
 from sgoif.bench.evaluation.summary_record import PUBLISHED_SUMMARY
 from sgoif.bench.execution.provenance import provenance
 from sgoif.bench.report import report_page
+from sgoif.bench.report.ledger import compares
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_bytes, atomic_write_json, atomic_write_text, read_json
 from sgoif.utils.packed_json import pack_text, write_packed_json
@@ -44,10 +46,12 @@ def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
     target.mkdir(parents=True)
     atomic_write_bytes(target / PUBLISHED_SUMMARY, pack_text(compact(read_json(summary))))
     drawn = [path for path in sorted((run_dir / "figures").glob("[!.]*.png")) if path.stat().st_size]
-    for path in [*sorted((run_dir / "tables").glob("*.md")), *drawn, *run_dir.glob("ledger.md")]:
+    for path in [*sorted((run_dir / "tables").glob("*.md")), *drawn]:
         shutil.copyfile(path, target / path.name)
-    if (run_dir / "ledger.json").is_file():
-        write_packed_json(target / LEDGER, read_json(run_dir / "ledger.json"))
+    ledger = run_dir / "ledger.json"
+    if ledger.is_file() and compares(read_json(ledger)):
+        write_packed_json(target / LEDGER, read_json(ledger))
+        shutil.copyfile(run_dir / "ledger.md", target / "ledger.md")
     if (run_dir / "report.html").is_file():
         atomic_write_text(target / "report.html", report_page(run_dir, config, linked=True))
     atomic_write_json(target / "provenance.json", provenance(run_dir, config))

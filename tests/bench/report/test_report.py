@@ -1,6 +1,7 @@
 """The report: whole, from one file, without network; nothing that a dataset or a failure says can run."""
 
 import re
+from collections import Counter
 from html.parser import HTMLParser
 
 import pytest
@@ -16,6 +17,7 @@ from sgoif.bench.report import FOLDER, report_page, write_report
 from sgoif.bench.report.headline import headline
 from sgoif.bench.report.sections import cost_section
 from sgoif.bench.tables import build_tables
+from sgoif.bench.tables.model import format_entry
 from sgoif.utils.files import atomic_write_json, atomic_write_text, read_json
 from tests.helpers.browser import Browser, chromium
 from tests.helpers.fake_runs import Run, config
@@ -28,9 +30,9 @@ LEDGER = {
     "cells": [
         {"table": "Table 1", "row": f"CL {EVIL}", "column": "P@1%", "printed": 90.1, "printed_text": "90.1",
          "unit": "%",
-         "sources": [{"name": "CL paper", "value": 90.5, "status": "read"}], "measured": 89.5,
+         "sources": [{"name": "CL paper", "value": 90.5, "status": "differs"}], "measured": 89.5,
          "measured_what": "P@1% of CL", "interval": [88.0, 91.0], "seeds": 3, "stand_in": "", "verdict": "reproduced",
-         "reason": "0.6 from the printed number", "also": [{"what": "accuracy", "value": 88.8}]},
+         "reason": "0.6 from the printed number", "also": [{"what": "accuracy", "value": 88.8, "verdict": "differs"}]},
         {"table": "Table 1", "row": "MOS", "column": "AUROC", "printed": None, "printed_text": "–", "unit": "%",
          "sources": [], "measured": None, "measured_what": "", "interval": None, "seeds": 0, "stand_in": "",
          "verdict": "not run", "reason": "no data", "also": []},
@@ -106,9 +108,15 @@ def test_every_table_is_there_with_every_number(written):
     run_dir, _, page, _ = written
     tables = build_tables(read_json(run_dir / "summary.json"))
     assert {f"table-{t.name}" for t in tables} <= {a.get("id") for a in page.all("article")}
-    n_numbers = sum(e.mean is not None for t in tables for b in t.blocks for r in b.rows for e in r.entries)
-    cells = [a for a in page.all("td") if "data-value" in a]
-    assert len(cells) > n_numbers > 100
+    entries = [
+        (entry, column.style)
+        for block in (b for t in tables for b in t.blocks)
+        for row in block.rows
+        for entry, column in zip(row.entries, block.columns, strict=True)
+    ]
+    numbers = Counter(format_entry(e, style)[0] for e, style in entries if e.mean is not None)
+    assert numbers.total() > 100 and len(page.all("td")) > len(entries)
+    assert not numbers - Counter(text.strip() for text in page.texts)
     for t in tables:
         assert any(t.title in text for text in page.texts)
         for note in t.notes:
@@ -158,12 +166,24 @@ def test_figures_are_inside_and_what_was_not_drawn_is_not_mentioned(written):
     assert not {f"figure-{one.name}" for one in planned[:2]} & {a.get("id") for a in page.all("figure")}
 
 
-def test_the_ledger_can_be_filtered_by_table_and_verdict(written):
+def test_the_ledger_shows_what_was_measured_and_counts_the_rest(written):
     page = written[2]
     rows = [a for a in page.all("tr") if "data-verdict" in a]
-    assert [(a["data-table"], a["data-verdict"]) for a in rows] == [("Table 1", "reproduced"), ("Table 1", "not run")]
+    assert [(a["data-table"], a["data-verdict"]) for a in rows] == [("Table 1", "reproduced")]
     assert {a.get("name") for a in page.all("select")} == {"table", "verdict"}
     assert any("1 impossible" in text for text in page.texts)
+    said = " ".join("".join(page.texts).split())
+    assert "1 of 2; ledger.md lists all" in said and "no data" not in said
+    assert "90.1%89.50 [2]-0.6088 to 913reproduced [3]88.8 [4] differs≠ 90.5 [1]" in said.replace("\n", "")
+    notes = [a["id"] for a in page.all("li") if a.get("id", "").startswith("note-ledger")]
+    assert notes == [f"note-ledger-{n}" for n in range(1, 5)]
+
+
+def test_a_run_that_measures_nothing_of_the_paper_has_no_ledger(tmp_path):
+    atomic_write_json(tmp_path / "summary.json", [])
+    atomic_write_json(tmp_path / "ledger.json", {**LEDGER, "cells": LEDGER["cells"][1:]})
+    text = write_report(tmp_path, {**config(tables={}, not_run=[]), "run": "r"}).read_text()
+    assert "edger" not in text.split("<body>")[1].split("<script>")[0] and "Numbers of the paper" not in text
 
 
 def test_cost_failures_configuration_and_origin_are_told(written):
@@ -233,6 +253,14 @@ def test_figures_fit_a_phone_and_the_ledger_a_screen(written, tmp_path):
         assert browser.ask(
             "(t => t.scrollWidth <= t.clientWidth)(document.getElementById('ledger-table').parentElement)"
         )
+        assert browser.ask(
+            "(t => { t.querySelectorAll('th.number button')[0].click();"
+            "  const said = [...t.tBodies[0].rows].filter(r => !r.matches('.group')).map(r => r.cells[1].textContent);"
+            "  const numbers = said.map(s => parseFloat(s)).filter(n => !isNaN(n));"
+            "  return numbers.length > 3 && numbers.every((n, i) => !i || n <= numbers[i - 1])"
+            "    && said.slice(numbers.length).every(s => isNaN(parseFloat(s)));"
+            "})(document.querySelector('article table'))"
+        ), "a click on a column sorts it by its numbers, and what has none comes last"
         assert browser.complaints() == []
 
 
@@ -240,5 +268,5 @@ def test_a_run_without_ledger_metrics_or_figures_still_has_its_page(tmp_path):
     atomic_write_json(tmp_path / "summary.json", [])
     page = Page(write_report(tmp_path, {**config(tables={}, not_run=[]), "run": "empty"}).read_text())
     said = "".join(page.texts)
-    for words in ("There is no ledger", "nothing is known of the cost", "Every cell of this run finished"):
+    for words in ("nothing is known of the cost", "Every cell of this run finished"):
         assert words in said, words

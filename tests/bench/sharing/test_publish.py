@@ -9,13 +9,15 @@ from sgoif.bench.sharing.publish import compact, publish
 from sgoif.errors import UserError
 from sgoif.utils.packed_json import read_packed_json
 
+LEDGER = {"cells": [{"measured": 1.5, "also": []}, {"measured": None, "also": []}]}
+
 
 def test_tables_figures_summary_and_provenance_come_along_and_nothing_else(tmp_path, monkeypatch):
     page = lambda run_dir, config, linked: f"page of {config['run']}, {'linked' if linked else 'whole'}"  # noqa: E731
     monkeypatch.setattr("sgoif.bench.sharing.publish.report_page", page)
     run = tmp_path / "mini"
     files = {"tables/table1.md": "table", "tables/table1.tex": "tex", "figures/a.png": "png", "ledger.md": "l"}
-    for name, text in {**files, "ledger.json": '{"cells": []}', "report.html": "page"}.items():
+    for name, text in {**files, "ledger.json": json.dumps(LEDGER), "report.html": "page"}.items():
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_text(text)
     (run / "summary.json").write_text(
@@ -38,8 +40,16 @@ def test_tables_figures_summary_and_provenance_come_along_and_nothing_else(tmp_p
     origin = json.loads((target / "provenance.json").read_text())
     assert (origin["commit"], origin["date"], origin["cells"]) == (["abc"], ["2026-01-02"], 1)
     assert read_published_summary(target / "summary.json.gz") == [{"metric": "auc_pr", "mean": 0.5}]
-    assert read_packed_json(target / "ledger.json.gz", "publish") == {"cells": []}
+    assert read_packed_json(target / "ledger.json.gz", "publish") == LEDGER
     assert (target / "report.html").read_text() == "page of mini, linked"
+
+
+def test_a_ledger_without_a_measurement_stays_behind(tmp_path):
+    for name, found in (("summary", []), ("ledger", {"cells": LEDGER["cells"][1:]})):
+        (tmp_path / f"{name}.json").write_text(json.dumps(found))
+    (tmp_path / "ledger.md").write_text("803 numbers that were not measured")
+    target = publish(tmp_path, tmp_path / "published", {"run": "mini"})
+    assert sorted(p.name for p in target.iterdir()) == ["provenance.json", "summary.json.gz"]
 
 
 def test_an_unfinished_run_is_not_published(tmp_path):
