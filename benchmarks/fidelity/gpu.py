@@ -1,6 +1,6 @@
 """Measures fidelity in convolutional networks on one GPU, in several processes and within a time limit.
 
-    python benchmarks/fidelity_gpu.py --config configs/fidelity-cifar.yaml --seconds 400 --processes 4
+    python -m benchmarks.fidelity.gpu --config configs/fidelity-cifar.yaml --seconds 400 --processes 4
 
 It writes what `make tables CONFIG=configs/fidelity-cifar.yaml` writes, but needs neither Snakemake nor MLflow, and the
 processes share the retrainings. Stopped or out of time, the same command goes on. The datasets must be prepared.

@@ -1,6 +1,6 @@
 """What each approximation of influence costs, by retraining: from the exact Hessian to the streamed scores.
 
-    python -m benchmarks.fidelity_ladder --data data --out results/fidelity-ladder.json
+    python -m benchmarks.fidelity.ladder --data data --out results/fidelity-ladder.json
 
 One small network on the digits. The dampings are chosen on the second pool of images, the numbers are of the first. A
 step of the ladder is one matrix at the last checkpoint, inverted with damping times its mean eigenvalue.

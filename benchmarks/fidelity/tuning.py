@@ -1,6 +1,6 @@
 """Compares settings of attribution methods on images that the fidelity table does not draw from.
 
-    python benchmarks/fidelity_tuning.py --data data --out results/fidelity-tuning.json
+    python -m benchmarks.fidelity.tuning --data data --out results/fidelity-tuning.json
 
 Every method has a few trials on the second pool of the digits, with other seeds than the table's. The table of
 docs/fidelity.md says what was chosen. Stopped, the same command goes on.
