@@ -14,7 +14,7 @@ from typing import Any
 
 from sgoif.bench import sharing_steps, steps
 from sgoif.bench.config.selection import KEYS
-from sgoif.bench.execution.lifeline import end_with_run
+from sgoif.bench.execution.launch.lifeline import end_with_run
 from sgoif.errors import UserError
 from sgoif.utils.interrupt import sigint_as_keyboard_interrupt
 from sgoif.utils.paths import ROOT, check_checkout, check_environment

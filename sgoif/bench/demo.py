@@ -7,7 +7,7 @@ from pathlib import Path
 
 from sgoif.bench import figures
 from sgoif.bench.config import load_config
-from sgoif.bench.execution.run_snakemake import run
+from sgoif.bench.execution.launch.run_snakemake import run
 from sgoif.bench.run_folder import folder_of
 
 CONFIG = "configs/demo.yaml"

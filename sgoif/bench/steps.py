@@ -76,7 +76,7 @@ def batch_step(args: argparse.Namespace) -> int | None:
     execution = plan.config["execution"]
     if execution["device"] == "cpu":
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch is imported
-    from sgoif.bench.execution import gpu_slots
+    from sgoif.bench.execution.launch import gpu_slots
     from sgoif.bench.execution.run_batch import run_batch
     from sgoif.bench.execution.truth_guard import forbid_truth
     from sgoif.training import distributed
@@ -233,7 +233,7 @@ def verify_step(args: argparse.Namespace) -> int:
     """Check every file of a run and say what to do about those that are damaged; return 1 if some are."""
     from sgoif.bench.execution.integrity import verify
     from sgoif.bench.execution.integrity.run_files import is_selection
-    from sgoif.bench.execution.run_snakemake import alone_in_folder
+    from sgoif.bench.execution.launch.run_snakemake import alone_in_folder
     from sgoif.bench.figures import planned
     from sgoif.bench.sharing.mlflow_store import sqlite_file, store_uri
 
@@ -255,8 +255,8 @@ def verify_step(args: argparse.Namespace) -> int:
 
 def retry_step(args: argparse.Namespace) -> None:
     """Forget the failed cells of a run and say which are computed again."""
+    from sgoif.bench.execution.launch.run_snakemake import alone_in_folder
     from sgoif.bench.execution.retry import Choice, forget_failures
-    from sgoif.bench.execution.run_snakemake import alone_in_folder
 
     plan, run_dir = open_run(args)
     with alone_in_folder():
@@ -308,15 +308,15 @@ def demo_step(args: argparse.Namespace) -> int:
 
 def run_step(args: argparse.Namespace) -> int:
     """Run Snakemake in this folder and return its exit status."""
-    from sgoif.bench.execution.run_snakemake import run
+    from sgoif.bench.execution.launch.run_snakemake import run
 
     return run([a for a in args.arguments if a != "--"], _selection(args), args.seconds)
 
 
 def stretch_step(args: argparse.Namespace) -> int:
     """Run configurations one after another until the time is up, and return an exit status."""
+    from sgoif.bench.execution.launch.run_snakemake import run
     from sgoif.bench.execution.launch.time_limit import run_in_order
-    from sgoif.bench.execution.run_snakemake import run
 
     def run_one(config: Path, seconds: float) -> int:
         print(f"{config}:", flush=True)

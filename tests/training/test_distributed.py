@@ -12,7 +12,8 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.bench.execution import gpu_slots, run_batch
+from sgoif.bench.execution import run_batch
+from sgoif.bench.execution.launch import gpu_slots
 from sgoif.bench.execution.plan import Cell, Plan
 from sgoif.errors import UserError
 from sgoif.training import distributed

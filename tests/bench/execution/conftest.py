@@ -6,7 +6,7 @@ from types import SimpleNamespace
 
 import pytest
 
-from sgoif.bench.execution import run_snakemake
+from sgoif.bench.execution.launch import run_snakemake
 from tests.helpers.finished_runs import finished_run
 
 

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 
-from sgoif.bench.execution import run_snakemake
+from sgoif.bench.execution.launch import run_snakemake
 from sgoif.utils.paths import ROOT
 
 ARRAYS = "results/mini/cells/noisy/digits/n20_s0/seed0/random/arrays.npz"

@@ -6,7 +6,8 @@ import textwrap
 
 import pytest
 
-from sgoif.bench.execution import fingerprint, gpu_slots
+from sgoif.bench.execution import fingerprint
+from sgoif.bench.execution.launch import gpu_slots
 from sgoif.utils.paths import ROOT
 
 

@@ -7,7 +7,7 @@ import shutil
 
 import pytest
 
-from sgoif.bench.execution import gpu_slots, run_snakemake
+from sgoif.bench.execution.launch import gpu_slots, run_snakemake
 from sgoif.bench.run_folder import clean
 from sgoif.errors import UserError
 from sgoif.scan.output_folder import lock_folder

@@ -29,7 +29,7 @@ from pathlib import Path
 from typing import Any, NoReturn
 
 from sgoif.bench.execution.launch import client
-from sgoif.bench.execution.lifeline import killed_with_parent
+from sgoif.bench.execution.launch.lifeline import killed_with_parent
 
 LIBRARIES = (
     "numpy",

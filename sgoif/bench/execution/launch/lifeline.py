@@ -14,7 +14,7 @@ import time
 from collections.abc import Callable
 from pathlib import Path
 
-from sgoif.bench.execution.gpu_slots import place
+from sgoif.bench.execution.launch.gpu_slots import place
 
 RUN_PROCESS = "SGOIF_RUN_PROCESS"  # environment variable of all processes of a run
 POLL_SECONDS = 1.0

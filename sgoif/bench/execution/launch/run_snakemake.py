@@ -19,10 +19,10 @@ from sgoif.bench.execution.clock import settle_future_times
 from sgoif.bench.execution.integrity.damage import delete
 from sgoif.bench.execution.integrity.quick_check import quick_check
 from sgoif.bench.execution.integrity.run_files import missing_sources
+from sgoif.bench.execution.launch.lifeline import killed_with_parent, run_process
 from sgoif.bench.execution.launch.progress import LogReader, follow
 from sgoif.bench.execution.launch.server import job_server
 from sgoif.bench.execution.launch.time_limit import SECONDS_TO_END, TIME_IS_UP, ended_in_time
-from sgoif.bench.execution.lifeline import killed_with_parent, run_process
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.run_folder import RUN_LOCK, check_writable, folder_of, refuse_unknown_run, write_config
 from sgoif.errors import UserError
