@@ -21,7 +21,7 @@ from torch import nn
 from benchmarks import posthoc
 from benchmarks.common import Bench, TimeUp, parser, plain, turns, watched
 from sgoif import InfluenceConfig, OnlineInfluence
-from sgoif.training.peak_memory import PeakMemory
+from sgoif.training.cost.peak_memory import PeakMemory
 
 PARTS = ("head", "packages", "memory", "all")
 

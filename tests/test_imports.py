@@ -160,3 +160,10 @@ def test_planning_needs_neither_torch_nor_sklearn():
     )
     done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+def test_a_folder_can_be_surveyed():
+    """At most 16 modules in a folder: what belongs together gets a folder of its own."""
+    folders = [folder for top in ("sgoif", "benchmarks") for folder in (ROOT / top, *(ROOT / top).rglob("*/"))]
+    sizes = {str(f.relative_to(ROOT)): sum(p.stem != "__init__" for p in f.glob("*.py")) for f in folders}
+    assert len(sizes) > 40 and not {name: n for name, n in sizes.items() if n > 16}

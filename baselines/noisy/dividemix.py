@@ -41,7 +41,7 @@ from sgoif.bench.methods.robust.visits import VisitRecorder, candidate_scores, i
 from sgoif.bench.methods.score_threshold import at_most
 from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.training.batches import Batch, Batches
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.learner import Learner
 from sgoif.training.seeds import mix_seed, numpy_generator
 

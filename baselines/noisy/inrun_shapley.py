@@ -32,7 +32,7 @@ from sgoif.bench.methods.score_threshold import by_mixture
 from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.errors import UserError
 from sgoif.training.batches import Batch
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.learner import Learner
 from sgoif.training.seeds import numpy_generator
 

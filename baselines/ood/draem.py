@@ -36,7 +36,7 @@ from torch import Tensor, nn
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, finite
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.images import ImageSet
 from sgoif.training.learner import Learner
 from sgoif.training.seeds import mix_seed, seeded_weights, torch_generator

@@ -28,7 +28,7 @@ from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.class_gaussians import ClassGaussians
 from sgoif.bench.methods.ood.features import as_map, check_param, finite, pixel_step, stage_outputs
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.images import ImageSet
 
 

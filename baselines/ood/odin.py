@@ -25,7 +25,7 @@ from torch import Tensor
 
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, finite, moved, pixel_step
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.images import ImageSet
 from sgoif.training.models import Network
 

@@ -22,7 +22,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import finite
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.images import ImageSource
 from sgoif.training.models import Network
 

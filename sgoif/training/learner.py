@@ -15,7 +15,7 @@ from torch import Tensor
 from sgoif.backend.collectives import sum_
 from sgoif.training import arm_convolutions, distributed
 from sgoif.training.batches import Batch, Batches
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.cuda_graphs import GraphedStep, uses_cuda_graphs
 from sgoif.training.images import ImageSource
 from sgoif.training.models import Network, build_network

@@ -11,7 +11,7 @@ from torch import Tensor
 
 from sgoif.backend.eval_mode import eval_mode
 from sgoif.training import distributed
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.images import ImageSource
 from sgoif.training.models import Network
 

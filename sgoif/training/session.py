@@ -29,8 +29,8 @@ import torch
 from sgoif.backend.collectives import active, size
 from sgoif.errors import UserError
 from sgoif.training import distributed
+from sgoif.training.cost.timers import Timers
 from sgoif.training.seeds import mix_seed
-from sgoif.training.timers import Timers
 from sgoif.utils.files import atomic_write_bytes, is_intact, load_npz, save_npz
 
 FORWARD_PASSES_PREFIX = "passes:"  # before the name of a timer, in the files of `cached`

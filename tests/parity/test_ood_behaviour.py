@@ -6,7 +6,7 @@ import pytest
 import torch
 
 from sgoif.bench.methods.registry import load
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.session import Session
 from tests.helpers.digit_tasks import ood_task
 

@@ -41,7 +41,7 @@ def test_energy_has_no_temperature_unless_told():
 
 @pytest.mark.parametrize("score", ["ensemble", "class_head"])
 def test_csi_answers_by_the_mean_of_four_rotations_or_by_its_class_head(score):
-    from sgoif.training.compute_counter import COMPUTE
+    from sgoif.training.cost.compute_counter import COMPUTE
     from sgoif.training.images import ImageSet
 
     torch.manual_seed(0)

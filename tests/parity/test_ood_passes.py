@@ -7,7 +7,7 @@ import torch
 
 from baselines.ood.she import SHE
 from sgoif.bench.methods.registry import load
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from tests.helpers.digit_tasks import ood_task
 
 

@@ -7,7 +7,7 @@ import torch.nn.functional as F
 
 from baselines.ood.rotpred import RotPred, turned, turns
 from baselines.ood.t2fnorm import T2FNorm
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.learner import Learner
 from tests.helpers.digit_tasks import RECIPE, ood_task
 

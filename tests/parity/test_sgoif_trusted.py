@@ -11,7 +11,7 @@ from sklearn.metrics import average_precision_score
 from baselines.noisy.sgoif import SGOIF
 from baselines.noisy.sgoif_trusted import Trusted, TrustedSGOIF
 from sgoif.errors import UserError
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from tests.helpers.digit_tasks import RECIPE, digits, noisy_task
 
 

@@ -8,7 +8,7 @@ import torch
 import torch.nn.functional as F
 
 from sgoif.bench.methods import registry
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from tests.contract.interrupt import Killed, killing_session, quiet_session
 from tests.helpers.digit_tasks import RECIPE, noisy_task
 from tests.helpers.simulated_cuda_graphs import NotCapturable, capture_steps

@@ -8,7 +8,7 @@ from baselines.noisy.sgoif_trusted import BATCH, Trusted
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.training.batches import Batch
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.cuda_graphs import MAX_GRAPHS, WARM_UP_CALLS, GraphedStep
 from sgoif.training.images import ImageSet
 from sgoif.training.recipe import Recipe

@@ -9,7 +9,7 @@ import torch
 
 from sgoif.errors import UserError
 from sgoif.training.batches import Batches
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.images import ImageSet
 from sgoif.training.learner import Diverged, Learner
 from sgoif.training.models import MODELS, build_network

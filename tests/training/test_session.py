@@ -6,7 +6,7 @@ import numpy as np
 import pytest
 import torch
 
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.session import OutOfTime, Session
 from sgoif.utils.files import save_npz
 

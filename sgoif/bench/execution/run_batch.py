@@ -31,9 +31,9 @@ from sgoif.bench.methods.registry import FOLDS, PLAIN, SHARED
 from sgoif.bench.methods.tasks import NoisyTask, OODTask
 from sgoif.errors import UserError
 from sgoif.training import distributed
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
+from sgoif.training.cost.peak_memory import PeakMemory
 from sgoif.training.learner import Diverged, preload_compiler
-from sgoif.training.peak_memory import PeakMemory
 from sgoif.training.session import OutOfTime, Session
 from sgoif.utils import interrupt
 from sgoif.utils.device import pick_device

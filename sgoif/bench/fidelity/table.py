@@ -11,8 +11,8 @@ from sgoif.bench.evaluation.significance import mean_std
 from sgoif.bench.fidelity.cells import AS_IT_IS, folder
 from sgoif.bench.fidelity.certificate_table import certificate_blocks
 from sgoif.bench.fidelity.methods import METHODS, REFERENCE
+from sgoif.bench.tables.formats.table_files import write_table
 from sgoif.bench.tables.model import BEST, Block, Column, Entry, Row, Table
-from sgoif.bench.tables.table_files import write_table
 from sgoif.errors import UserError
 from sgoif.utils.files import read_json
 

@@ -21,7 +21,7 @@ from sgoif.errors import InfluenceError, UserError
 from sgoif.influence import OnlineInfluence
 from sgoif.result import InfluenceResult
 from sgoif.training.batches import Batch, Batches
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.learner import Learner
 
 

@@ -2,7 +2,7 @@
 
 Way in: `write_tables`, or `build_tables` for the tables as objects. Every kind of table has a builder in a `*_table`
 module, which takes its records from `source`. Which entry is bold (best of a column) is decided in `marks.mark_best`;
-the formats are in `markdown`, `latex` and `table_files`. A table is a function of the summary alone.
+the formats are in `formats`. A table is a function of the summary alone.
 """
 
 from __future__ import annotations
@@ -14,13 +14,13 @@ from typing import Any
 from sgoif.bench.evaluation.summary_record import layouts, read_summary
 from sgoif.bench.tables.ablation_table import ablation, backends, stability
 from sgoif.bench.tables.cost_table import cost
+from sgoif.bench.tables.formats.table_files import write_table
 from sgoif.bench.tables.model import Table
 from sgoif.bench.tables.noisy_table import cleaning, noise_grid, noise_sets, noisy_scores
 from sgoif.bench.tables.ood_table import ood
 from sgoif.bench.tables.regimes_table import regimes
 from sgoif.bench.tables.sensitivity_table import sensitivity
 from sgoif.bench.tables.source import Source
-from sgoif.bench.tables.table_files import write_table
 from sgoif.errors import UserError
 
 BUILDERS = {

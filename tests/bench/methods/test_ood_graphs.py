@@ -7,7 +7,7 @@ import torch
 
 from baselines.ood import opengan
 from sgoif.bench.methods.registry import load
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.recipe import Recipe
 from tests.helpers.digit_tasks import RECIPE, ood_task
 from tests.helpers.simulated_cuda_graphs import NotCapturable, SimulatedGraph, capture_steps

@@ -12,7 +12,7 @@ from sgoif.bench.config import load_config, resolve_config
 from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.execution.plan import Plan
-from sgoif.bench.tables.markdown import to_markdown
+from sgoif.bench.tables.formats.markdown import to_markdown
 from sgoif.errors import UserError
 from sgoif.utils.files import read_json
 from tests.bench.config.test_resolve import CONFIGS, SMALL

@@ -7,7 +7,7 @@ from sgoif.bench.evaluation.metric_record import Subject, metrics_file
 from sgoif.bench.evaluation.resolve_layout import describe_regime
 from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.tables import build_tables
-from sgoif.bench.tables.markdown import to_markdown
+from sgoif.bench.tables.formats.markdown import to_markdown
 from sgoif.bench.tables.regimes_table import _compared_in_words
 from sgoif.utils.files import atomic_write_json
 from sgoif.utils.paths import ROOT

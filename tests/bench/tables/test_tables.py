@@ -15,8 +15,8 @@ from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.evaluation.table_layout import Panel, TableLayout
 from sgoif.bench.figures._data import tables_of
 from sgoif.bench.methods import registry
-from sgoif.bench.tables.latex import escape_latex, to_latex
-from sgoif.bench.tables.markdown import to_markdown
+from sgoif.bench.tables.formats.latex import escape_latex, to_latex
+from sgoif.bench.tables.formats.markdown import to_markdown
 from sgoif.bench.tables.marks import has_power, mark_best
 from sgoif.bench.tables.model import BEST, CLOSE, Block, Column, Entry, Row, Table, format_number
 from sgoif.bench.tables.source import Source

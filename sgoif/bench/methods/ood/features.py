@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from sgoif.backend.eval_mode import eval_mode
 from sgoif.config import InfluenceConfig
 from sgoif.errors import UserError
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.images import ImageSet
 from sgoif.training.models import Network
 from sgoif.training.predict import predict

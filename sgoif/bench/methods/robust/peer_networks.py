@@ -16,7 +16,7 @@ from torch import Tensor
 from sgoif.backend.collectives import active, size, sum_
 from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.training.batches import Batch, Batches
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.distributed import gather_batch, own_rows
 from sgoif.training.images import ImageSource
 from sgoif.training.seeds import mix_seed

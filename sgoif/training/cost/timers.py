@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from sgoif.training import distributed
-from sgoif.training.compute_counter import COMPUTE
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.utils.files import load_npz, save_npz
 
 

@@ -11,8 +11,8 @@ from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
-from sgoif.bench.tables.latex import to_latex
-from sgoif.bench.tables.markdown import to_markdown
+from sgoif.bench.tables.formats.latex import to_latex
+from sgoif.bench.tables.formats.markdown import to_markdown
 from sgoif.bench.tables.model import BEST, CLOSE, Table, name_marks, one_line
 from sgoif.utils.files import atomic_write_json, atomic_write_text
 
