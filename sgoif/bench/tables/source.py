@@ -13,6 +13,8 @@ from sgoif.bench.methods.registry import PLAIN
 from sgoif.bench.tables import names
 from sgoif.bench.tables.model import Block, Entry, Table
 from sgoif.bench.tables.names import REFERENCE
+from sgoif.bench.tables.seeds import CAPTION as SEEDS_CAPTION
+from sgoif.bench.tables.seeds import add_seeds_columns
 
 TIME_METRICS = ("seconds", "cpu_seconds", "overhead_cpu")  # prefixes of times that are shown although a GPU was shared
 
@@ -138,13 +140,15 @@ class Source:
         return list(dict.fromkeys(m for panel in self.panels for m in panel.methods))
 
     def table(self, blocks: list[Block], caption: Iterable[str]) -> Table:
-        """Makes the table of these blocks; stand-in data, selection and tuning are added to the caption."""
+        """Makes the table of these blocks; seeds, where they differ, stand-in data, selection and tuning are added."""
         replaced = ", ".join(stand_ins(self.panels))
         title = f"{self.layout.title} ({replaced})" if replaced else self.layout.title
         tuning = ", ".join(dict.fromkeys(name for panel in self.panels for name in panel.tuning))
+        differ = add_seeds_columns(blocks, self.notes)
         sentences = [
             f"STAND-IN DATA: {replaced}." if replaced else "",
             *caption,
+            SEEDS_CAPTION if differ else "",
             f"Not run, and not shown: {absent}." if (absent := self._not_run_titles()) else "",
             self.layout.selection,
             f"Set aside for tuning, not in this table: {tuning}." if tuning else "",

@@ -171,8 +171,9 @@ def test_the_sheet_has_the_values_in_order_with_the_default_among_them(finished)
     header, rows = grid(finished, "sensitivity")
     default = InfluenceConfig().temperature
     assert [r for r in rows if not r.startswith("*")] == [f"{default:g} (default)", "8"]
-    assert header[-2:] == ["Δ AUC-PR · points", "Δ AUC-PR · 95% ±"] and rows[f"{default:g} (default)"][-1] == "–"
-    assert "[" in rows["8"][0] and "1 of 2 seeds" in text(finished, "sensitivity")
+    assert header[-3:] == ["Δ AUC-PR · points", "Δ AUC-PR · 95% ±", "seeds"]
+    assert rows[f"{default:g} (default)"][-2:] == ["–", "2"]
+    assert rows["8"][-1] == "1 [1]" and "[1] 1 of 2 seeds" in text(finished, "sensitivity")
     assert grid(finished, "sensitivity", 1)[0][-1] == "WebVision"
 
 

@@ -192,12 +192,14 @@ def rows_of(run, name, block=0):
 def test_the_grid_has_the_papers_order_a_base_rate_and_failures_as_such(finished):
     header, rows = rows_of(finished, "table1")
     assert header[:5] == ["noise · sparsity", "20% · 0.0", "20% · 0.4", "40% · 0.0", "40% · 0.4"]
-    assert header[5:] == ["all · mean", "all · rank"]
+    assert header[5:] == ["all · mean", "all · rank", "seeds"]
     order = [name for name in rows if not name.startswith("*")]
     assert order == ["INCV", "Mixup", "CL", "SG-OIF", "random", "last-epoch loss", "mean margin (AUM)", "newcomer",
                      "base rate"]  # fmt: skip
     assert [c.split(" [")[0] for c in rows["newcomer"][2:4]] == ["failed", "not run"]
-    assert rows["newcomer"][4:] == ["–", "–"]  # no mean over columns it does not have
+    assert rows["newcomer"][4:6] == ["–", "–"]  # no mean over columns it does not have
+    assert rows["newcomer"][6].startswith("1 [") and rows["SG-OIF"][6] == "3" and rows["base rate"][6] == "–"
+    assert "seeds: how many are behind the numbers of a row" in " ".join(text(finished, "table1").split())
     rate = find(finished, table="table1", setting="n20s0", metric="base_rate")[0]["mean"]
     assert rows["base rate"][0] == f"{100 * rate:.1f}±0.0"  # over the draws of the seeds, which are alike here
     titles = [b["title"] for b in read_json(finished.root / "tables/table1.json")["blocks"]]
@@ -213,14 +215,14 @@ def test_a_method_that_lacks_seeds_does_not_compete(finished):
 
 def test_table_2_has_a_column_for_data_that_was_not_run(finished):
     header, rows = rows_of(finished, "table2")
-    assert header[-1] == "WebVision" and rows["SG-OIF"][-1] == "not run [1]"
+    assert header[-2] == "WebVision" and rows["SG-OIF"][-2] == "not run [1]"
     assert "[1] data not found: 16 GB" in text(finished, "table2")
-    assert header[1:] == ["digits · 20%", "WebVision"]
+    assert header[1:] == ["digits · 20%", "WebVision", "seeds"]
     titles = [b["title"].split(" (")[0] for b in read_json(finished.root / "tables/table2.json")["blocks"]]
     assert titles[:3] == ["AUC-PR", "P@1%", "Test accuracy of the model the method yields"] and len(titles) == 6
     marginal, standalone = (rows_of(finished, "table2", block)[1]["mean margin (AUM)"] for block in (3, 4))
-    assert (marginal, standalone) == (["0.05±0.00×"], ["1.30±0.00×"])
-    assert [rows_of(finished, "table2", block)[1]["Mixup"] for block in (3, 4)] == [["1.85±0.00×"]] * 2
+    assert (marginal, standalone) == (["0.05±0.00×", "3"], ["1.30±0.00×", "3"])
+    assert [rows_of(finished, "table2", block)[1]["Mixup"][0] for block in (3, 4)] == ["1.85±0.00×"] * 2
 
 
 def test_table_3_has_the_groups_the_counts_and_separate_costs(finished):
