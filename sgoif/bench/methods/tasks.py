@@ -81,6 +81,11 @@ class Task:
         recipe = replace(self.recipe, **changes) if changes else self.recipe
         return Learner.for_batches(recipe, self.n_classes, batches, self.seed if seed is None else seed, epochs)
 
+    @property
+    def precision(self) -> str:
+        """Arithmetic of predictions on a GPU: that of training."""
+        return self.recipe.precision
+
     def predict(
         self,
         net: Network,
@@ -88,7 +93,7 @@ class Task:
         indices: Indices | None = None,
         features: bool = False,
     ) -> tuple[Tensor, Tensor | None]:
-        """Pass images through a network in eval mode, without augmentation.
+        """Pass images through a network in eval mode, without augmentation, in the task's precision.
 
         Args:
             net: The network.
@@ -99,7 +104,8 @@ class Task:
         Returns:
             Logits, shape [n, K], and features, shape [n, d], or None.
         """
-        raise NotImplementedError
+        images = self.train if images is None else images
+        return predict(net, images, indices, precision=self.precision, features=features)
 
 
 @dataclass(frozen=True)
@@ -146,17 +152,6 @@ class NoisyTask(Task):
             )
         return self.noise
 
-    def predict(
-        self,
-        net: Network,
-        images: ImageSource | None = None,
-        indices: Indices | None = None,
-        features: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Pass images through a network in eval mode, in the precision of the recipe; see `Task.predict`."""
-        images = self.train if images is None else images
-        return predict(net, images, indices, precision=self.recipe.precision, features=features)
-
 
 @dataclass(kw_only=True)
 class OODTask(Task):
@@ -172,12 +167,7 @@ class OODTask(Task):
     val_labels: Tensor
     auxiliary: ImageSource | None = None
 
-    def predict(
-        self,
-        net: Network,
-        images: ImageSource | None = None,
-        indices: Indices | None = None,
-        features: bool = False,
-    ) -> tuple[Tensor, Tensor | None]:
-        """Pass images through a network in eval mode, in float32: OOD scores are sensitive to rounding."""
-        return predict(net, self.train if images is None else images, indices, features=features)
+    @property
+    def precision(self) -> str:
+        """Arithmetic of predictions: float32, since OOD scores are sensitive to rounding."""
+        return "float32"
