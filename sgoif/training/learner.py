@@ -118,11 +118,11 @@ class Learner:
 
     def _make_optimizer(self, undecayed: tuple[str, ...]) -> torch.optim.Optimizer:
         recipe, fused = self.recipe, self.device.type == "cuda"
-        decayed, plain = [], []  # norms and biases are not decayed
+        decayed, plain = [], []  # norms and biases are not decayed, unless the recipe asks for it
         for name, p in self.net.named_parameters():
             if not p.requires_grad:
                 continue
-            if p.ndim > 1 and not name.startswith(undecayed):
+            if (p.ndim > 1 or recipe.decay_norms) and not name.startswith(undecayed):
                 decayed.append(p)
             else:
                 plain.append(p)

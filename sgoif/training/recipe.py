@@ -66,7 +66,8 @@ class Recipe:
         lr: Peak learning rate.
         momentum: Momentum of SGD.
         nesterov: Whether SGD uses Nesterov momentum.
-        weight_decay: Weight decay; norms and biases have none.
+        weight_decay: Weight decay.
+        decay_norms: Whether norms and biases are decayed too.
         schedule: "onecycle", "cosine", "step" or "constant".
         warmup: For "onecycle": share of the steps in which the learning rate rises.
         milestones: For "step": shares of training after which the learning rate is multiplied by `gamma`.
@@ -92,6 +93,7 @@ class Recipe:
     momentum: float = 0.9
     nesterov: bool = True
     weight_decay: float = 5e-4
+    decay_norms: bool = False
     schedule: str = "onecycle"
     warmup: float = 0.2
     milestones: tuple[float, ...] = (0.5, 0.75)

@@ -142,6 +142,19 @@ def test_norms_and_biases_are_not_decayed():
     assert all(p.ndim > 1 for p in decayed["params"]) and all(p.ndim <= 1 for p in plain["params"])
 
 
+def test_norms_and_biases_are_decayed_where_the_recipe_asks_for_it():
+    learner = Learner(Recipe(weight_decay=0.1, decay_norms=True), 4, colour(), 10, seed=0)
+    decayed, plain = learner.optimizer.param_groups
+    assert decayed["weight_decay"] == 0.1 and not plain["params"]
+    assert len(decayed["params"]) == len(list(learner.net.parameters()))
+    before = {n: p.detach().clone() for n, p in learner.net.named_parameters() if p.ndim == 1}
+    for p in learner.net.parameters():
+        p.grad = torch.zeros_like(p)
+    learner.optimizer.step()
+    shrunk = [n for n, p in learner.net.named_parameters() if n in before and (p.abs() < before[n].abs()).any()]
+    assert any(before[n].abs().sum() > 0 for n in before) and shrunk
+
+
 @pytest.mark.skipif(not torch.cuda.is_available(), reason="needs a GPU")
 def test_the_captured_step_equals_the_ordinary_one():
     results = []
