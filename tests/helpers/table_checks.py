@@ -2,6 +2,10 @@
 
 import re
 
+from tests.helpers.fake_runs import Run
+
+NAMES = ["table1", "table2", "table3", "ablation", "cost"]  # tables of the run that tests of tables share
+
 
 def grids(markdown: str) -> list[list[str]]:
     return [block.splitlines() for block in re.split(r"\n\n", markdown) if block.startswith("|")]
@@ -42,3 +46,13 @@ def check_latex(tex: str) -> None:
     assert not re.search(r"(?<!\\)%(?! \\usepackage)", tex) and not re.search(r"(?<!\\)[#_]", tex)
     assert tex.count("$") % 2 == 0 and tex.count("{") - tex.count(r"\{") == tex.count("}") - tex.count(r"\}")
     assert "?" not in tex, "a sign that LaTeX does not know"
+
+
+def text(run: Run, name: str, ending: str = "md") -> str:
+    """A file of a table."""
+    return (run.root / "tables" / f"{name}.{ending}").read_text()
+
+
+def find(run: Run, **wanted: object) -> list[dict]:
+    """The records of a summary that have these values."""
+    return [r for r in run.records if all(r[k] == v for k, v in wanted.items())]

@@ -1,4 +1,4 @@
-"""Summary and tables of a run in which some cells failed and some are missing."""
+"""Tables of a run in which some cells failed and some are missing."""
 
 import csv
 import io
@@ -9,128 +9,13 @@ from dataclasses import replace
 import pytest
 
 from sgoif.bench import tables
-from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.bench.evaluation.overhead import SHARED_GPU
 from sgoif.bench.evaluation.summary import summarise
-from sgoif.bench.evaluation.table_layout import Panel, TableLayout
-from sgoif.bench.figures._data import tables_of
 from sgoif.bench.methods import registry
-from sgoif.bench.tables.formats.latex import escape_latex, to_latex
-from sgoif.bench.tables.formats.markdown import to_markdown
-from sgoif.bench.tables.marks import has_power, mark_best
-from sgoif.bench.tables.model import BEST, CLOSE, Block, Column, Entry, Row, Table, format_number
-from sgoif.bench.tables.source import Source
-from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, read_json
 from tests.helpers import table_checks
-from tests.helpers.fake_runs import Run, config
-
-NAMES = ["table1", "table2", "table3", "ablation", "cost"]
-
-
-@pytest.fixture(scope="module")
-def finished(tmp_path_factory):
-    """A whole run: cells, metrics, summary, tables."""
-    run = Run(tmp_path_factory.mktemp("run"))
-    run.fill_noisy()
-    run.fill_ood()
-    for task, dataset in (("noisy", "digits"), ("ood", "digits7")):
-        evaluate(run.root, run.data, task, dataset, config())
-    run.records = summarise(run.root, config())
-    run.paths = tables.write_tables(run.root, config())
-    return run
-
-
-def text(run, name, ending="md"):
-    return (run.root / "tables" / f"{name}.{ending}").read_text()
-
-
-def find(run, **wanted):
-    return [r for r in run.records if all(r[k] == v for k, v in wanted.items())]
-
-
-# ------------------------------------------------------------------------------------------------ summary
-
-
-def test_tables_are_shown_by_kind(finished, tmp_path):
-    shutil.copytree(finished.root / "metrics", tmp_path / "metrics")
-    turned = config()
-    turned["tables"] = dict(reversed(turned["tables"].items()))
-    shown = [r["layout"]["kind"] for r in summarise(tmp_path, turned) if r["metric"] == "layout"]
-    assert shown == ["noise_grid", "noise_sets", "ood", "ablation", "cost"]
-
-
-def test_a_grid_that_names_its_methods_shows_these_and_has_no_figures(finished, tmp_path):
-    shutil.copytree(finished.root / "metrics", tmp_path / "metrics")
-    grid = {"kind": "noise_grid", "dataset": "digits"}
-    few = config(tables={"few": {**grid, "methods": ["sgoif", "fastif@all", "aum"]}, "table1": grid})
-    found = tables.build_tables(summarise(tmp_path, few))
-    assert [t.name for t in found] == ["table1", "few"]  # after that of all
-    shown = [row.method for block in found[1].blocks for row in block.rows if row.method]
-    assert set(shown) == {"sgoif", "aum"}  # the variant was not run in any setting: the caption says so
-    assert "Not run, and not shown: FastIF † (all)." in found[1].caption
-    assert tables_of(few, "noise_grid") == ["table1"]
-
-
-def test_a_variant_has_a_row_in_every_table_if_its_class_declares_one(finished, tmp_path):
-    """SG-OIF as the paper has it stands beside the full method; an ablation has rows in its own table alone."""
-    shutil.copytree(finished.root / "metrics", tmp_path / "metrics")
-    metrics = tmp_path / "metrics" / "noisy" / "digits.json"
-    records = read_json(metrics)
-    records += [{**r, "method": "sgoif@paper"} for r in records if r["method"] == "sgoif@no_gate"]
-    atomic_write_json(metrics, records)
-    more = config()
-    more["noisy"]["digits"]["methods"] = [*more["noisy"]["digits"]["methods"], "sgoif@paper"]
-    found = {table.name: table for table in tables.build_tables(summarise(tmp_path, more))}
-    for name in ("table1", "table2", "cost"):
-        rows = [row.method for row in found[name].blocks[0].rows]
-        assert rows.index("sgoif@paper") == rows.index("sgoif") + 1 and "sgoif@no_gate" not in rows
-
-
-def test_every_summary_record_has_the_promised_keys(finished):
-    promised = {"table", "dataset", "setting", "method", "metric", "mean", "std", "n_seeds", "status", "seconds"}
-    assert all(promised <= set(r) for r in finished.records)
-    assert read_json(finished.root / "summary.json") == finished.records
-    assert {r["table"] for r in finished.records} == set(NAMES)
-
-
-def test_means_over_seeds_agree_with_the_metrics(finished):
-    raw = read_json(finished.root / "metrics/noisy/digits.json")
-    values = [r["value"] for r in raw if (r["setting"], r["method"], r["metric"], r["variant"])
-              == ("n20s0", "aum", "auc_pr", "")]  # fmt: skip
-    (record,) = find(finished, table="table1", setting="n20s0", method="aum", metric="auc_pr", variant="")
-    mean = sum(values) / 3
-    assert record["mean"] == pytest.approx(mean)
-    assert record["std"] == pytest.approx((sum((v - mean) ** 2 for v in values) / 2) ** 0.5)
-    assert (record["n_seeds"], record["status"], record["seconds"]) == (3, "ok", pytest.approx(1.6))
-
-
-def test_failed_partial_and_missing_cells_keep_their_reasons(finished):
-    def fate(setting):
-        return find(finished, table="table1", setting=setting, method="newcomer", metric="status")[0]
-
-    assert (fate("n20s0")["status"], fate("n20s0")["n_seeds"]) == ("partial", 1)
-    assert re.match(r"1 of 3 seeds; seed 0 failed: the loss .*; seed 2 not run: ", fate("n20s0")["reason"])
-    assert fate("n40s0")["status"] == "failed" and "seeds 1, 2 not run" in fate("n40s0")["reason"]
-    assert fate("n40s4")["status"] == "not run"
-
-
-def test_an_unknown_dataset_or_kind_and_missing_metrics_are_told(finished, tmp_path):
-    with pytest.raises(UserError, match=r"tables.t: no noisy dataset 'digit' .*digits, webvision"):
-        summarise(finished.root, config(tables={"t": {"kind": "noise_grid", "dataset": "digit"}}))
-    with pytest.raises(UserError, match=r"tables.t: noisy.digits has no setting 'n99'; there are: n20s0"):
-        sets = [{"dataset": "digits", "setting": "n99"}]
-        summarise(finished.root, config(tables={"t": {"kind": "noise_sets", "sets": sets}}))
-    with pytest.raises(UserError, match=r"tables.t.kind: 'grid' is not a kind of table"):
-        summarise(finished.root, config(tables={"t": {"kind": "grid"}}))
-    with pytest.raises(UserError, match=r"evaluate noisy digits first"):
-        summarise(tmp_path, config())
-    with pytest.raises(UserError, match="does not know the table extra; summarise again"):
-        tables.write_tables(finished.root, config(tables={**config()["tables"], "extra": {"kind": "ood"}}))
-    summarise(finished.root, config())
-
-
-# ------------------------------------------------------------------------------------------------ all tables
+from tests.helpers.fake_runs import config
+from tests.helpers.table_checks import NAMES, find, text
 
 
 def test_all_formats_are_written_and_writing_again_changes_nothing(finished):
@@ -180,9 +65,6 @@ def test_csv_has_a_line_per_cell_and_agrees_with_the_summary(finished, name):
     direct = [line for line in lines if line["mean"] and line["column_group"] not in made and line["metric"] != "pairs"]
     if name != "cost":  # which pools settings
         assert direct and all(float(line["mean"]) in known for line in direct)
-
-
-# ------------------------------------------------------------------------------------------------ single tables
 
 
 def rows_of(run, name, block=0):
@@ -269,29 +151,6 @@ def test_the_cost_table_marks_nothing_and_leaves_out_empty_columns(finished):
     assert rows["newcomer"][header.index("seconds · retrain") - 1] == "–"
 
 
-def test_time_on_a_shared_gpu_competes_in_no_table():
-    """What is said of the overhead, which is undefined then, holds for every figure of time, and for no other."""
-
-    def record(method, metric, mean, reason=""):
-        seeds = [] if mean is None else [0, 1]
-        about = {"table": "t", "dataset": "d", "setting": "s", "variant": "", "method": method, "metric": metric}
-        status = "ok" if mean is not None else "undefined"
-        return about | {"mean": mean, "std": 0.0, "n_seeds": 2, "status": status, "reason": reason,
-                        "seeds": seeds, "values": [mean] * len(seeds)}  # fmt: skip
-
-    told = f"1 of 2 seeds; {SHARED_GPU}"
-    times = ("seconds_own", "seconds_per_image", "cpu_seconds_total", "overhead_cpu")
-    records = [record(m, metric, 2.0) for m in ("shared", "alone") for metric in (*times, "auc_pr")]
-    records += [record("shared", "overhead_marginal", None, told), record("alone", "overhead_marginal", 1.0)]
-    panel = Panel("noisy", "d", "s", "d")
-    source = Source("t", TableLayout("noise_grid", "noisy", "t", panels=[panel]), records)
-    for metric in times:
-        entry = source.entry(panel, "shared", metric)
-        assert (entry.status, entry.mean, source.notes[entry.note - 1]) == ("partial", 2.0, SHARED_GPU)
-        assert source.entry(panel, "alone", metric).status == "ok"
-    assert source.entry(panel, "shared", "auc_pr").status == "ok"
-
-
 @pytest.mark.parametrize("every", [True, False], ids=["every seed", "one seed"])
 def test_seconds_on_a_shared_gpu_are_shown_with_that_said(finished, tmp_path, every):
     crowded = config()
@@ -330,42 +189,6 @@ def test_a_quantity_of_fewer_seeds_than_its_method_says_so_and_does_not_compete(
     assert "**" not in row and f"] {reason}" in accuracy
 
 
-def test_the_only_one_that_competes_is_not_the_best():
-    column = Column("", "", "auc_pr", "higher", "percent")
-    alone, short = Entry(0.4, 0.0, 2, pairs={0: 0.4, 1: 0.4}), Entry(0.9, None, 1, status="partial", pairs={0: 0.9})
-    mark_best({"plain": alone, "sgoif": short}, column)
-    assert alone.mark == short.mark == ""
-    mark_best({"plain": alone}, column)
-    assert alone.mark == BEST
-
-
-@pytest.mark.parametrize(("better", "mean", "marks"), [("higher", 0.9, ""), ("higher", 0.4, BEST), ("lower", 0.4, "")])
-def test_where_one_that_lacks_seeds_is_ahead_nothing_is_the_best(better, mean, marks):
-    level = 0.6 if better == "higher" else 0.5
-    full = {m: Entry(v, 0.0, 2, pairs={0: v, 1: v}) for m, v in (("loss", 0.5), ("aum", 0.6))}
-    short = Entry(mean, None, 1, status="partial", pairs={0: mean})
-    mark_best({**full, "fastif": short}, Column("", "", "auc_pr", better, "percent"))
-    assert [e.mark for e in full.values() if e.mean == level] == [marks] and short.mark == ""
-    mark_best({**full, "sgoif_trusted": short}, Column("", "", "auc_pr", better, "percent"))  # it stands apart
-    assert [e.mark for e in full.values() if e.mean == level] == [BEST]
-
-
-@pytest.mark.parametrize(
-    ("draws", "comparisons", "power"),
-    [(3, 1, False), (4, 1, False), (5, 1, True), (6, 1, True), (6, 22, False), (12, 22, True)],
-)
-def test_nothing_is_called_as_good_where_no_test_could_tell(draws, comparisons, power):
-    pairs = {i: 0.5 for i in range(draws)}
-    assert has_power(Entry(0.5, pairs=pairs), Entry(0.5, pairs=pairs), comparisons) is power
-
-
-def test_random_is_not_as_good_as_the_best_because_there_are_three_seeds():
-    noisy = {0: 0.1, 1: 0.9, 2: 0.1}
-    entries = {"aum": Entry(0.99, 0.0, 3, pairs=dict.fromkeys(noisy, 0.99)), "random": Entry(0.37, 0.5, 3, pairs=noisy)}
-    mark_best(entries, Column("", "", "auc_pr"))
-    assert [e.mark for e in entries.values()] == [BEST, ""]
-
-
 def test_one_seed_has_no_spread_and_no_second_mark(finished, tmp_path):
     one = config()
     one["noisy"]["digits"]["seeds"] = [1]
@@ -380,51 +203,6 @@ def test_one_seed_has_no_spread_and_no_second_mark(finished, tmp_path):
     assert "One seed: no spread" in markdown and "±" not in markdown and "**" in markdown
     first = markdown.split("## AUC-PR")[0]
     assert all("≈" not in c for line in first.splitlines() if line.startswith("|") for c in line.split("|")[2:6])
-
-
-# ------------------------------------------------------------------------------------------------ rendering
-
-
-def table(*entries, style="percent", better="higher"):
-    rows = [Row("", f"m{i}", f"m{i}", [e]) for i, e in enumerate(entries)]
-    block = Block("", [Column("", "c|d", "m", better, style)], rows)
-    return Table("t", "cost", "A & B_c", ["{best} {close} 50% {x}"], [block], ["a | b"])
-
-
-@pytest.mark.parametrize(
-    "value,style,shown",
-    [(0.91149, "percent", "91.1"), (0.9115001, "percent", "91.2"), (1.0, "percent", "100.0"),
-     (-0.0001, "percent", "0.0"), (1.2345, "times", "1.23"), (12345.6, "seconds", "12,345.6"),
-     (0.00012, "milliseconds", "0.120")],
-)  # fmt: skip
-def test_rounding(value, style, shown):
-    assert format_number(value, style) == shown
-
-
-def test_decimal_points_stand_beneath_each_other():
-    entries = Entry(1.0, 0.1, 3, mark=BEST), Entry(0.091, 0.002, 3, mark=CLOSE), Entry(0.5)
-    cells = re.findall(r"^\| m\d.*$", to_markdown(table(*entries)), re.M)
-    assert [c.index(".") for c in cells] == [cells[0].index(".")] * 3
-    assert "**100.0±10.0**" in cells[0] and "9.1± 0.2≈" in cells[1]
-
-
-def test_braces_bars_and_signs_in_words_do_no_harm():
-    odd = table(Entry(0.5, note=1), Entry(status="failed", note=1))
-    assert "**bold** ≈ 50% {x}" in to_markdown(odd) and "c\\|d" in to_markdown(odd)
-    tex = to_latex(odd)
-    assert r"A \& B\_c" in tex and r"50\% \{x\}" in tex and r"failed [1]" in tex
-    assert escape_latex("a\nb ± 中 é") == r"a b $\pm$ ? é"
-
-
-def test_equal_as_printed_is_equally_best():
-    entries = {m: Entry(v, pairs={0: v}) for m, v in (("a", 0.91111), ("b", 0.91112), ("c", 0.9))}
-    mark_best(entries, Column("", "", "m"))
-    assert [e.mark for e in entries.values()] == [BEST, BEST, ""]
-    mark_best(entries, Column("", "", "m", "lower"))
-    assert entries["c"].mark == BEST
-
-
-# ------------------------------------------------------------------------------------------------ scores, cleaning
 
 
 def built(run, tmp_path, table: dict):
