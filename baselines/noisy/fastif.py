@@ -56,12 +56,26 @@ from sgoif.training.seeds import mix_seed, numpy_generator, torch_generator
 TEMPERATURE = 4.0  # of `balanced_soft`: SG-OIF's default
 
 
+def columns(v: Tensor) -> Tensor:
+    """[M, K, D] -> [D, K M]: by class, then by direction. So matrix products and sums over classes read whole rows."""
+    return v.permute(2, 1, 0).flatten(1).contiguous()
+
+
+def from_columns(v: Tensor, k: int) -> Tensor:
+    """[D, K M] -> [M, K, D]."""
+    return v.view(len(v), k, -1).permute(2, 1, 0)
+
+
+def logit_curvature(p: Tensor, a: Tensor, v: Tensor) -> Tensor:
+    """(diag(p_n) - p_n p_n') (V a_n): p [n, K], a [n, D], v [D, K M] -> [n, K M]."""
+    u = (a @ v).view(*p.shape, -1)  # change of the logits along v, [n, K, M]
+    u *= p[:, :, None]
+    return u.addcmul_(p[:, :, None], u.sum(1, keepdim=True), value=-1).flatten(1)
+
+
 def hvp(p: Tensor, a: Tensor, v: Tensor, c: float = 1.0) -> Tensor:
     """Hessian of the mean cross-entropy in the head times v: p [n, K], a [n, D], v [M, K, D] -> [M, K, D]."""
-    m, k, d = v.shape
-    u = (a @ v.reshape(m * k, d).T).view(len(a), m, k)  # change of the logits along v
-    u = p[:, None] * (u - (p[:, None] * u).sum(2, keepdim=True))
-    return (c**2 / len(a)) * (u.reshape(len(a), m * k).T @ a).view(m, k, d)
+    return (c**2 / len(a)) * from_columns(a.T @ logit_curvature(p, a, columns(v)), p.shape[1])
 
 
 def largest_eigenvalue(p: Tensor, a: Tensor, c: float = 1.0, steps: int = 30, seed: int = 0) -> float:
@@ -77,11 +91,13 @@ def lissa(p: Tensor, a: Tensor, g: Tensor, c: float, damp: float, scale: float, 
     """(H + damp scale I)^-1 g for every row of g [M, K, D], from `steps` minibatches drawn by `seed`."""
     generator = torch.Generator().manual_seed(seed)
     batch = min(batch, len(a))
-    h = g
-    for _ in range(steps):
-        n = torch.randint(len(a), (batch,), generator=generator).to(a.device) if batch < len(a) else slice(None)
-        h = g + (1 - damp) * h - hvp(p[n], a[n], h, c) / scale
-    return h / scale
+    drawn = torch.randint(len(a), (steps, batch), generator=generator).to(a.device) if batch < len(a) else None
+    start = h = columns(g)
+    for step in range(steps):
+        p_n, a_n = (p, a) if drawn is None else (p[drawn[step]], a[drawn[step]])
+        bent = logit_curvature(p_n, a_n, h)
+        h = torch.add(start, h, alpha=1 - damp).addmm_(a_n.T, bent, alpha=-(c**2) / (batch * scale))
+    return from_columns(h / scale, p.shape[1])
 
 
 def nearest(anchors: Tensor, features: Tensor, k: int, block: int = 8192) -> Tensor:

@@ -67,6 +67,18 @@ def test_lissa_is_the_damped_inverse_on_softmax_regression():
     assert torch.corrcoef(torch.stack([sampled.flatten(), exact.flatten()]))[0, 1] > 0.98
 
 
+def test_lissa_is_its_recurrence_over_the_drawn_minibatches():
+    a, y = problem()
+    theta, c, damp, scale = optimum(a, y, 3, ridge=1e-2), 0.5, 0.01, 3.0
+    p, g = (a @ theta.T).softmax(1), gradients(theta, a, y)[:4]
+    draw, h = torch.Generator().manual_seed(5), g
+    for _ in range(6):  # one minibatch after the other
+        n = torch.randint(len(a), (16,), generator=draw)
+        bent = torch.diag_embed(p[n]) - p[n][:, :, None] * p[n][:, None]
+        h = g + (1 - damp) * h - c**2 / (16 * scale) * torch.einsum("nkl,mld,nd,ne->mke", bent, h, a[n], a[n])
+    torch.testing.assert_close(fastif.lissa(p, a, g, c, damp, scale, steps=6, batch=16, seed=5), h / scale)
+
+
 def test_lissa_diverges_below_the_largest_eigenvalue():
     a, y = problem()
     p, g = torch.full((60, 3), 1 / 3, dtype=torch.float64), gradients(torch.zeros(3, 4, dtype=torch.float64), a, y)[:1]
