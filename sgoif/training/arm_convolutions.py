@@ -5,7 +5,8 @@ convolution and a product:
 
     dx = flip(W)ᵀ * dy          dW = dyᵀ · patches(x),   patches [n h w, k k c]: the inputs of each output position
 
-which halves the time of a training step (docs/lab-notebook/speed.md). On other processors nothing changes.
+which halves the time of a training step (docs/lab-notebook/speed.md). Where the patches of a batch are few, they are
+laid out in the forward pass, for y too, and kept. On other processors nothing changes.
 (`sgoif.gradients.layer_ops.patches_of` lays out the patches of any convolution, channel by channel; in channels-last
 memory that takes two to twenty times as long.)
 """
@@ -73,36 +74,59 @@ def _all_ones(value: int | Sequence[int]) -> bool:
 class _Convolution(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, x: Tensor, weight: Tensor, bias: Tensor | None, padding: tuple[int, int]) -> Tensor:
-        ctx.save_for_backward(x, weight)
         ctx.padding = padding
-        return torch.conv2d(x, weight, bias, padding=padding)
+        kernel, output = weight.shape[2:], _output_size(x, weight, padding)
+        if not weight.requires_grad or _images_at_once(weight.shape, output) < len(x):
+            ctx.save_for_backward(x, weight)
+            return torch.conv2d(x, weight, bias, padding=padding)
+        laid_out = patches(x, kernel, padding, output)
+        ctx.save_for_backward(x, weight, laid_out)
+        rows = laid_out @ weight.permute(0, 2, 3, 1).flatten(1).T
+        if bias is not None:
+            rows += bias
+        return rows.view(len(x), *output, len(weight)).permute(0, 3, 1, 2)
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:
-        x, weight = ctx.saved_tensors
+        x, weight, *kept = ctx.saved_tensors
         dx = dw = db = None
         if ctx.needs_input_grad[0]:
             flipped = weight.flip(2, 3).transpose(0, 1).contiguous(memory_format=torch.channels_last)
             padding = [k - 1 - p for k, p in zip(weight.shape[2:], ctx.padding, strict=True)]
             dx = torch.conv2d(dy, flipped, padding=padding)
         if ctx.needs_input_grad[1]:
-            dw = _weight_gradient(x, dy, weight.shape, ctx.padding)
+            # where gradients of gradients are wanted, they reach x through patches that are laid out here
+            laid_out = kept[0] if kept and not torch.is_grad_enabled() else None
+            dw = _weight_gradient(x, dy, weight.shape, ctx.padding, laid_out)
         if ctx.needs_input_grad[2]:
             db = dy.sum((0, 2, 3))
         return dx, dw, db, None
 
 
-def _weight_gradient(x: Tensor, dy: Tensor, shape: torch.Size, padding: tuple[int, int]) -> Tensor:
-    """Sum over examples and positions of dy times patch, shape [c_out, c_in, k, k]."""
+def _output_size(x: Tensor, weight: Tensor, padding: tuple[int, int]) -> tuple[int, int]:
+    """Height and width of the convolution's output."""
+    height, width = (n + 2 * p - k + 1 for n, p, k in zip(x.shape[2:], padding, weight.shape[2:], strict=True))
+    return height, width
+
+
+def _images_at_once(shape: torch.Size, output: tuple[int, int]) -> int:
+    """How many images' patches are laid out together, for a weight of `shape` [c_out, c_in, k, k]."""
+    return max(MAX_PATCH_ELEMENTS // (output[0] * output[1] * shape[1:].numel()), 1)
+
+
+def _weight_gradient(
+    x: Tensor, dy: Tensor, shape: torch.Size, padding: tuple[int, int], laid_out: Tensor | None = None
+) -> Tensor:
+    """Sum over examples and positions of dy times patch, shape [c_out, c_in, k, k]; `laid_out` are all patches."""
     c_out, c_in, *kernel = shape
     height, width = dy.shape[2:]
-    elements = height * width * kernel[0] * kernel[1] * c_in  # of the patches of one example
-    chunk = max(MAX_PATCH_ELEMENTS // elements, 1)
+    chunk = len(x) if laid_out is not None else _images_at_once(shape, (height, width))
     total: Tensor | None = None
     image_chunks, gradient_chunks = x.split(chunk), dy.split(chunk)
     for images, gradients in zip(image_chunks, gradient_chunks, strict=True):
         rows = gradients.permute(0, 2, 3, 1).reshape(-1, c_out)
-        part: Tensor = rows.T @ patches(images, kernel, padding, (height, width))
+        inputs = patches(images, kernel, padding, (height, width)) if laid_out is None else laid_out
+        part: Tensor = rows.T @ inputs
         total = part if total is None else total + part
     assert total is not None  # a batch has at least one chunk
     return total.view(c_out, *kernel, c_in).permute(0, 3, 1, 2)

@@ -44,6 +44,19 @@ def test_gradients_are_pytorchs(case, at_once, monkeypatch):
         torch.testing.assert_close(found, wanted)
 
 
+@pytest.mark.parametrize(("images", "times"), [(8, 1), (7, 2)], ids=["kept", "too many to keep"])
+def test_patches_of_a_small_batch_are_laid_out_once(images, times, monkeypatch):
+    elements = 6 * 6 * 9 * 4  # of one image
+    monkeypatch.setattr(arm_convolutions, "MAX_PATCH_ELEMENTS", images * elements)
+    taken = []
+    patches = arm_convolutions.patches
+    monkeypatch.setattr(arm_convolutions, "patches", lambda *t: taken.append(len(t[0])) or patches(*t))
+    layer = torch.nn.Conv2d(4, 2, 3, padding=1)
+    with MatmulConvGradients():
+        layer(torch.randn(8, 4, 6, 6)).sum().backward()
+    assert len(taken) == times and sum(taken) == 8
+
+
 def test_gradients_have_gradients():
     x, weight, bias, _ = made("3x3")
     assert torch.autograd.gradgradcheck(lambda *t: _Convolution.apply(*t, (1, 1)), (x[:2, :, :3, :3], weight, bias))
