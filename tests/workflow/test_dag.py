@@ -61,6 +61,10 @@ def test_trusted_labels_go_only_to_methods_that_declare_them(planned):
     assert with_val - {"evaluate"} == {f"noisy_{m}" for m in given}
 
 
+def test_the_longest_of_the_last_jobs_does_not_wait_for_the_figures(planned):
+    assert {job["rule"] for job in jobs(planned) if job.get("priority") == "1"} == {"tables", "track"}
+
+
 def test_a_method_is_handed_the_shared_runs_that_its_class_reads(planned):
     methods = [job for job in jobs(planned) if re.fullmatch(r"(noisy|ood)_\w+", job["rule"])]
     assert {job["rule"] for job in methods} == {

@@ -87,6 +87,7 @@ rule tables:
         ],
     log:
         f"{RUN}/logs/tables.log",
+    priority: 1  # the import into MLflow, longest of the last jobs, waits for it; figures fill the other cores
     conda:
         ENVIRONMENT
     params:

@@ -30,6 +30,7 @@ rule track:
         f"{RUN}/mlflow/imported.json",
     log:
         f"{RUN}/logs/track.log",
+    priority: 1
     conda:
         ENVIRONMENT
     params:
