@@ -44,7 +44,7 @@ def _scores_and_mask(scores: np.ndarray, positive: np.ndarray, what: str) -> tup
 
 
 @dataclass(frozen=True)
-class Ranking:
+class ThresholdCounts:
     """How many are found as the threshold falls from one distinct score to the next, shape [thresholds] each.
 
     (scikit-learn's metrics give the same; on a thousand examples they take ten times as long, to check their inputs.)
@@ -58,7 +58,7 @@ class Ranking:
     false: np.ndarray
 
     @classmethod
-    def of(cls, scores: np.ndarray, positive: np.ndarray) -> Ranking:
+    def of(cls, scores: np.ndarray, positive: np.ndarray) -> ThresholdCounts:
         """Counts for finite scores and a mask with some positives and some negatives, shape [n] each."""
         order = np.argsort(-scores, kind="stable")
         last = np.append(np.flatnonzero(np.diff(scores[order])), scores.size - 1)  # of each run of equal scores
@@ -116,7 +116,7 @@ def detection(scores: np.ndarray, wrong: np.ndarray, what: str = "scores") -> di
         what: Name of the scores in errors.
     """
     scores, wrong = _scores_and_mask(scores, wrong, what)
-    k, ranking = top_count(scores.size, 1), Ranking.of(scores, wrong)
+    k, ranking = top_count(scores.size, 1), ThresholdCounts.of(scores, wrong)
     out = {
         "p_at_1": expected_hits(scores, wrong, k) / k,
         "auc_pr": ranking.average_precision(),
@@ -161,7 +161,7 @@ def top_tau(epoch_scores: np.ndarray, what: str = "epoch_scores") -> float:
 
 def by_epoch(epoch_scores: np.ndarray, wrong: np.ndarray, what: str = "epoch_scores") -> dict[str, list[float]]:
     """Returns the AUC-PR of each epoch's own scores, and the tau of its top 1% with the epoch before (first: NaN)."""
-    ranked = [Ranking.of(*_scores_and_mask(scores, wrong, what)) for scores in epoch_scores]
+    ranked = [ThresholdCounts.of(*_scores_and_mask(scores, wrong, what)) for scores in epoch_scores]
     precision = [ranking.average_precision() for ranking in ranked]
     return {"auc_pr": precision, "tau_top1": [math.nan, *top_taus(epoch_scores, what)][: len(precision)]}
 
@@ -211,9 +211,9 @@ def ood(id_scores: np.ndarray, ood_scores: np.ndarray, what: str = "scores") -> 
     scores = np.concatenate([np.ravel(id_scores), np.ravel(ood_scores)])
     is_ood = np.arange(scores.size) >= np.size(id_scores)
     scores, is_ood = _scores_and_mask(scores, is_ood, what)
-    found = Ranking.of(scores, is_ood)
+    found = ThresholdCounts.of(scores, is_ood)
     out = {"auroc": found.auroc()}
-    for name, ranking in (("out", found), ("in", Ranking.of(-scores, ~is_ood))):
+    for name, ranking in (("out", found), ("in", ThresholdCounts.of(-scores, ~is_ood))):
         out[f"aupr_{name}_ap"] = ranking.average_precision()
         out[f"aupr_{name}_trapezoid"] = ranking.precision_recall_area()
     out["fpr95"] = found.false_positive_rate(0.95)
