@@ -95,7 +95,7 @@ class TableLayout:
         task: "noisy" or "ood".
         title: Title of the table.
         selection: Sentence on how epochs and hyper-parameters were chosen.
-        extended: Whether an ablation has its extended columns.
+        extended: Whether an ablation has its extended columns, an OOD table what OpenOOD publishes.
         panels: Datasets and settings, in order.
         ood_panels: The ID set whose OOD metrics an ablation shows for its first row; empty or one.
         not_run: Datasets without results.

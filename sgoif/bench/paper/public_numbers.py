@@ -8,7 +8,7 @@
 from __future__ import annotations
 
 from functools import cache
-from typing import Any, TypedDict
+from typing import Any, NamedTuple, TypedDict
 
 from sgoif.bench.paper.printed import PrintedNumber, read
 
@@ -66,6 +66,36 @@ def openood() -> dict[str, Any]:
         for row, values in raw["rows"].items()
     }
     return {**raw, "values": rows}
+
+
+class PublishedAuroc(NamedTuple):
+    """An AUROC of OpenOOD's leaderboard, as a fraction.
+
+    Attributes:
+        mean: Mean over its trainings.
+        std: Standard deviation over its trainings, None where the leaderboard gives none.
+    """
+
+    mean: float
+    std: float | None
+
+
+@cache
+def leaderboard() -> dict[str, dict[str, PublishedAuroc]]:
+    """Return what OpenOOD publishes on CIFAR of all methods of this project: method in lower case -> column -> AUROC.
+
+    Columns are those of openood.yaml, `CIFAR-10 near` to `CIFAR-100 far`.
+    """
+    public = openood()
+    columns = [name for name in public["columns"] if name.startswith("CIFAR") and name.endswith(("near", "far"))]
+    found: dict[str, dict[str, PublishedAuroc]] = {}
+    for method, values in {**public["rows"], **public["more_rows"]}.items():
+        means, spreads = values.split()[: len(columns)], public["spread"][method].split()
+        found[method.lower()] = {
+            column: PublishedAuroc(float(mean) / 100, None if std == "-" else float(std) / 100)
+            for column, mean, std in zip(columns, means, spreads, strict=True)
+        }
+    return found
 
 
 def _source(number: PrintedNumber, name: str, value: float | None) -> PublicSource:

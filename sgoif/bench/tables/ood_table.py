@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Callable, Hashable, Sequence
 
 from sgoif.bench.evaluation.table_layout import Panel
 from sgoif.bench.methods import registry
+from sgoif.bench.paper.public_numbers import leaderboard, openood
 from sgoif.bench.tables import names
 from sgoif.bench.tables.block import Field, absent_field, make_block, metric_field
 from sgoif.bench.tables.captions import NOT_GIVEN, seeds_caption
@@ -26,7 +27,10 @@ OVERVIEWS = (("auroc", "AUROC", "higher"), ("fpr95", "FPR@95", "lower"))
 
 
 def ood(source: Source) -> Table:
-    """Builds the table: an overview over the ID sets if there are several, then one block for each ID set."""
+    """Builds the table: an overview over the ID sets if there are several, then one block for each ID set.
+
+    With `extended` the numbers that OpenOOD publishes stand beside those measured here.
+    """
     rows = source.methods()
     blocks, counts = [], []
     if len(source.panels) + len(source.layout.not_run) > 1:
@@ -51,6 +55,7 @@ def ood(source: Source) -> Table:
         blocks.append(make_block(f"ID: {panel.title}", fields, rows, "ood"))
         others = declared_scores(source, panel, [m for _, m in rows])
         blocks += [others] if others else []
+        blocks += [beside_openood(source, panel, rows)] if source.layout.extended else []
         counts.append(_ood_counts(source, panel, [m for _, m in rows]))
     caption = [
         "OOD detection, in % unless the column says otherwise; near, far and mean: unweighted means over the OOD sets.",
@@ -65,6 +70,7 @@ def ood(source: Source) -> Table:
         "Training: own seconds before the first score, and stand-alone over plain training (the shared network "
         "counted). No method is fitted with an image of an OOD test set.",
         _stand_in_words(source),
+        _published_words() if source.layout.extended else "",
         TUNING,
         NOT_GIVEN,
     ]
@@ -136,13 +142,57 @@ def declared_scores(source: Source, panel: Panel, methods: Sequence[str]) -> Blo
     return Block(f"Declared scores, ID: {panel.title}", SCORE_COLUMNS, rows, ("", "score"), "") if rows else None
 
 
+def beside_openood(source: Source, panel: Panel, rows: Sequence[tuple[str, str]]) -> Block:
+    """Returns the block of one ID set with AUROC measured here, OpenOOD's, and what is between them."""
+    fields = []
+    for group in ("near", "far"):
+        for kind in ("here", "OpenOOD", "difference"):
+            column = Column(f"AUROC, {group}", kind, f"auroc:{group}", "")
+            fields.append(Field(column, _beside(source, panel, group, kind), ranked=False))
+    shown = [(heading, method) for heading, method in rows if _published(panel, method, "near") is not None]
+    return make_block(f"Beside OpenOOD, ID: {panel.title}", fields, shown, "ood")
+
+
+def _beside(source: Source, panel: Panel, group: str, kind: str) -> Callable[[str], Entry]:
+    """Returns the function that gives the entry of a method: "here", "OpenOOD" or "difference"."""
+
+    def entry(method: str) -> Entry:
+        here, published = source.entry(panel, method, f"auroc:{group}"), _published(panel, method, group)
+        if kind == "here" or published is None:
+            return here
+        if kind == "OpenOOD":
+            return published
+        return Entry() if here.mean is None or published.mean is None else Entry(here.mean - published.mean)
+
+    return entry
+
+
+def _published(panel: Panel, method: str, group: str) -> Entry | None:
+    """Returns OpenOOD's AUROC of a method, None if it publishes none."""
+    found = leaderboard().get(names.title("ood", method).lower(), {}).get(f"{panel.title} {group}")
+    return None if found is None else Entry(found.mean, found.std)
+
+
+def _published_words() -> str:
+    public = openood()
+    return (
+        f"OpenOOD: {public['name']}, mean and standard deviation of three trainings of the same network, on its own "
+        f"OOD sets. It chooses parameters on OOD validation images for {', '.join(public['searched'])}; here none is."
+    )
+
+
 def _stand_in_words(source: Source) -> str:
     """Returns the sentence on OOD sets that replace official ones; may be empty."""
     sets = dict.fromkeys(names.set_title(s) for panel in source.panels for s in panel.near + panel.far)
     found = [name for name in sets if name.endswith(names.STAND_IN_MARK)]
     if not found:
         return ""
+    network = (
+        "the network, trained once, is OpenOOD's"
+        if source.layout.extended
+        else "network and training are this benchmark's own"
+    )
     return (
         f"Not OpenOOD's protocol: {', '.join(found)} stand in for the official sets (a part of them, or other crops), "
-        "and network and training are this benchmark's own."
+        f"and {network}."
     )
