@@ -7,6 +7,7 @@ from dataclasses import dataclass, field, replace
 from typing import Any
 
 from sgoif.bench.data import catalogue
+from sgoif.bench.evaluation.regime_words import describe_regime
 from sgoif.bench.evaluation.table_layout import (
     TABLE_KINDS,
     VARIANT_KINDS,
@@ -170,39 +171,6 @@ def _panel(table: str, spec: Mapping[str, Any], task: str, choice: _Choice, entr
         near=list(entry.get("near") or []),
         far=list(entry.get("far") or []),
     )
-
-
-def describe_regime(title: str, properties: Mapping[str, Any]) -> str:
-    """Returns what distinguishes a setting in words: its data, class balance, noise, images and training.
-
-    Args:
-        title: Title of the dataset.
-        properties: What the configuration says of it.
-    """
-    kind = properties["kind"]
-    rate = properties.get("rate", properties.get("noise"))
-    kinds = {"symmetric": "sym.", "asymmetric": "pair", "class_conditional": "class-cond."}
-    balance = f"{properties['balance']:g} : 1" if "balance" in properties else ""
-    if balance and properties["balance"] != 1:
-        balance += f" {properties.get('profile', 'exponential')}"
-    recipe = properties.get("recipe", {})
-    training = [f"{recipe['epochs']} epochs"] if "epochs" in recipe else []
-    training += [str(recipe[key]) for key in ("model", "optimizer", "schedule") if key in recipe]
-    if set(recipe) == {"lr"}:  # beside other changes it follows from them
-        training.append(f"learning rate {recipe['lr']:g}")
-    if "start" in recipe:
-        training.append("frozen features" if recipe["start"].get("frozen") else "fine-tuned")
-    images = properties.get("images", {})
-    positions = [f"{word} {images[word]:,}" for word in ("from", "to") if word in images]
-    amount = f"{100 * rate:.0f}%" if rate is not None else properties.get("column", "")
-    words = [
-        balance,
-        f"{kinds.get(kind, kind)} {amount}".strip(),
-        f"{properties['size']:,} images" if "size" in properties else "",
-        " ".join(["images", *positions]) if positions else "",
-        *training,
-    ]
-    return ", ".join([title, *(word for word in words if word)])
 
 
 def _shown_methods(spec: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:

@@ -12,7 +12,8 @@ import numpy as np
 
 from sgoif.bench.evaluation.detection_curves import example_setting
 from sgoif.bench.evaluation.metric_record import metrics_file, read_metrics
-from sgoif.bench.evaluation.resolve_layout import describe_regime, resolve_layout
+from sgoif.bench.evaluation.regime_words import describe_regime, without_shared_words
+from sgoif.bench.evaluation.resolve_layout import resolve_layout
 from sgoif.bench.evaluation.summary_record import layouts, read_summary
 from sgoif.bench.evaluation.table_layout import Panel, TableLayout
 from sgoif.bench.methods.registry import OURS, PLAIN, is_variant
@@ -159,16 +160,27 @@ class FigureData:
         return max(settings, key=lambda s: (there[s], s == first))
 
     def title(self, dataset: str) -> str:
-        """Return the title of a noisy dataset, with what it stands in for."""
+        """Return the title of a noisy dataset, with what it stands in for and what all its regimes share."""
         spec = self.config["noisy"][dataset]
         place = f", in the place of {spec['stands_for']}" if spec.get("stands_for") else ""
-        return f"{spec.get('title', dataset)}{place}"
+        shared = self._regimes(dataset)[0]
+        return f"{spec.get('title', dataset)}{place}{', ' + shared if shared else ''}"
+
+    @functools.cache  # noqa: B019
+    def _regimes(self, dataset: str) -> tuple[str, dict[str, str]]:
+        """What all settings of a dataset share in words, and setting -> the rest; empty unless all are regimes."""
+        settings = self.config["noisy"][dataset]["settings"]
+        if len(settings) < 2 or not all(REGIME & noise.keys() for noise in settings.values()):
+            return "", {}
+        titles = [describe_regime("", noise).removeprefix(", ") for noise in settings.values()]
+        shared, rests = without_shared_words(titles)
+        return shared, dict(zip(settings, rests, strict=True))
 
     def setting_title(self, dataset: str, setting: str) -> str:
         """Return a setting in words, such as "symmetric 20%"."""
         noise = self.config["noisy"][dataset]["settings"][setting]
         if REGIME & noise.keys():
-            return describe_regime("", noise).removeprefix(", ")
+            return self._regimes(dataset)[1].get(setting) or describe_regime("", noise).removeprefix(", ")
         rate = noise.get("noise", noise.get("rate"))
         if noise["kind"] == "class_conditional":
             return f"{100 * rate:.0f}%, sparsity {noise.get('sparsity', 0):.1f}"

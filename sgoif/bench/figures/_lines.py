@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_COLUMNS = 4
+MAX_NAME_ROOM = 1.7  # inches for names beside several panels; longer names go into a legend
 
 
 @dataclass
@@ -86,7 +87,8 @@ def draw_panels(
         panels: Those without lines are left out.
         x_label: Words below every panel.
         y_label: Words at the left.
-        own_axes: Whether every panel has a vertical axis of its own. Then, and in several rows, names are in a legend.
+        own_axes: Whether every panel has a vertical axis of its own. Then, in several rows, and where names are long,
+            names are in a legend.
         options: `log` makes the horizontal axis logarithmic, `ticks` writes x as a function of it.
 
     Returns:
@@ -105,7 +107,7 @@ def draw_panels(
     lows = [_floor([p] if own_axes else panels, styles) for p in panels]
     for axes, panel, low in zip(grid.flat, panels, lows, strict=False):
         _draw(axes, panel, styles)
-        words = [textwrap.fill(line, 26 if columns > 2 else 60) for line in panel.title.splitlines()]
+        words = [textwrap.fill(line, {1: 90, 2: 50, 3: 30}.get(columns, 24)) for line in panel.title.splitlines()]
         axes.set_title("\n".join(words), fontsize=7.5)
         axes.set_xlabel(x_label)
         axes.set_ylim(low, 100 + 0.03 * (100 - low))
@@ -115,12 +117,13 @@ def draw_panels(
     named = [m for m in order if styles[m] is not _style.PALE_STYLE]
     pale = [title("noisy", m) for m in order if m not in named]
     notes = [f"pale lines: {', '.join(pale)}"] if pale else []
-    cut = [title("noisy", m) for m in order if any(_below(p, m, low) for p, low in zip(panels, lows, strict=True))]
-    notes += [f"below the axis in part: {', '.join(cut)}"] if cut else []
+    cut = [m for m in order if any(_below(p, m, low) for p, low in zip(panels, lows, strict=True))]
+    below = [title("noisy", m) for m in cut if m in named] + ["pale ones"] * any(m not in named for m in cut)
+    notes += [f"below the axis in part: {', '.join(below)}"] if below else []
     if any(not is_ranked("noisy", m) for m in named):
-        notes.append("dashed: is given all clean labels that were set aside")
+        notes.append("dashed grey: beside the others, since it is given more (†: all clean labels that were set aside)")
     _style.footnote(figure, "; ".join(["bars hold all seeds", *notes]))
-    if own_axes or rows > 1:
+    if own_axes or rows > 1 or (columns > 1 and _name_room(named) > MAX_NAME_ROOM):
         _legend(figure, named, styles)
     else:
         _name_ends(figure, grid, panels, named, styles)
@@ -143,13 +146,17 @@ def _name_ends(
 ) -> None:
     """Write the names at the right of the last panel, where their lines end."""
     axes, lines = grid.flat[len(panels) - 1], panels[-1].lines
-    widest = max(len(title("noisy", m)) for m in named)
-    _reserve(axes, 0.062 * widest + 0.25)
+    _reserve(axes, _name_room(named))
     _style.lay_out(figure)
     bottom = axes.get_ylim()[0]
     ends = {title("noisy", m): (lines[m].x[-1], max(bottom, lines[m].mean[-1])) for m in named if m in lines}
     colours = {title("noisy", m): styles[m][0] for m in named}
     _labels.beside(axes, ends, colours, bold=title("noisy", OURS), distance=0.12 if len(panels) > 1 else 0.03)
+
+
+def _name_room(named: Sequence[str]) -> float:
+    """Inches that the longest name takes beside a panel."""
+    return 0.062 * max(len(title("noisy", m)) for m in named) + 0.25
 
 
 def _reserve(axes: Axes, inches: float) -> None:

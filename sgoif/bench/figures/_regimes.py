@@ -54,7 +54,10 @@ def groups_by(config: Mapping[str, Any], panels: Sequence[Panel], key: str) -> G
 def draw(table: str, data: FigureData, key: str, x_label: str, **options: Any) -> Figure | None:
     """Draw AUC-PR against `key`, one panel for each group of settings."""
     groups = groups_by(data.config, data.layout(table).panels, key)
-    panels = [_lines.LinePanel(words, _lines.quality_lines(data, table, points)) for words, points in groups]
+    several = len({panel.dataset for _, points in groups for _, panel in points}) > 1  # else the subtitle names it
+    titles = [words if several else words.split("\n", 1)[1] for words, _ in groups]
+    lines = [_lines.quality_lines(data, table, points) for _, points in groups]
+    panels = [_lines.LinePanel(words, found) for words, found in zip(titles, lines, strict=True)]
     figure = _lines.draw_panels(panels, x_label, "AUC-PR (%)", log=True, **options)
     if figure is not None:
         _style.subtitle(figure, "; ".join(dict.fromkeys(data.title(p.dataset) for _, g in groups for _, p in g)))

@@ -42,6 +42,7 @@ LineStyle = tuple[str, Dashes, str | None]
 MARKS = ((BLUE, "o"), (ORANGE, "s"), (GREEN, "^"), (PURPLE, "D"), (SKY, "v"), (RED, "P"))
 OURS_STYLE: LineStyle = ("black", "-", "*")
 BESIDE_STYLE: LineStyle = (GREY, (0, (4, 1.5)), "X")  # shown beside the others, since it is given more
+SECOND_BESIDE_STYLE: LineStyle = (GREY, (0, (1.2, 1)), "d")
 PALE_STYLE: LineStyle = (PALE, "-", None)
 GATE_STYLES: dict[str, LineStyle] = {  # the first is drawn widest, so that it can be seen beneath the others
     "stability": (GREEN, "-", "o"),
@@ -195,7 +196,7 @@ def _png(figure: Figure) -> bytes:
 
 
 def method_styles(by_quality: Sequence[str], task: str = "noisy", n_named: int = 5) -> dict[str, LineStyle]:
-    """Return method -> style: SG-OIF black, the best others coloured, the rest pale.
+    """Return method -> style: SG-OIF black, the best others coloured, the two best unranked ones grey, the rest pale.
 
     Args:
         by_quality: Methods, best first.
@@ -206,7 +207,8 @@ def method_styles(by_quality: Sequence[str], task: str = "noisy", n_named: int =
     rivals = [m for m in by_quality if m != OURS and is_ranked(task, m)]
     for method, (colour, marker) in zip(rivals[:n_named], MARKS, strict=False):
         styles[method] = (colour, "-", marker)
-    styles |= {m: BESIDE_STYLE for m in by_quality if not is_ranked(task, m)}
+    unranked = [m for m in by_quality if not is_ranked(task, m)]
+    styles |= dict(zip(unranked, (BESIDE_STYLE, SECOND_BESIDE_STYLE), strict=False))
     if OURS in styles:
         styles[OURS] = OURS_STYLE
     return styles

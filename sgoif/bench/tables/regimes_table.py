@@ -1,29 +1,40 @@
 """Builds the table of regimes: class balance, noise, length, size, optimiser and start.
 
-First SG-OIF beside the best of the scores that plain training gives for free, a row for each cell of the grid; then
-all methods, a column for each cell.
+A row for each cell of the grid, under a heading for each regime: AUC-PR of all methods, with SG-OIF beside the best of
+the scores that plain training gives for free; then the share of labels that each method calls wrong.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from dataclasses import replace
+from collections.abc import Sequence
+from dataclasses import dataclass
 
+from sgoif.bench.evaluation.regime_words import describe_noise_briefly, without_shared_words
 from sgoif.bench.evaluation.table_layout import Panel
 from sgoif.bench.methods.registry import OURS
 from sgoif.bench.tables import names
-from sgoif.bench.tables.block import Field, absent_field, make_block, metric_field
+from sgoif.bench.tables.block import absent_field, make_block
 from sgoif.bench.tables.captions import NOT_GIVEN, seeds_caption
+from sgoif.bench.tables.marks import mark_best
 from sgoif.bench.tables.model import Block, Column, Entry, Row, Table
 from sgoif.bench.tables.names import is_ranked
 from sgoif.bench.tables.noisy_table import TRUSTED, over_panels
 from sgoif.bench.tables.source import Source
 
-MAX_COLUMNS = 6  # of a block: their headings are long
 COUNT_ERROR = "removal_count_error"
 # Scores of plain training, and of four further trainings on three quarters of the data each.
 PLAIN_SCORES = ("aum", "aum@all", "loss", "margin", "cartography", "cartography@all", "oof_self_confidence")
 CLOSE_ENOUGH = 0.003  # of AUC-PR: SG-OIF may be so far below the best of them
+USUAL = "the dataset's own recipe"
+
+
+@dataclass(frozen=True)
+class _Cell:
+    """A cell of the grid: its panel, the heading that it stands under, and its own words."""
+
+    panel: Panel
+    regime: str
+    title: str
 
 
 def regimes(source: Source) -> Table:
@@ -33,22 +44,19 @@ def regimes(source: Source) -> Table:
     means, footer = over_panels(source, source.panels, "auc_pr", ranked)
     overall = make_block("All cells: AUC-PR (%)", means, rows, footer=footer)
     blocks = [overall] if overall.rows else []  # only a method that has all cells has a mean
-    blocks += _beside_the_best(source)
-    for number, panels in enumerate(_parts(source.panels), start=1):
-        fields = [metric_field(source, panel, _column(panel, "auc_pr")) for panel in panels]
-        for panel, field in zip(panels, fields, strict=True):
-            field.extra["base rate"] = source.entry(panel, "", "base_rate")
-        blocks.append(make_block(f"AUC-PR (%), part {number}", fields, rows))
-    for number, panels in enumerate(_parts(source.panels), start=1):
-        block = make_block(f"Labels called wrong (%), part {number}", _estimates(source, panels), rows)
-        blocks.append(_measured_rows(block))
+    shared, cells = _cells(source.panels)
+    methods = [method for _, method in rows]
+    measured = [c for c in cells if any(source.entry(c.panel, m, "auc_pr").mean is not None for m in methods)]
+    blocks += [_quality(source, cells, measured, methods), _called_wrong(source, measured, methods)]
     if source.layout.not_run:
         gaps = [absent_field(source, absent) for absent in source.layout.not_run]
         blocks.append(make_block("Not run", gaps, rows))
     caption = [
-        "Each column is one cell of the grid: class balance (largest to smallest class), noise, images, and training "
-        "where it is not the dataset's own recipe.",
-        *seeds_caption(source),
+        f"All cells: {shared}." if shared else "",
+        "Each row is one cell of the grid. Headings: class balance (largest to smallest class), images, and training "
+        "where it is not the dataset's own recipe. Rows: the noise. sym.: to any other class; pair: to one other "
+        "class; class-cond.: by a noise matrix; human: labels that people gave.",
+        *(sentence.replace("best of the column", "best of the row") for sentence in seeds_caption(source)),
         "AUC-PR: average precision of the ranking of labels. Base rate: the share of wrong labels, which is also the "
         "AUC-PR of a random ranking.",
         "Best plain score: the best of AUM and mean probability of the label (each over all of training and over its "
@@ -57,37 +65,69 @@ def regimes(source: Source) -> Table:
         TRUSTED,
         NOT_GIVEN,
     ]
-    return source.table(blocks, caption)
+    return source.table([block for block in blocks if block.rows or block.footer], caption)
 
 
-def _beside_the_best(source: Source) -> list[Block]:
-    """Returns the block of SG-OIF and the best plain score, a row for each cell; none without plain scores."""
-    shown = [m for m in PLAIN_SCORES if any(m in panel.methods for panel in source.panels)]
-    if not shown:
-        return []
+def _cells(panels: Sequence[Panel]) -> tuple[str, list[_Cell]]:
+    """Returns the words that all cells share, and the cells, those of one regime together."""
+    shared, rests = without_shared_words([panel.title for panel in panels])
+    cells = []
+    for panel, rest in zip(panels, rests, strict=True):
+        noise = describe_noise_briefly({"kind": panel.kind, "rate": panel.noise, "column": panel.column})
+        words = rest.split(", ")
+        if noise in words:
+            cells.append(_Cell(panel, ", ".join(word for word in words if word != noise) or USUAL, noise))
+        else:  # the noise is what all cells share
+            cells.append(_Cell(panel, "", rest))
+    order = list(dict.fromkeys(cell.regime for cell in cells))
+    return shared, sorted(cells, key=lambda cell: order.index(cell.regime))
+
+
+def _quality(source: Source, cells: Sequence[_Cell], measured: Sequence[_Cell], methods: Sequence[str]) -> Block:
+    """Returns the block of AUC-PR: SG-OIF, how far it is from the best plain score, all other methods, base rate."""
+    plain = [m for m in PLAIN_SCORES if m in methods]
+    first = [OURS] if OURS in methods else []
+    others = [m for m in methods if m not in first and any(_mean(source, c, m) is not None for c in measured)]
+    less = [Column("", "SG-OIF less the best plain score", "auc_pr:less_best_plain", "", "points")] if plain else []
     columns = [
-        Column("", "best plain score", "auc_pr:best_plain"),
-        Column("", "SG-OIF", "auc_pr"),
-        Column("", "SG-OIF less the best", "auc_pr:less_best_plain", style="points"),
+        *(_column(m, "auc_pr") for m in first),
+        *less,
+        *(_column(m, "auc_pr") for m in others),
+        Column("", "base rate", "base_rate", ""),
     ]
     rows, compared = [], []
-    for panel in source.panels:
-        plain = {m: e for m in shown if (e := source.entry(panel, m, "auc_pr")).mean is not None}
-        ours = source.entry(panel, OURS, "auc_pr")
-        title, best, less = panel.title, Entry(), Entry()
-        if plain and set(plain) >= {m for m in shown if m in panel.methods}:  # the best of some would flatter SG-OIF
-            name = max(plain, key=lambda m: plain[m].mean or 0.0)
-            title, best = f"{title} · {names.title('noisy', name)}", replace(plain[name], mark="", note=None)
-        if best.mean is not None and ours.mean is not None:
-            less = Entry(ours.mean - best.mean)
-            compared.append((ours.mean - best.mean, {m: ours.mean - (e.mean or 0.0) for m, e in plain.items()}))
-        rows.append(Row("", "", title, [best, replace(ours, mark=""), less]))
-    footer = _compared_in_words(compared, len(source.panels), shown)
-    return [
-        Block(
-            "SG-OIF beside the best plain score: AUC-PR (%)", columns, rows, ("", "cell · its best plain score"), footer
-        )
-    ]
+    for cell in measured:
+        entries = {m: source.entry(cell.panel, m, "auc_pr") for m in [*first, *others]}
+        mark_best(entries, _column(OURS, "auc_pr"))
+        found = {m: e.mean for m, e in entries.items() if m in plain and e.mean is not None}
+        ours = entries[OURS].mean if first else None
+        difference = Entry()
+        # the best of some plain scores would flatter SG-OIF
+        if found and ours is not None and set(found) >= {m for m in plain if m in cell.panel.methods}:
+            difference = Entry(ours - max(found.values()))
+            compared.append((ours - max(found.values()), {m: ours - value for m, value in found.items()}))
+        base = source.entry(cell.panel, "", "base_rate")
+        shown = [*(entries[m] for m in first), *([difference] if less else []), *(entries[m] for m in others), base]
+        rows.append(Row(cell.regime, "", cell.title, shown))
+    sentences = [_compared_in_words(compared, len(cells), plain)] if less else []
+    footer = " ".join([*sentences, *_missing(cells, measured)])
+    return Block("AUC-PR (%)", columns, rows, ("", "noise"), footer)
+
+
+def _missing(cells: Sequence[_Cell], measured: Sequence[_Cell]) -> list[str]:
+    """Returns the sentence on the cells of which no method has a number."""
+    by_regime: dict[str, list[str]] = {}
+    for cell in cells:
+        if cell not in measured:
+            by_regime.setdefault(cell.regime, []).append(cell.title)
+    if not by_regime:
+        return []
+    words = [f"{regime} ({', '.join(titles)})" if regime else ", ".join(titles) for regime, titles in by_regime.items()]
+    return [f"Without a number, and not shown: {'; '.join(words)}."]
+
+
+def _mean(source: Source, cell: _Cell, method: str) -> float | None:
+    return source.entry(cell.panel, method, "auc_pr").mean
 
 
 def _compared_in_words(compared: list[tuple[float, dict[str, float]]], n: int, shown: Sequence[str]) -> str:
@@ -108,40 +148,31 @@ def _compared_in_words(compared: list[tuple[float, dict[str, float]]], n: int, s
     )
 
 
-def _parts(panels: Sequence[Panel]) -> list[Sequence[Panel]]:
-    return [panels[start : start + MAX_COLUMNS] for start in range(0, len(panels), MAX_COLUMNS)]
+def _column(method: str, metric: str, better: str = "higher") -> Column:
+    return Column("", names.title("noisy", method), metric, better)
 
 
-def _column(panel: Panel, metric: str, better: str = "higher") -> Column:
-    return Column("", panel.title, metric, better)
+def _called_wrong(source: Source, cells: Sequence[_Cell], methods: Sequence[str]) -> Block:
+    """Returns the block of the share of labels called wrong; methods without a rule of their own have no column."""
+    shares = {m: [_share(source, cell.panel, m) for cell in cells] for m in methods}
+    with_rule = [m for m in methods if any(entry.mean is not None for entry in shares[m])]
+    columns = [Column("", "true share", "base_rate", "")]
+    columns += [_column(m, "share_called_wrong", better="") for m in with_rule]
+    rows = []
+    for i, cell in enumerate(cells):
+        true_share = source.entry(cell.panel, "", "base_rate")
+        rows.append(Row(cell.regime, "", cell.title, [true_share, *(shares[m][i] for m in with_rule)]))
+    return Block("Labels called wrong (%)", columns, rows if with_rule else [], ("", "noise"))
 
 
-def _estimates(source: Source, panels: Sequence[Panel]) -> list[Field]:
-    fields = []
-    for panel in panels:
-        true_share = source.entry(panel, "", "base_rate")
-        column = _column(panel, "share_called_wrong", better="")
-        fields.append(Field(column, _called_wrong(source, panel, true_share.mean), extra={"true share": true_share}))
-    return fields
-
-
-def _called_wrong(source: Source, panel: Panel, true_share: float | None) -> Callable[[str], Entry]:
-    """Returns the function that finds the share of labels that a method calls wrong.
+def _share(source: Source, panel: Panel, method: str) -> Entry:
+    """Returns the share of labels that a method calls wrong.
 
     It is recorded by its relative error, (called wrong - wrong) / wrong.
     """
-
-    def entry(method: str) -> Entry:
-        found = source.entry(panel, method, COUNT_ERROR)
-        if found.mean is None or true_share is None:
-            return found
-        std = None if found.std is None else true_share * found.std
-        return Entry(true_share * (1 + found.mean), std, found.n_seeds, found.status, found.note)
-
-    return entry
-
-
-def _measured_rows(block: Block) -> Block:
-    """Leaves out methods that have no rule of their own."""
-    block.rows = [row for row in block.rows if any(entry.mean is not None for entry in row.entries)]
-    return block
+    found = source.entry(panel, method, COUNT_ERROR)
+    true_share = source.entry(panel, "", "base_rate").mean
+    if found.mean is None or true_share is None:
+        return found
+    std = None if found.std is None else true_share * found.std
+    return Entry(true_share * (1 + found.mean), std, found.n_seeds, found.status, found.note)

@@ -56,6 +56,10 @@ def test_methods_with_the_same_values_are_one_entry_of_the_ranks():
 def test_sgoif_and_the_best_others_are_told_apart_and_the_rest_is_pale():
     styles = _style.method_styles(["aum", "sgoif", *(f"m{i}" for i in range(8)), "sgoif_trusted"])
     assert styles["sgoif"] == _style.OURS_STYLE and styles["sgoif_trusted"] == _style.BESIDE_STYLE
+    beside = _style.method_styles(["trusted_probe", "sgoif_trusted", "glc", "sgoif"])
+    assert [beside[m] for m in ("trusted_probe", "sgoif_trusted", "glc")] == [
+        _style.BESIDE_STYLE, _style.SECOND_BESIDE_STYLE, _style.PALE_STYLE,
+    ]  # fmt: skip
     named = [m for m, style in styles.items() if style not in (_style.PALE_STYLE, _style.BESIDE_STYLE)]
     assert named == ["aum", "sgoif", "m0", "m1", "m2", "m3"] and len({styles[m] for m in named}) == 6
 

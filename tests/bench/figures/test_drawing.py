@@ -3,9 +3,9 @@
 import numpy as np
 import pytest
 
-from sgoif.bench.figures import _lines, _style
+from sgoif.bench.figures import _labels, _lines, _style
 from sgoif.bench.figures.comparison import pareto, ranks
-from sgoif.bench.figures.method import noise_estimate
+from sgoif.bench.figures.method import gating, noise_estimate
 
 
 @pytest.fixture
@@ -76,10 +76,54 @@ def test_the_legend_of_costs_names_what_is_drawn(canvas):
         assert ("no other is better and cheaper" in [h.get_label() for h in _style._AROUND[figure].handles]) == told
 
 
-def test_ranks_without_a_test_keep_no_place_for_it(canvas):
-    tops = []
-    for difference in (None, 0.5):
-        _, grid = canvas()
-        ranks._diagram(grid[0, 0], {"a": 1.0, "b": 2.0, "c": 3.0}, difference)
-        tops.append(max(t.get_position()[1] for t in grid[0, 0].texts) - grid[0, 0].get_ylim()[1])
-    assert min(tops) > -1.2
+def test_ranks_without_a_test_are_rows_with_the_best_at_the_top(canvas):
+    _, grid = canvas()
+    ranks._rows(grid[0, 0], {"SG-OIF": 1.2, "b": 2.0, "c": 2.8})
+    assert [label.get_text() for label in grid[0, 0].get_yticklabels()] == ["c", "b", "SG-OIF"]
+    assert [text.get_text() for text in grid[0, 0].texts] == ["2.8", "2.0", "1.2"]
+
+
+def inside(figure, texts) -> bool:
+    """Whether texts are drawn within the figure and none covers another."""
+    figure.canvas.draw()
+    boxes = [text.get_window_extent() for text in texts]
+    whole = figure.bbox
+    apart = all(not a.overlaps(b) for i, a in enumerate(boxes) for b in boxes[i + 1 :])
+    return apart and all(b.x0 >= whole.x0 and b.x1 <= whole.x1 for b in boxes)
+
+
+@pytest.mark.parametrize("n", [5, 24])
+def test_names_and_numbers_of_a_rank_diagram_fit(canvas, n):
+    figure, grid = canvas()
+    figure.set_size_inches(_style.FIGURE_WIDTH, 1.0 + 0.2 * (n + 1))
+    ranks._diagram(grid[0, 0], {f"a long name of a method, {i}": i + 1.0 for i in range(n)}, 2.0)
+    assert inside(figure, grid[0, 0].texts)
+
+
+def test_names_of_the_cheapest_methods_stand_right_of_the_axis_and_the_best_of_many_are_named(canvas):
+    figure, grid = canvas()
+    names = {"a name that is as long as the longest of all methods": (1.0, 90.0), "b": (5.0, 80.0)}
+    axes = grid[0, 0]
+    pareto._limits(axes, names, list(names)[:1])
+    _style.lay_out(figure)
+    _labels.beside(axes, dict([*names.items()][:1]), {}, left=True, distance=0.02)
+    figure.canvas.draw()
+    assert axes.texts[0].get_window_extent().x0 >= axes.get_window_extent().x0
+    points = {f"m{i}": (1.0, float(i)) for i in range(40)} | {"sgoif": (1.0, -1.0)}
+    named = pareto._named(list(points), points, ["m3"])
+    assert len(named) == pareto.MAX_NAMES and {"sgoif", "m3", "m39"} <= set(named) and "m4" not in named
+
+
+def test_long_names_go_into_a_legend_beside_several_panels(canvas):
+    line = _lines.Line([0, 1], [90, 95], [90, 95], [90, 95])
+    for method, in_legend in (("aum", False), ("sgoif@paper", True)):
+        panels = [_lines.LinePanel(str(i), {"sgoif": line, method: line}) for i in range(2)]
+        figure = _lines.draw_panels(panels, "x", "y")
+        assert bool(_style._AROUND[figure].handles) == in_legend
+
+
+def test_a_small_difference_between_gates_looks_small(canvas):
+    _, grid = canvas()
+    gating._final_scores(grid[0, 0], {"sgoif": np.array([0.99849]), "a": np.array([0.99840])}, {"sgoif": "stability"})
+    low, high = grid[0, 0].get_xlim()
+    assert high - low >= gating.MIN_SPAN - 1e-9 and low < 99.840 < 99.849 < high

@@ -17,7 +17,7 @@ from sgoif.bench.fidelity.certificate import MEASURES
 from sgoif.bench.figures import _lines, _regimes, _style, write_figures
 from sgoif.bench.figures._data import FigureData
 from sgoif.bench.figures.comparison import ood_sets, review
-from sgoif.bench.figures.method import noise_estimate
+from sgoif.bench.figures.method import coverage, noise_estimate
 from sgoif.utils.files import atomic_write_json, load_npz, read_json, save_npz
 from sgoif.utils.paths import ROOT
 from tests.helpers.fake_runs import CLASSES, GRID, N, Run, config
@@ -296,3 +296,34 @@ def test_curves_hold_no_truth_but_what_a_figure_shows(whole):
     assert curves["traces"][0]["epoch"][-1] == 3.0
     gallery = load_npz(whole[0] / "curves/noisy/digits_gallery.npz")
     assert ((gallery["labels"] != gallery["true_labels"]) == gallery["wrong"]).all()
+
+
+def test_the_coverage_of_one_problem_has_one_panel(whole):
+    run_dir, configuration, _ = whole
+    both = said(run_dir, "exact_coverage")
+    assert "coverage of the 95% interval (%)" in both and "1 seed of each problem" in both
+    path = run_dir / "fidelity" / "exact" / "seed0" / "cells.json"
+    cells = read_json(path)
+    only = {
+        **cells,
+        "facts": {**cells["facts"], "certificates": {"as above": cells["facts"]["certificates"]["longer"]}},
+    }
+    spec = {**configuration["fidelity"]["exact"], "certificates": {}}
+    atomic_write_json(path, only, seal=True)
+    try:
+        data = FigureData(run_dir, {**configuration, "fidelity": {"exact": spec}})
+        figure = coverage.draw("exact", data)
+    finally:
+        atomic_write_json(path, cells, seal=True)
+    assert len(figure.axes) == 1 and _style._AROUND[figure].subtitle == "Exact; 1 seed"
+    _style.save(figure, run_dir / "unused", "")
+
+
+def test_words_that_all_regimes_share_are_said_once():
+    shipped = load_config(ROOT / "configs" / "regimes.yaml", skip_missing=False)
+    data = FigureData.__new__(FigureData)
+    data.config = shipped
+    assert data.title("cifar10") == "CIFAR-10, images from 25,000"
+    assert data.setting_title("cifar10", "b10_sym20") == "10 : 1 exponential, sym. 20%, 10,000 images"
+    frozen = data.setting_title("cifar10", "frozen_sym20")
+    assert frozen == "sym. 20%, 10,000 images, 10 epochs, frozen efficientnet_lite0"

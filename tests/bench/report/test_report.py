@@ -220,6 +220,22 @@ def test_the_headline_says_who_is_ahead_and_what_the_influence_alone_would_do():
     assert lines["Seeds"] == "3 a number." and lines["Missing"] == "nothing."
 
 
+def test_the_headline_of_regimes_says_where_another_leads_by_most():
+    panels = [
+        Panel("noisy", "d", s, f"D, {s}", kind="symmetric", noise=0.2, methods=["sgoif", "sgoif@paper", "aum"])
+        for s in ("10 epochs", "30 epochs", "not run")
+    ]
+    records = [layout_record("t", TableLayout(kind="regimes", task="noisy", title="t", panels=panels))]
+    for setting, means in (("10 epochs", (0.9, 0.99, 0.8)), ("30 epochs", (0.9, 0.99, 0.93))):
+        where = {"dataset": "d", "setting": setting, "metric": "auc_pr", "n_seeds": 1}
+        for method, mean in zip(panels[0].methods, means, strict=True):
+            records.append(summary_record("t", **where, method=method, variant="", mean=mean))
+    assert dict(headline(records, [], None))["Regimes"] == (
+        "SG-OIF has the highest AUC-PR in 1 of 2 cells. "
+        "The largest lead over it: mean margin (AUM) by 3.0 points (30 epochs)."
+    )
+
+
 def test_seconds_of_cells_that_shared_a_gpu_are_marked_and_in_no_mean(tmp_path):
     subject = {seed: Subject("noisy", "d", "s", seed, "aum") for seed in (0, 1)}
     records = [subject[seed].record("seconds_total", value) for seed, value in ((0, 10.0), (1, 30.0))]

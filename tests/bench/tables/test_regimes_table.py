@@ -1,10 +1,12 @@
 """The table of regimes: a column a cell, AUC-PR and estimated against true wrong labels; and its configurations."""
 
+from itertools import pairwise
+
 import pytest
 
 from sgoif.bench.config import load_config
 from sgoif.bench.evaluation.metric_record import Subject, metrics_file
-from sgoif.bench.evaluation.resolve_layout import describe_regime
+from sgoif.bench.evaluation.regime_words import describe_regime, without_shared_words
 from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.tables import build_tables
 from sgoif.bench.tables.formats.markdown import to_markdown
@@ -35,27 +37,28 @@ def table(tmp_path_factory):
     return built
 
 
-def test_every_cell_is_a_column_and_parts_are_narrow(table):
-    parts = [block for block in table.blocks if block.title.startswith("AUC-PR")]
-    titles = [column.title for block in parts for column in block.columns]
-    assert len(titles) == len(set(titles)) == 21 and max(len(block.columns) for block in parts) == 6
-    assert titles[3] == "Digits, 10 : 1 exponential, sym. 20%, 560 images"
-    assert titles[14] == "Digits, sym. 20%, 560 images, adamw, constant"
-    assert titles[15] == "Digits, sym. 20%, 560 images, images from 700, frozen features"
-    assert titles[-1] == "Digits, class-cond. 40%, 560 images, images from 700, fine-tuned"
-    for block in parts:
-        assert {row.method: row.entries[0].mean for row in block.rows if row.method} == RATES
+def test_every_cell_is_a_row_under_its_regime_and_what_all_share_is_said_once(table):
+    block = table.blocks[1]
+    assert block.title == "AUC-PR (%)" and "All cells: Digits." in table.caption
+    cells = [(row.group, row.title) for row in block.rows]
+    assert len(cells) == len(set(cells)) == 21 and not any("Digits" in group for group, _ in cells)
+    assert cells[3] == ("10 : 1 exponential, 560 images", "sym. 20%")
+    assert ("560 images, adamw, constant", "sym. 20%") in cells
+    assert cells[-1] == ("560 images, images from 700, fine-tuned", "class-cond. 40%")
+    assert len({group for group, _ in cells}) == 1 + sum(a[0] != b[0] for a, b in pairwise(cells))
+    columns = [column.title for column in block.columns]
+    assert columns == ["SG-OIF", "SG-OIF less the best plain score", "mean margin (AUM)", "base rate"]
+    for row in block.rows:
+        assert [entry.mean for entry in row.entries] == pytest.approx([0.9, 0.1, 0.8, 0.2])
+        assert [entry.mark for entry in row.entries] == ["best", "", "", ""]  # of the row
 
 
 def test_the_share_called_wrong_stands_beside_the_true_one(table):
-    parts = [block for block in table.blocks if block.title.startswith("Labels called wrong")]
-    assert len(parts) == 4
-    for block in parts:
-        rows = {row.title: [entry.mean for entry in row.entries] for row in block.rows}
-        columns = len(block.columns)
-        assert rows["SG-OIF"] == pytest.approx([0.25] * columns)
-        assert rows["true share"] == pytest.approx([0.2] * columns)
-        assert len(rows) == 2  # a method without a rule has no row
+    block = table.blocks[2]
+    assert block.title == "Labels called wrong (%)" and len(block.rows) == 21
+    assert [column.title for column in block.columns] == ["true share", "SG-OIF"]  # no rule of its own, no column
+    for row in block.rows:
+        assert [entry.mean for entry in row.entries] == pytest.approx([0.2, 0.25])
 
 
 def test_mean_and_rank_are_over_all_cells(table):
@@ -69,16 +72,25 @@ def test_mean_and_rank_are_over_all_cells(table):
 @pytest.mark.parametrize(
     ("properties", "words"),
     [
-        ({"kind": "human", "column": "worse_label"}, "X, human worse_label"),
+        ({"kind": "human", "column": "worse_label"}, "X, human worse label"),
         ({"kind": "asymmetric", "rate": 0.4, "balance": 50, "profile": "step"}, "X, 50 : 1 step, pair 40%"),
         ({"kind": "class_conditional", "noise": 0.4, "balance": 1, "size": 50}, "X, 1 : 1, class-cond. 40%, 50 images"),
         ({"kind": "symmetric", "rate": 0.2, "recipe": {"epochs": 9, "model": "m"}}, "X, sym. 20%, 9 epochs, m"),
         ({"kind": "symmetric", "rate": 0.2, "recipe": {"lr": 1.5}}, "X, sym. 20%, learning rate 1.5"),
+        ({"kind": "clean", "recipe": {"model": "timm:tf_a@96", "start": {"frozen": True}}}, "X, clean, frozen a"),
+        ({"kind": "clean", "recipe": {"start": {"weights": "w"}}}, "X, clean, fine-tuned"),
         ({"kind": "clean", "images": {"from": 5, "to": 1000}}, "X, clean, images from 5 to 1,000"),
     ],
 )  # fmt: skip
 def test_a_cell_is_described_by_what_distinguishes_it(properties, words):
     assert describe_regime("X", properties) == words
+
+
+def test_shared_words_are_taken_out_where_something_is_left():
+    titles = ["X, 1 : 1, sym. 20%, 10,000 images, images from 5", "X, pair 40%, images from 5"]
+    assert without_shared_words(titles) == ("X, images from 5", ["1 : 1, sym. 20%, 10,000 images", "pair 40%"])
+    assert without_shared_words(["X, sym. 20%", "X, sym. 20%, adamw"]) == ("", ["X, sym. 20%", "X, sym. 20%, adamw"])
+    assert without_shared_words(["X, pair 40%"]) == ("", ["X, pair 40%"]) and without_shared_words([]) == ("", [])
 
 
 @pytest.mark.parametrize(
@@ -124,13 +136,10 @@ def test_the_grid_keeps_to_images_that_no_choice_has_seen():
     assert all(s["images"] == {"from": 25000} for s in settings)
 
 
-def test_sg_oif_stands_beside_the_best_plain_score_of_each_cell(table):
-    block = table.blocks[1]
-    assert block.title == "SG-OIF beside the best plain score: AUC-PR (%)" and len(block.rows) == 21
-    for row in block.rows:
-        best, ours, less = (entry.mean for entry in row.entries)
-        assert (best, ours) == (0.8, 0.9) and less == pytest.approx(0.1) and row.title.endswith(" · mean margin (AUM)")
-    assert "in 21 of 21 cells; in the mean of cells +10.0, at worst +10.0. Ahead of each" in block.footer
+def test_the_footer_counts_the_cells_that_sg_oif_leads(table):
+    footer = table.blocks[1].footer
+    assert "in 21 of 21 cells; in the mean of cells +10.0, at worst +10.0. Ahead of each" in footer
+    assert "Without a number" not in footer
 
 
 def test_the_sentence_counts_cells_within_the_margin():
@@ -153,4 +162,8 @@ def test_a_cell_without_all_plain_scores_is_not_compared(tmp_path):
     atomic_write_json(metrics_file(tmp_path, "noisy", "digits_regimes"), cells)
     (built,) = build_tables(summarise(tmp_path, config))
     block = built.blocks[0]  # no method has all cells, so there is no block of means
-    assert block.title.startswith("SG-OIF beside") and "in 1 of 1 cells (20 cells are not measured)" in block.footer
+    assert block.title == "AUC-PR (%)" and "in 1 of 1 cells (20 cells are not measured)" in block.footer
+    assert [(row.title, row.entries[1].mean is None) for row in block.rows] == [
+        ("sym. 20%", False), ("class-cond. 40%", True),
+    ]  # fmt: skip
+    assert "Without a number, and not shown: 1 : 1, 560 images (pair 40%); 10 : 1 exponential" in block.footer

@@ -26,6 +26,9 @@ CAPTION = (
 )
 
 
+MAX_LEVEL = 5  # columns whose names are not turned
+
+
 def subjects(config: Mapping[str, Any]) -> list[str]:
     """Return the tables that the figure is drawn for."""
     return tables_of(config, "ood")
@@ -65,7 +68,8 @@ def _heat_map(axes: Axes, values: np.ndarray, methods: Sequence[str], columns: S
         if np.isfinite(values[:, j]).any():
             best = int(np.nanargmax(values[:, j]))
             axes.add_patch(_frame(j, best))
-    axes.set_xticks(range(len(columns)), [_column(*c) for c in columns], rotation=60, ha="right", fontsize=6.5)
+    turned: dict[str, Any] = {"rotation": 60, "ha": "right"} if len(columns) > MAX_LEVEL else {}
+    axes.set_xticks(range(len(columns)), [_column(*c) for c in columns], fontsize=6.5, **turned)
     axes.set_yticks(range(len(methods)), [title("ood", m) for m in methods], fontsize=7)
     for text, method in zip(axes.get_yticklabels(), methods, strict=True):
         text.set_fontweight("bold" if method == OURS else "normal")

@@ -35,7 +35,8 @@ QUALITY = {
 }
 COST_METRIC = "overhead_passes"
 SAME_COST = 1.15  # costs within this factor are named in one column
-LEFT_ROOM = 1.7  # factor of cost that the names at the left take
+MAX_NAMES = 20  # in a column: of more methods the best are named
+NAME_WIDTH = 0.06  # inches of a letter
 RIGHT_ROOM = 1.5
 
 
@@ -52,7 +53,7 @@ def draw(table: str, data: FigureData) -> Figure | None:
         return None
     layout = data.layout(table)
     task = layout.task
-    figure, grid = _style.canvas(height=max(3.4, 0.15 * len(points) + 1.2))
+    figure, grid = _style.canvas(height=max(3.4, 0.15 * min(MAX_NAMES, len(points)) + 1.4))
     axes = grid[0, 0]
     axes.set_xlabel("passes through a network / those of plain training (log scale)")
     axes.set_ylabel(label)
@@ -63,12 +64,18 @@ def draw(table: str, data: FigureData) -> Figure | None:
         axes.plot(costs, qualities, color=_style.BLUE, linewidth=1, zorder=2, drawstyle="steps-post")
     for method, point in points.items():
         axes.scatter(*point, zorder=4 if method == OURS else 3, **_mark(method, method in front, task))
-    _limits(axes, points)
-    if incomplete:
-        _style.footnote(figure, f"not in every setting: {', '.join(title(task, m) for m in incomplete)}")
+    named = [_named(methods, points, front) for methods in columns(points)]
+    _limits(axes, points, [title(task, m) for m in named[0]])
+    notes = {"not named": [m for m in points if not any(m in column for column in named)]}
+    notes["not in every setting"] = incomplete
+    told = [f"{words}: {', '.join(title(task, m) for m in methods)}" for words, methods in notes.items() if methods]
+    if told:
+        _style.footnote(figure, "; ".join(told))
     _legend(figure, points, front, task)
     _style.lay_out(figure)
-    _names(axes, points, task)
+    for i, methods in enumerate(named):  # the cheapest at the left of their marks, all others at the right
+        at = {title(task, m): points[m] for m in methods}
+        _labels.beside(axes, at, {}, bold=title(task, OURS), left=i == 0, distance=0.02)
     return figure
 
 
@@ -139,13 +146,16 @@ def pareto(points: Points, task: str = "noisy") -> list[str]:
     return front
 
 
-def _limits(axes: Axes, points: Points) -> None:
+def _limits(axes: Axes, points: Points, at_left: Sequence[str]) -> None:
+    """Set the limits, with room for the names of the cheapest methods inside the axes."""
     from matplotlib.ticker import NullLocator
 
     costs = [cost for cost, _ in points.values()]
     qualities = [quality for _, quality in points.values()]
     axes.set_xscale("log")
-    axes.set_xlim(min(costs) / LEFT_ROOM, max(costs) * RIGHT_ROOM)
+    share = (NAME_WIDTH * max(map(len, at_left)) + 0.25) / (_style.FIGURE_WIDTH - 0.7)  # of the axes' width
+    span = RIGHT_ROOM * max(costs) / min(costs)
+    axes.set_xlim(min(costs) / span ** (share / (1 - share)), max(costs) * RIGHT_ROOM)
     digits = (1, 1.5, 2, 3, 5, 7)
     ticks = [t for e in range(-3, 6) for m in digits if 0.99 * min(costs) <= (t := m * 10.0**e) <= max(costs) * 1.2]
     axes.set_xticks(ticks, [f"{t:g}×" for t in ticks])
@@ -166,8 +176,7 @@ def columns(points: Points) -> list[list[str]]:
     return found
 
 
-def _names(axes: Axes, points: Points, task: str) -> None:
-    """Write the names: those of the cheapest methods at the left of their marks, all others at the right."""
-    for i, methods in enumerate(columns(points)):
-        named = {title(task, m): points[m] for m in methods}
-        _labels.beside(axes, named, {}, bold=title(task, OURS), left=i == 0, distance=0.02)
+def _named(methods: Sequence[str], points: Points, front: Sequence[str]) -> list[str]:
+    """The methods of a column whose names are written: SG-OIF, those on the front, and the best others."""
+    order = sorted(methods, key=lambda m: (m != OURS and m not in front, -points[m][1]))
+    return order[:MAX_NAMES]

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Any
 
 from sgoif.bench.evaluation import significance
@@ -17,6 +17,8 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PLACE = 40
+MAX_TICKS = 15  # ranks that are all written at the axis
+NAME_WIDTH = 0.072  # inches of a letter
 SAME = "|"  # between methods with the same ranking
 TITLE = "Average ranks"
 CAPTION = (
@@ -40,12 +42,16 @@ def draw(table: str, data: FigureData) -> Figure | None:
     if len(full) < 3 or len(panels) < 2:
         return None
     tested = n_draws >= MIN_DRAWS
-    figure, grid = _style.canvas(height=(1.0 if tested else 0.4) + 0.2 * (len(full) + 1))
+    figure, grid = _style.canvas(height=1.0 + 0.2 * (len(full) + 1) if tested else 0.5 + 0.17 * len(full))
     sets = "; ".join(dict.fromkeys(data.title(p.dataset) for p in panels))
     _style.subtitle(figure, f"{sets}; {len(panels)} settings, independent draws of noise: {n_draws}")
     ranks = significance.average_ranks(full)
     difference = significance.critical_difference(len(full), n_draws) if tested else None
-    _diagram(grid[0, 0], {_name_of(m): rank for m, rank in ranks.items()}, difference)
+    named = {_name_of(m): rank for m, rank in ranks.items()}
+    if difference is None:
+        _rows(grid[0, 0], named)
+    else:
+        _diagram(grid[0, 0], named, difference)
     notes = [f"no test: fewer than {MIN_DRAWS} independent draws"] if difference is None else _test(full, difference)
     if left_out:
         notes.append(f"without a score everywhere: {', '.join(title('noisy', m) for m in left_out)}")
@@ -132,10 +138,24 @@ def cliques(ranks: dict[str, float], difference: float) -> list[tuple[float, flo
     return [s for i, s in enumerate(spans) if s[1] > s[0] and (i == 0 or s[1] > spans[i - 1][1])]
 
 
-def _diagram(axes: Axes, ranks: dict[str, float], difference: float | None) -> None:
-    """Draw the axis of ranks with the names; with a critical difference, its length and what it does not separate."""
+def _rows(axes: Axes, ranks: dict[str, float]) -> None:
+    """Draw a row for each method, best at the top, with a mark at its rank."""
+    from_below = sorted(ranks, key=lambda name: -ranks[name])
+    for row, name in enumerate(from_below):
+        ours = name == title("noisy", OURS)
+        colour = "black" if ours else _style.BLUE
+        axes.plot([1, ranks[name]], [row, row], color=colour, linewidth=1, alpha=0.4)
+        axes.plot(ranks[name], row, marker="*" if ours else "o", markersize=9 if ours else 5, color=colour)
+        axes.annotate(f"{ranks[name]:.1f}", (ranks[name], row), (7, 0), textcoords="offset points", va="center", size=7)
+    _style.method_rows(axes, from_below, [name == title("noisy", OURS) for name in from_below])
+    axes.set_xlim(0.8, len(ranks) + 0.5)
+    axes.set_xlabel("average rank (1 = best)")
+
+
+def _diagram(axes: Axes, ranks: dict[str, float], difference: float) -> None:
+    """Draw the axis of ranks with the names, the critical difference, and what it does not separate."""
     n = len(ranks)
-    bars = [] if difference is None else cliques(ranks, difference)
+    bars = cliques(ranks, difference)
     depth = 0.55 * len(bars) + 0.6  # beneath the axis, before the names begin
     for i, name in enumerate(sorted(ranks, key=ranks.__getitem__)):
         left = i < (n + 1) // 2
@@ -144,17 +164,26 @@ def _diagram(axes: Axes, ranks: dict[str, float], difference: float | None) -> N
     for i, (low, high) in enumerate(bars):
         y = -0.55 * (i + 1)
         axes.plot([low - 0.06, high + 0.06], [y, y], color=_style.BLUE, linewidth=3.5, solid_capstyle="round", zorder=3)
-    if difference is not None:
-        axes.plot([1, 1 + difference], [1.55, 1.55], color=_style.BLUE, linewidth=2, marker="|", markersize=7)
-        words = f"critical difference {difference:.1f}"
-        axes.text(1 + difference / 2, 1.75, words, ha="center", va="bottom", fontsize=7.5)
+    axes.plot([1, 1 + difference], [1.55, 1.55], color=_style.BLUE, linewidth=2, marker="|", markersize=7)
+    words = f"critical difference {difference:.1f}"
+    axes.text(1 + difference / 2, 1.75, words, ha="center", va="bottom", fontsize=7.5)
     axes.plot([1, n], [0, 0], color=_style.TEXT_COLOUR, linewidth=1)
+    every = 1 if n <= MAX_TICKS else 5
     for rank in range(1, n + 1):
         axes.plot([rank, rank], [0, 0.18], color=_style.TEXT_COLOUR, linewidth=1)
-        axes.text(rank, 0.32, str(rank), ha="center", va="bottom", fontsize=7.5)
-    axes.set_xlim(1 - 0.32 * n, n + 0.32 * n)
-    axes.set_ylim(-depth - (n + 1) // 2 - 0.2, 1.2 if difference is None else 2.9)
+        if rank == 1 or rank % every == 0:
+            axes.text(rank, 0.32, str(rank), ha="center", va="bottom", fontsize=7.5)
+    order = sorted(ranks, key=ranks.__getitem__)
+    axes.set_xlim(*_room(n, order[: (n + 1) // 2], order[(n + 1) // 2 :]))
+    axes.set_ylim(-depth - (n + 1) // 2 - 0.2, 2.9)
     axes.axis("off")
+
+
+def _room(n: int, left: Sequence[str], right: Sequence[str]) -> tuple[float, float]:
+    """Limits of the horizontal axis, so that the names at both sides fit beside the axis of ranks."""
+    inches = [NAME_WIDTH * max((len(name) for name in names), default=0) + 0.45 for names in (left, right)]
+    unit = n / max(1.0, _style.FIGURE_WIDTH - 0.1 - sum(inches))  # ranks an inch
+    return 0.6 - unit * inches[0], n + 0.4 + unit * inches[1]
 
 
 def _name(axes: Axes, name: str, rank: float, y: float, edge: float, left: bool) -> None:

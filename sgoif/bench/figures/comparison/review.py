@@ -38,7 +38,8 @@ def draw(table: str, data: FigureData) -> Figure | None:
     groups: dict[tuple[Any, ...], list[Panel]] = {}
     for p in data.layout(table).panels:
         groups.setdefault((p.dataset, p.kind, p.noise or p.setting), []).append(p)
-    panels = [_lines.LinePanel(_title(group), _precision(data, table, group)) for group in groups.values()]
+    several = len({p.dataset for group in groups.values() for p in group}) > 1  # else the subtitle names it
+    panels = [_lines.LinePanel(_title(group, several), _precision(data, table, group)) for group in groups.values()]
     figure = _lines.draw_panels(panels, "reviewed (%)", "of these wrong (%)", own_axes=True)
     if figure is not None:
         sets = dict.fromkeys(data.title(p.dataset) for group in groups.values() for p in group)
@@ -46,10 +47,11 @@ def draw(table: str, data: FigureData) -> Figure | None:
     return figure
 
 
-def _title(panels: Sequence[Panel]) -> str:
+def _title(panels: Sequence[Panel], with_dataset: bool) -> str:
     first = panels[0]
     noise = f"{100 * (first.noise or 0):.0f}% noise" if len(panels) > 1 else describe_noise(first)
-    return f"{first.title}\n{textwrap.fill(noise, 24)}"
+    words = textwrap.fill(noise, 24)
+    return f"{first.title}\n{words}" if with_dataset else words
 
 
 def _precision(data: FigureData, table: str, panels: Sequence[Panel]) -> dict[str, _lines.Line]:

@@ -36,7 +36,7 @@ def draw(dataset: str, data: FigureData) -> Figure | None:
     traces = {g: found for g, found in traces.items() if len(found[0])}
     gains = {g: found for g, m in gates.items() if g != "stability" and len(found := _gains(data, dataset, m))}
     panels = [found for found in (traces, gains) if found]
-    if not traces:
+    if len(traces) < 2:  # the confidence of one gate has nothing to be compared with
         return None
     figure, grid = _style.canvas(1, len(panels), height=2.6)
     _draw_confidence(grid[0, 0], traces)
@@ -61,7 +61,9 @@ def _draw_confidence(axes: Axes, traces: Mapping[str, tuple[np.ndarray, np.ndarr
         _style.band(axes, x, values, _style.GATE_STYLES[gate], GATES[gate], linewidth=_style.GATE_WIDTHS[gate])
     _style.epoch_axis(axes)
     axes.set_ylabel("mean confidence of the anchors")
-    axes.set_ylim(0, 1.03)
+    finite = [values[np.isfinite(values)] for _, values in traces.values()]
+    low = min((float(v.min()) for v in finite if v.size), default=0.0)
+    axes.set_ylim(max(0.0, low - 0.1), 1.01)
     axes.grid()
     axes.legend()
 

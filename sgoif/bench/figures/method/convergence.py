@@ -15,12 +15,12 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PLACE = 50
-TITLE = "SG-OIF over training, by gate"
+TITLE = "SG-OIF over training"
 CAPTION = (
     "SG-OIF with its stability gate, with a moving-average gate (its tolerance is twice a moving average of the "
     "residual) and without a gate. Residual: relative residual of the anchors' inverse-curvature directions at each "
     "check (log scale), where the run kept it. AUC-PR: of the scores of each epoch alone. Mean over seeds; the band "
-    "holds all seeds."
+    "holds all seeds. A run without the other gates shows the stability gate alone."
 )
 
 
@@ -47,7 +47,8 @@ def draw(dataset: str, data: FigureData) -> Figure | None:
             _draw_precision(axes, precision)
         _style.epoch_axis(axes)
         axes.grid()
-    _style.legend(figure, grid[0, 0].get_legend_handles_labels()[0], columns=3)
+    if len(gates) > 1:
+        _style.legend(figure, grid[0, 0].get_legend_handles_labels()[0], columns=3)
     _style.subtitle(figure, f"{data.title(dataset)}; {data.setting_title(dataset, setting)}")
     return figure
 

@@ -14,15 +14,16 @@ from sgoif.bench.figures._data import FigureData
 from sgoif.errors import UserError
 
 if TYPE_CHECKING:
+    from matplotlib.axes import Axes
     from matplotlib.figure import Figure
 
 PLACE = 86
 TITLE = "Do the intervals of scores hold what they say?"
 CAPTION = (
-    "Left: share of the intervals that hold the exact influence, against their nominal level, on models whose exact "
-    "answer is known; one thin line for each problem (mean over seeds), thick over all of them. On the diagonal an "
-    "interval holds what it says, above it is too wide. Right: coverage of the 95% interval by problem, with the "
-    "standard deviation over seeds; the band is the goal of 93 to 97%."
+    "Share of the intervals that hold the exact influence, against their nominal level, on models whose exact "
+    "answer is known; mean over seeds. On the diagonal an interval holds what it says, above it is too wide, below "
+    "too narrow. With several problems: one thin line for each, thick over all of them; and coverage of the 95% "
+    "interval by problem, with the standard deviation over seeds, where the band is the goal of 93 to 97%."
 )
 GOAL = (93, 97)
 
@@ -44,33 +45,45 @@ def draw(name: str, data: FigureData) -> Figure | None:
     measured = {row.title: _percent(row.entries, "mean") for row in block.rows}
     spread = {row.title: _percent(row.entries, "std") for row in block.rows}
     total = measured.pop(ALL_PROBLEMS, None)
-    figure, grid = _style.canvas(1, 2, height=2.9, width_ratios=(1, 1.2))
-    left, right = grid[0]
-    for values in measured.values():
-        left.plot(nominal, values, color=_style.PALE, linewidth=0.9)
+    several = len(measured) > 1
+    figure, grid = _style.canvas(1, 1 + several, height=2.9, width_ratios=(1, 1.2) if several else None)
     if total is None:
         total = next(iter(measured.values()))
-    left.plot(nominal, total, color="black", linewidth=2, marker="o", markersize=4)
-    left.plot([0, 100], [0, 100], color=_style.GREY, linewidth=1, linestyle=":")
-    left.set_xlim(45, 101)
-    left.set_ylim(min(45, *(v.min() for v in measured.values())) - 2, 101)
-    left.set_xlabel("nominal level (%)")
-    left.set_ylabel("hold the exact influence (%)")
-    left.grid()
-    at = list(nominal).index(95)
-    order = list(measured)[::-1]
-    right.axvspan(*GOAL, color=_style.GRID_COLOUR)
-    for row, title in enumerate(order):
-        right.errorbar(
-            measured[title][at], row, xerr=np.nan_to_num(spread[title][at]), color=_style.BLUE, marker="o", capsize=2
-        )
-    right.axvline(total[at], color="black", linewidth=1.2)
-    right.set_yticks(range(len(order)), order)
-    right.set_xlabel("coverage of the 95% interval (%)")
-    right.set_xlim(right=101)
-    right.grid(axis="x")
-    _style.subtitle(figure, f"{spec['title']}; {len(spec['seeds'])} seed(s) of each problem")
+    _draw_levels(grid[0, 0], nominal, measured, total)
+    if several:
+        _draw_problems(grid[0, 1], list(nominal).index(95), measured, spread, total)
+    n_seeds, each = len(spec["seeds"]), " of each problem" if several else ""
+    _style.subtitle(figure, f"{spec['title']}; {n_seeds} {'seed' if n_seeds == 1 else 'seeds'}{each}")
     return figure
+
+
+def _draw_levels(axes: Axes, nominal: np.ndarray, measured: Mapping[str, np.ndarray], total: np.ndarray) -> None:
+    """Draw measured against nominal coverage, a thin line for each problem and a thick one over all."""
+    for values in measured.values():
+        axes.plot(nominal, values, color=_style.PALE, linewidth=0.9)
+    axes.plot(nominal, total, color="black", linewidth=2, marker="o", markersize=4)
+    axes.plot([0, 100], [0, 100], color=_style.GREY, linewidth=1, linestyle=":")
+    axes.set_xlim(45, 101)
+    axes.set_ylim(min(45, *(v.min() for v in measured.values())) - 2, 101)
+    axes.set_xlabel("nominal level (%)")
+    axes.set_ylabel("hold the exact influence (%)")
+    axes.grid()
+
+
+def _draw_problems(
+    axes: Axes, level: int, measured: Mapping[str, np.ndarray], spread: Mapping[str, np.ndarray], total: np.ndarray
+) -> None:
+    """Draw the coverage of one level by problem."""
+    order = list(measured)[::-1]
+    axes.axvspan(*GOAL, color=_style.GRID_COLOUR)
+    for row, title in enumerate(order):
+        error = np.nan_to_num(spread[title][level])
+        axes.errorbar(measured[title][level], row, xerr=error, color=_style.BLUE, marker="o", capsize=2)
+    axes.axvline(total[level], color="black", linewidth=1.2)
+    axes.set_yticks(range(len(order)), order)
+    axes.set_xlabel("coverage of the 95% interval (%)")
+    axes.set_xlim(right=101)
+    axes.grid(axis="x")
 
 
 def _percent(entries: Any, field: str) -> np.ndarray:

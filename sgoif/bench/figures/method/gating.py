@@ -23,6 +23,7 @@ CAPTION = (
     "from 1 to 0 as its residual grows to the tolerance. That of the moving-average gate is twice a moving average of "
     "the residual. AUC-PR of the final scores beside the best other detectors; a mark for each seed, a bar at the mean."
 )
+MIN_SPAN = 1.0  # points of AUC-PR that the axis shows at least: smaller differences shall look small
 N_OTHERS = 5  # the best other detectors that are shown beside the gates
 
 
@@ -86,4 +87,7 @@ def _final_scores(axes: Axes, scores: Mapping[str, np.ndarray], gate_of: Mapping
         axes.plot([points.mean()] * 2, [row - 0.3, row + 0.3], color=colour, linewidth=2)
     names = [f"SG-OIF, {GATES[gate_of[m]]}" if m in gate_of else title("noisy", m) for m in from_below]
     _style.method_rows(axes, names, [m in gate_of for m in from_below])
+    low, high = axes.get_xlim()
+    missing = max(0.0, MIN_SPAN - (high - low))
+    axes.set_xlim(low - missing / 2, high + missing / 2)
     axes.set_xlabel("final AUC-PR (%), a mark for each seed")

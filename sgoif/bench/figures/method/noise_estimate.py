@@ -20,9 +20,11 @@ TITLE = "How many labels are wrong: estimated against true"
 CAPTION = (
     "Share of labels that a method holds for wrong against the share that is wrong, a mark for each setting and seed; "
     "on the line the estimate is right. SG-OIF without and with clean labels; pale crosses: what the other methods' "
-    "own rules would remove. Settings in which SG-OIF's mean is more than five points off are named."
+    "own rules would remove. Settings in which SG-OIF's mean is more than five points off are named, at most ten."
 )
+MAX_NAMED = 10  # settings, those that are furthest off
 FAR_OFF = 5.0  # points from which a setting is named
+NAME_WIDTH = 0.058  # inches of a letter
 TRUSTED = "sgoif_trusted"
 
 
@@ -48,15 +50,17 @@ def draw(dataset: str, data: FigureData) -> Figure | None:
             top = max(top, *y)
     end = max(max(rates.values()), top) * 1.03
     axes.plot([0, end], [0, end], color=_style.GREY, linewidth=1, linestyle=":")
-    axes.set_xlim(0, max(rates.values()) * 1.25)
     axes.set_ylim(0, min(100.0, end))
     axes.set_xlabel("labels that are wrong (%)")
     axes.set_ylabel("labels held for wrong (%)")
     axes.grid()
     _style.legend(figure, axes.get_legend_handles_labels()[0])
     _style.subtitle(figure, data.title(dataset))
-    far = {s: nearest_to_mean(v) for s, v in ours.items() if abs(v.mean() - rates[s]) > FAR_OFF}
-    named = {data.setting_title(dataset, s): (rates[s], mark) for s, mark in far.items()}
+    off = {s: abs(float(v.mean()) - rates[s]) for s, v in ours.items()}
+    far = sorted((s for s in off if off[s] > FAR_OFF), key=lambda s: -off[s])[:MAX_NAMED]
+    named = {data.setting_title(dataset, s): (rates[s], nearest_to_mean(ours[s])) for s in far}
+    room = (NAME_WIDTH * max(map(len, named), default=0) + 0.3) / (_style.FIGURE_WIDTH - 0.6)  # share of the width
+    axes.set_xlim(0, max(rates.values()) * 1.04 / (1 - min(room, 0.5)))
     _style.lay_out(figure)
     _labels.beside(axes, named, {}, distance=0.03)
     return figure

@@ -18,9 +18,13 @@ PLACE = 85
 TITLE = "Can the probabilities be trusted?"
 CAPTION = (
     "Left: share of wrong labels among examples of about the same probability of being wrong (SG-OIF's latent classes),"
-    " one thin line for each setting, thick over all settings; on the diagonal a probability means what it says, below "
-    "it the method is too sure. Right: how many examples have which probability. All seeds together."
+    " one thin line for each setting, thick over all settings, points of 20 examples or more; on the diagonal a "
+    "probability means what it says, below it the method is too sure. Right: how many examples have which probability. "
+    "All seeds together."
 )
+
+
+FEW = 20  # examples below which a share says little
 
 
 def subjects(config: Mapping[str, Any]) -> list[str]:
@@ -39,13 +43,12 @@ def draw(dataset: str, data: FigureData) -> Figure | None:
     figure, grid = _style.canvas(1, 2, height=2.9, width_ratios=(1.2, 1))
     left, right = grid[0]
     for setting in counts:
-        _line(left, said[setting], wrong[setting], counts[setting], color=_style.PALE, linewidth=0.9)
+        look = {"color": _style.PALE, "linewidth": 0.9, "marker": ".", "markersize": 3}
+        _line(left, said[setting], wrong[setting], counts[setting], **look)
     total = np.sum(list(counts.values()), 0)
     mean_said = _over(np.sum([said[s] * counts[s] for s in counts], 0), total)
     mean_wrong = _over(np.sum([wrong[s] * counts[s] for s in counts], 0), total)
-    _line(
-        left, mean_said, mean_wrong, total, color="black", linewidth=2, marker="o", markersize=4, label="all settings"
-    )
+    _line(left, mean_said, mean_wrong, total, color="black", linewidth=2, marker="o", markersize=4)
     left.plot([0, 100], [0, 100], color=_style.GREY, linewidth=1, linestyle=":")
     left.set_xlabel("probability of being wrong (%)")
     left.set_ylabel("of these wrong (%)")
@@ -70,5 +73,6 @@ def _over(sums: np.ndarray, counts: np.ndarray) -> np.ndarray:
 
 
 def _line(axes: Axes, said: np.ndarray, wrong: np.ndarray, counts: np.ndarray, **look: Any) -> None:
-    there = counts > 0
+    """Draw the shares of the bins that hold enough examples."""
+    there = counts >= FEW
     axes.plot(100 * said[there], 100 * wrong[there], **look)
