@@ -21,6 +21,7 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 MAX_COLUMNS = 4
+NAME_WIDTH = 0.062  # inches of a letter
 MAX_NAME_ROOM = 1.7  # inches for names beside several panels; longer names go into a legend
 
 
@@ -138,7 +139,8 @@ def _legend(figure: Figure, named: Sequence[str], styles: Mapping[str, Any]) -> 
         colour, dashes, marker = styles[method]
         look = {"color": colour, "linestyle": dashes, "marker": marker, "markersize": 7 if method == OURS else 4}
         handles.append(Line2D([], [], label=title("noisy", method), **look))
-    _style.legend(figure, handles, columns=3)
+    widest = max(len(handle.get_label()) for handle in handles)
+    _style.legend(figure, handles, columns=3 if 3 * (NAME_WIDTH * widest + 0.45) < _style.FIGURE_WIDTH else 2)
 
 
 def _name_ends(
@@ -156,7 +158,7 @@ def _name_ends(
 
 def _name_room(named: Sequence[str]) -> float:
     """Inches that the longest name takes beside a panel."""
-    return 0.062 * max(len(title("noisy", m)) for m in named) + 0.25
+    return NAME_WIDTH * max(len(title("noisy", m)) for m in named) + 0.25
 
 
 def _reserve(axes: Axes, inches: float) -> None:

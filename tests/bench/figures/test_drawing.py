@@ -126,4 +126,12 @@ def test_a_small_difference_between_gates_looks_small(canvas):
     _, grid = canvas()
     gating._final_scores(grid[0, 0], {"sgoif": np.array([0.99849]), "a": np.array([0.99840])}, {"sgoif": "stability"})
     low, high = grid[0, 0].get_xlim()
-    assert high - low >= gating.MIN_SPAN - 1e-9 and low < 99.840 < 99.849 < high
+    assert high - low >= gating.MIN_SPAN - 1e-9 and low < 99.840 < 99.849 < high < 100.1
+
+
+def test_a_legend_of_long_names_has_two_columns(canvas):
+    line = _lines.Line([0, 1], [90, 95], [90, 95], [90, 95])
+    for method, columns in (("aum", 3), ("sgoif@paper", 2)):
+        panels = [_lines.LinePanel(str(i), {"sgoif": line, method: line}) for i in range(3)]
+        figure = _lines.draw_panels(panels, "x", "y", own_axes=True)
+        assert _style._AROUND[figure].columns == columns

@@ -89,5 +89,6 @@ def _final_scores(axes: Axes, scores: Mapping[str, np.ndarray], gate_of: Mapping
     _style.method_rows(axes, names, [m in gate_of for m in from_below])
     low, high = axes.get_xlim()
     missing = max(0.0, MIN_SPAN - (high - low))
-    axes.set_xlim(low - missing / 2, high + missing / 2)
+    end = min(100 + MIN_SPAN / 20, high + missing / 2)
+    axes.set_xlim(min(low, end - max(MIN_SPAN, high - low)), end)
     axes.set_xlabel("final AUC-PR (%), a mark for each seed")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import textwrap
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Any
 
@@ -22,6 +23,7 @@ CAPTION = (
     "on the line the estimate is right. SG-OIF without and with clean labels; pale crosses: what the other methods' "
     "own rules would remove. Settings in which SG-OIF's mean is more than five points off are named, at most ten."
 )
+MAX_NAME = 54  # letters of a name
 MAX_NAMED = 10  # settings, those that are furthest off
 FAR_OFF = 5.0  # points from which a setting is named
 NAME_WIDTH = 0.058  # inches of a letter
@@ -58,9 +60,16 @@ def draw(dataset: str, data: FigureData) -> Figure | None:
     _style.subtitle(figure, data.title(dataset))
     off = {s: abs(float(v.mean()) - rates[s]) for s, v in ours.items()}
     far = sorted((s for s in off if off[s] > FAR_OFF), key=lambda s: -off[s])[:MAX_NAMED]
-    named = {data.setting_title(dataset, s): (rates[s], nearest_to_mean(ours[s])) for s in far}
+    named = {
+        textwrap.shorten(data.setting_title(dataset, s), MAX_NAME, placeholder=" …"): (
+            rates[s],
+            nearest_to_mean(ours[s]),
+        )
+        for s in far
+    }
     room = (NAME_WIDTH * max(map(len, named), default=0) + 0.3) / (_style.FIGURE_WIDTH - 0.6)  # share of the width
-    axes.set_xlim(0, max(rates.values()) * 1.04 / (1 - min(room, 0.5)))
+    axes.set_xlim(0, max(rates.values()) * 1.04 / (1 - room))
+    axes.set_xticks([tick for tick in axes.get_xticks() if tick <= max(rates.values()) + FAR_OFF])
     _style.lay_out(figure)
     _labels.beside(axes, named, {}, distance=0.03)
     return figure
