@@ -223,15 +223,15 @@ def test_the_headline_says_who_is_ahead_and_what_the_influence_alone_would_do():
 def test_the_headline_of_regimes_says_where_another_leads_by_most():
     panels = [
         Panel("noisy", "d", s, f"D, {s}", kind="symmetric", noise=0.2, methods=["sgoif", "sgoif@paper", "aum"])
-        for s in ("10 epochs", "30 epochs", "not run")
+        for s in ("10 epochs", "30 epochs", "in part")
     ]
     records = [layout_record("t", TableLayout(kind="regimes", task="noisy", title="t", panels=panels))]
-    for setting, means in (("10 epochs", (0.9, 0.99, 0.8)), ("30 epochs", (0.9, 0.99, 0.93))):
+    for setting, means in (("10 epochs", (0.9, 0.99, 0.8)), ("30 epochs", (0.9, 0.99, 0.93)), ("in part", (0.9, 0.9))):
         where = {"dataset": "d", "setting": setting, "metric": "auc_pr", "n_seeds": 1}
-        for method, mean in zip(panels[0].methods, means, strict=True):
+        for method, mean in zip(panels[0].methods, means, strict=False):
             records.append(summary_record("t", **where, method=method, variant="", mean=mean))
     assert dict(headline(records, [], None))["Regimes"] == (
-        "SG-OIF has the highest AUC-PR in 1 of 2 cells. "
+        "SG-OIF has the highest AUC-PR in 1 of the 2 cells that have all methods. "
         "The largest lead over it: mean margin (AUM) by 3.0 points (30 epochs)."
     )
 

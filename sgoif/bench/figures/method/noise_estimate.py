@@ -61,7 +61,7 @@ def draw(dataset: str, data: FigureData) -> Figure | None:
     off = {s: abs(float(v.mean()) - rates[s]) for s, v in ours.items()}
     far = sorted((s for s in off if off[s] > FAR_OFF), key=lambda s: -off[s])[:MAX_NAMED]
     named = {
-        textwrap.shorten(data.setting_title(dataset, s), MAX_NAME, placeholder=" …"): (
+        textwrap.shorten(data.setting_title(dataset, s), MAX_NAME, placeholder=" …", break_on_hyphens=False): (
             rates[s],
             nearest_to_mean(ours[s]),
         )
