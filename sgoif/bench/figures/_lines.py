@@ -139,7 +139,7 @@ def _legend(figure: Figure, named: Sequence[str], styles: Mapping[str, Any]) -> 
         colour, dashes, marker = styles[method]
         look = {"color": colour, "linestyle": dashes, "marker": marker, "markersize": 7 if method == OURS else 4}
         handles.append(Line2D([], [], label=title("noisy", method), **look))
-    widest = max(len(handle.get_label()) for handle in handles)
+    widest = max(len(title("noisy", m)) for m in named)
     _style.legend(figure, handles, columns=3 if 3 * (NAME_WIDTH * widest + 0.45) < _style.FIGURE_WIDTH else 2)
 
 
