@@ -12,7 +12,7 @@ from torch import Tensor
 from sgoif.backend.eval_mode import eval_mode
 from sgoif.training import distributed
 from sgoif.training.cost.compute_counter import COMPUTE
-from sgoif.training.images import ImageSource
+from sgoif.training.images import ImageSet, ImageSource
 from sgoif.training.models import Network
 
 SMALL_IMAGE_SIZE = 64  # pixels a side up to which large batches are used
@@ -44,7 +44,7 @@ def predict(
     order = distributed.shard(everything).to(images.device)
     batch_size = batch_size or (1024 if images.size <= SMALL_IMAGE_SIZE else 256)
     bfloat16 = precision == "bfloat16" and images.device.type == "cuda"
-    parts = order.split(batch_size)
+    parts = (fill_batches(order, batch_size) if wants_one_shape(images) else order).split(batch_size)
     logits, penultimate = [], []
     with eval_mode(net):
         for x in images.iter_batches(parts):
@@ -56,5 +56,19 @@ def predict(
                 penultimate.append(z.float())
     COMPUTE.forward_passes += len(order)
     n = len(everything)
-    found = distributed.gather_shards(torch.cat(logits), n)
-    return found, distributed.gather_shards(torch.cat(penultimate), n) if features else None
+    found = distributed.gather_shards(torch.cat(logits)[: len(order)], n)
+    return found, distributed.gather_shards(torch.cat(penultimate)[: len(order)], n) if features else None
+
+
+def wants_one_shape(images: ImageSource) -> bool:
+    """Say whether all batches should be equally large: on a GPU, which searches its algorithms at every new shape."""
+    return images.device.type == "cuda" and isinstance(images, ImageSet)
+
+
+def fill_batches(order: Tensor, batch_size: int) -> Tensor:
+    """Make all batches equally large: after the last of `order`, shape [n], its first ones follow once more.
+
+    Fewer than one batch stay as they are.
+    """
+    missing = -len(order) % batch_size if len(order) > batch_size else 0
+    return torch.cat([order, order[:missing]])

@@ -134,6 +134,19 @@ def test_predict_keeps_the_order_and_the_mode():
     torch.testing.assert_close(some, logits[[5, 2]], rtol=1e-4, atol=1e-5)
 
 
+def test_batches_of_a_prediction_have_one_shape_where_shapes_cost(monkeypatch):
+    images, net, seen = colour(20), build_network("small_cnn", 4, 3, 8), []
+    wanted, features = predict(net, images, batch_size=7, features=True)
+    net.backbone.register_forward_pre_hook(lambda _, inputs: seen.append(len(inputs[0])))
+    monkeypatch.setattr("sgoif.training.predict.wants_one_shape", lambda images: True)
+    found = predict(net, images, batch_size=7, features=True)
+    assert seen == [7, 7, 7]
+    torch.testing.assert_close(found, (wanted, features), rtol=1e-4, atol=1e-5)
+    seen.clear()
+    assert len(predict(net, images, indices=[5, 2], batch_size=7)[0]) == 2
+    assert seen == [2]  # not even one batch
+
+
 def test_norms_and_biases_are_not_decayed():
     images = colour()
     learner = Learner(Recipe(weight_decay=0.1), 4, images, 10, seed=0)
