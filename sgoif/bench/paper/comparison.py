@@ -18,7 +18,9 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sgoif.bench.evaluation.draws import draws_own_noise
 from sgoif.bench.evaluation.summary_record import read_summary
+from sgoif.bench.evaluation.table_layout import TableLayout
 from sgoif.bench.paper.checks import findings
 from sgoif.bench.paper.comparison_page import page
 from sgoif.bench.paper.measured_values import MeasuredValues, Measurement
@@ -84,11 +86,27 @@ def build_ledger(records: Sequence[Mapping[str, Any]], config: Mapping[str, Any]
     entries = [_compare(number, measured, explanations) for table in paper.values() for number in table]
     return {
         "run": config.get("run", ""),
-        "rules": RULES,
+        "rules": {**RULES, "intervals": interval_words(records)},
         "tables": [_count(table, entries) for table in paper.values()],
         "cells": entries,
         "findings": [f.record() for f in findings(paper)],
     }
+
+
+def interval_words(records: Sequence[Mapping[str, Any]]) -> str:
+    """Say what the intervals of a run are over: training alone where its seeds share their labels, else noise too."""
+    facts = {(r["dataset"], r["setting"]): r for r in records if r["metric"] == "base_rate"}
+    shown = [TableLayout.from_json(r["layout"]) for r in records if r["metric"] == "layout"]
+    panels = {(p.dataset, p.setting): p for layout in shown for p in layout.panels}
+    noisy = {key: p for key, p in panels.items() if p.task == "noisy" and len(p.seeds) > 1 and key in facts}
+    shared = sum(not draws_own_noise(panel, facts[key]) for key, panel in noisy.items())
+    words = "over the seeds of this run"
+    if not shared:
+        return f"{words}, each of which draws its own noise and training" if noisy else words
+    return (
+        f"{words}; in {shared} of {len(noisy)} noisy settings all seeds read the same labels, so that the interval is "
+        "of training alone and leaves out what another draw of noise would change"
+    )
 
 
 def judge(number: PrintedNumber, m: Measurement) -> tuple[str, str]:

@@ -9,6 +9,8 @@ from sgoif.bench.config import load_config
 from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.bench.evaluation.resolve_layout import resolve_layout
 from sgoif.bench.evaluation.summary import summarise
+from sgoif.bench.evaluation.summary_record import layout_record, summary_record
+from sgoif.bench.evaluation.table_layout import Panel, TableLayout
 from sgoif.bench.paper import comparison as ledgers
 from sgoif.bench.paper.comparison import (
     DIFFERS,
@@ -262,3 +264,21 @@ def test_the_page_shows_every_number_and_resolves_every_note():
     assert "93.50 [93.25, 93.75] n=3" in text and "None" not in text and "nan" not in text
     for rule in ledgers.RULES.values():
         assert rule in text
+
+
+def test_the_ledger_says_what_its_intervals_are_over():
+    def of(seeds_of_labels):
+        panel = Panel(
+            "noisy", "cifar10", "n20", "CIFAR-10", kind="symmetric", noise=0.2, methods=["sgoif"], seeds=[0, 1]
+        )
+        layout = TableLayout("noise_grid", "noisy", "Grid", panels=[panel])
+        named = {"dataset": "cifar10", "setting": "n20", "method": "", "metric": "base_rate"}
+        numbers = {"mean": 0.2, "n_seeds": len(seeds_of_labels), "seeds": seeds_of_labels, "values": [0.2]}
+        return ledgers.interval_words([layout_record("t", layout), summary_record("t", **named, **numbers)])
+
+    assert "in 1 of 1 noisy settings all seeds read the same labels" in of([None])
+    assert "each of which draws its own noise" in of([0, 1])
+    assert (
+        ledgers.build_ledger([], {"run": "r", "variants": {}}, load())["rules"]["intervals"]
+        == "over the seeds of this run"
+    )
