@@ -201,7 +201,7 @@ class Engine:
         with self.refresh_stream.run():
             curvature.refresh()  # only now: the probe must not be part of the inverse that it certifies
         self.checks += 1
-        if self.checks % self.config.coverage_every == 0:
+        if self.config.coverage_every and self.checks % self.config.coverage_every == 0:
             self._check_coverage()
         without_confidence = (controller.confidence.sum() == 0) * directions.schedule.interval
         self.parts.count("zero_confidence_steps", without_confidence)

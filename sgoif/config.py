@@ -70,7 +70,9 @@ class InfluenceConfig:
     coverage: float = option(
         0.1, "An anchor is refreshed when lambda_min of the Gram matrix of the unit phi falls below this."
     )
-    coverage_every: int = option(10, "Checks between two coverage checks.")
+    coverage_every: int = option(
+        0, "Checks between two coverage checks; the paper's part. 0 is never: no regime was found in which it helps."
+    )
 
     # curvature
     curvature: str = option("kfac", "Backend of the curvature: 'kfac', 'diagonal', 'fisher' or 'lowrank'.")
@@ -155,7 +157,7 @@ class InfluenceConfig:
                 ) from error
         for name in ("damping", "half_life", "kappa", "hvp_budget"):
             self._require(name, getattr(self, name) > 0, "must be positive")
-        for name in ("anchors", "temperature", "rank", "gamma1", "gamma2", "coverage"):
+        for name in ("anchors", "temperature", "rank", "gamma1", "gamma2", "coverage", "coverage_every"):
             self._require(name, getattr(self, name) >= 0, "must not be negative")
         for name in (
             "anchor_examples",
@@ -165,7 +167,6 @@ class InfluenceConfig:
             "deep_examples",
             "depth",
             "refine_steps",
-            "coverage_every",
         ):
             self._require(name, getattr(self, name) >= 1, "must be at least 1")
         for name in ("window", "alpha"):
