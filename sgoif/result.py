@@ -114,7 +114,7 @@ class InfluenceResult:
             counters=counters,
             scope=scope,
             config=config,
-            **_evidence_fields(predictions, trusted),
+            **_evidence_fields(predictions, mean["score"], trusted),
         )
 
     @property
@@ -171,7 +171,9 @@ class InfluenceResult:
         return {name: value.numpy() for name, value in vars(self).items() if isinstance(value, torch.Tensor)}
 
 
-def _evidence_fields(predictions: PredictionStatistics | None, trusted: TrustedPredictions | None) -> dict[str, Any]:
+def _evidence_fields(
+    predictions: PredictionStatistics | None, score: Tensor, trusted: TrustedPredictions | None
+) -> dict[str, Any]:
     """The fields of `InfluenceResult` that follow from the predictions, by name; none if no predictions were kept."""
     if predictions is None:
         return {}
@@ -184,7 +186,9 @@ def _evidence_fields(predictions: PredictionStatistics | None, trusted: TrustedP
         seen, labels, influence = means.predictions[visited], means.labels[visited], means.class_influence
         with tf32_products(enabled=False):
             if trusted is None:
-                evidence = read_labels(seen, None if influence is None else influence[visited], labels)
+                score = score.to(seen.device)[visited]
+                influence = None if influence is None else influence[visited]
+                evidence = read_labels(seen, influence, labels, score, means.margin[visited])
             else:
                 evidence = read_labels_by_trusted(seen, labels, trusted)
         log_odds[visited] = evidence.log_odds.to(log_odds.dtype)

@@ -14,10 +14,12 @@ import torch
 
 from sgoif.features.head import HeadTraining
 from sgoif.label_noise.class_mixture import noise_entropy
-from sgoif.label_noise.evidence import scattered_weights
+from sgoif.label_noise.evidence import SignalWeights
 from sgoif.label_noise.held_out_classes import draw_folds, fit_held_out_classes, log_odds_of
 from sgoif.result import InfluenceResult
 
+SCATTERED_WEIGHT = 2.0  # of influence and margins at noise entropy 1; the log-odds have weight 1
+SCATTERED_POWER = 3
 MAX_FITTED = 20_000  # examples that heads and noise matrix are fitted to
 MAX_CLASSES = 100  # with more of them the fit is too slow, and the trained head's own log-odds stay
 
@@ -56,10 +58,11 @@ def read_held_out(training: HeadTraining, result: InfluenceResult) -> InfluenceR
         sizes += posterior.sum(0).cpu()
     transition = classes.transition.cpu()
     entropy = noise_entropy(transition, sizes)
+    scattered = SCATTERED_WEIGHT * entropy**SCATTERED_POWER
     return replace(
         result,
         log_odds=log_odds,
         transition=transition.float(),
         noise_entropy=entropy,
-        weights=scattered_weights(entropy),
+        weights=SignalWeights(scattered, 1.0, scattered),
     )

@@ -1,10 +1,15 @@
 """True classes and the noise matrix from records of the training examples, by a mixture that knows the labels.
 
 A record x_i is what training has said of example i: the square roots of its mean predictions, or its mean class
-influences. The records of one true class c scatter around a mean mu_c, with one covariance S for all classes. Its
-label is drawn from row c of the noise matrix T:
+influences. The records of one true class c scatter around a mean mu_c with a covariance S_c. Its label is drawn from
+row c of the noise matrix T:
 
-    P(x_i, y_i) = sum_c pi_c N(x_i; mu_c, S) T_{c y_i}.
+    P(x_i, y_i) = sum_c pi_c N(x_i; mu_c, S_c) T_{c y_i},     S_c = S^(1/2) diag(v_c) S^(1/2).
+
+S is the covariance that all classes share. v_c are the variances of class c along the whitened coordinates S^(-1/2) x,
+drawn towards 1 by `SHARED_CLASSES` times as many examples as a class has in the mean. Without them a rare class would
+be judged by how frequent ones scatter: few examples have a high probability of a rare class, so its coordinate hardly
+varies among the others, and even a weak prediction of it would prove its label right.
 
 The mixture is fitted by expectation-maximisation. It starts from the labels, each taken to be right with probability
 `RIGHT_AT_START`, so that every class keeps its name. A class of the mixture may not become much larger than its label
@@ -12,7 +17,7 @@ The mixture is fitted by expectation-maximisation. It starts from the labels, ea
 
 The log-odds that label y_i is wrong follow from Bayes' rule:
 
-    J_ic = log pi_c + log N(x_i; mu_c, S) + log T_{c y_i},
+    J_ic = log pi_c + log N(x_i; mu_c, S_c) + log T_{c y_i},
     o_i = log sum_{c != y_i} exp J_ic - J_{i y_i}.
 
 **Noise entropy.** e says how far the wrong labels of a class are spread over the other labels: 0 if they all are the
@@ -35,6 +40,7 @@ ITERATIONS = 12
 RIGHT_AT_START = 0.8  # probability that a label is right, before anything is known
 MAX_GROWTH = 1.2  # of a class, over the number of its labels
 RIDGE = 0.02  # added to the covariance, relative to its mean variance
+SHARED_CLASSES = 2.0  # weight of the shared variances, in classes of mean size
 CHUNK_ROWS = 65_536  # examples in memory at once, times the number of classes
 
 
@@ -94,12 +100,13 @@ def fit_class_mixture(records: Tensor, labels: Tensor) -> ClassMixture:
     x = records.double()
     x = (x - x.mean(0)) / x.std(unbiased=False).clamp(min=1e-12)
     labelled = torch.bincount(labels, minlength=n_classes).double()
-    state = _Sums.at_start(x, labels, labelled)
+    sums, whitening = _Sums.at_start(x, labels, labelled), None
     moment = x.T @ x
     for _ in range(ITERATIONS):
-        parameters = _maximise(state, moment, labelled, n)
-        state, log_odds = _expect(x, labels, parameters)
-    return ClassMixture(log_odds, parameters.log_transition.exp(), state.sizes)
+        parameters = _maximise(sums, whitening, moment, labelled, n)
+        whitening = parameters.whitening
+        sums, log_odds = _expect(x, labels, parameters)
+    return ClassMixture(log_odds, parameters.log_transition.exp(), sums.sizes)
 
 
 @dataclass(frozen=True)
@@ -109,6 +116,7 @@ class _Sums:
     sizes: Tensor  # [C]
     records: Tensor  # [C, d]
     labels: Tensor  # [C, C] class by label
+    squares: Tensor | None  # [C, d] of whitened records; None before the first fit
 
     @classmethod
     def at_start(cls, x: Tensor, labels: Tensor, labelled: Tensor) -> _Sums:
@@ -117,46 +125,72 @@ class _Sums:
         other = (1 - RIGHT_AT_START) / max(n_classes - 1, 1)
         by_label = x.new_zeros(n_classes, x.shape[1]).index_add_(0, labels, x)
         mixing = x.new_full((n_classes, n_classes), other).fill_diagonal_(RIGHT_AT_START)
-        return cls(mixing @ labelled, mixing @ by_label, mixing * labelled)
+        return cls(mixing @ labelled, mixing @ by_label, mixing * labelled, None)
 
 
 @dataclass(frozen=True)
 class _Parameters:
-    """log P(c, x, y) = x' slope_c + offset_c + log T_cy, up to a term of x."""
+    """log P(c, x, y) = z' slope_c - (z^2)' curvature_c + offset_c + log T_cy with z = x W, up to a term of x."""
 
+    whitening: Tensor  # W, [d, d]
     slope: Tensor  # [d, C]
+    curvature: Tensor  # [d, C]
     offset: Tensor  # [C]
     log_transition: Tensor  # [C, C]
 
 
-def _maximise(sums: _Sums, moment: Tensor, labelled: Tensor, n: int) -> _Parameters:
-    """Return the parameters that the sums imply; `moment` is x'x, `labelled` the number of each label."""
-    dimension = len(moment)
+def _maximise(sums: _Sums, whitening: Tensor | None, moment: Tensor, labelled: Tensor, n: int) -> _Parameters:
+    """Return the parameters that the sums imply.
+
+    Args:
+        sums: Sums over the examples.
+        whitening: The map [d, d] that the sums of squares were whitened with.
+        moment: x'x, shape [d, d].
+        labelled: Number of each label, shape [C].
+        n: Number of examples.
+    """
     sizes = sums.sizes + 1e-6
     means = sums.records / sizes.unsqueeze(1)
     covariance = (moment - (means.T * sizes) @ means) / n
     ridge = RIDGE * covariance.diagonal().mean() + 1e-6
-    covariance = (covariance + covariance.T) / 2 + ridge * torch.eye(dimension, device=moment.device).to(moment)
-    slope = torch.linalg.solve(covariance, means.T)
+    values, vectors = torch.linalg.eigh((covariance + covariance.T) / 2)
+    whiten = vectors @ ((values.clamp(min=0) + ridge).rsqrt().unsqueeze(1) * vectors.T)
+    variances = _own_variances(sums, whitening, means, n)
+    centres = means @ whiten
     weights = torch.minimum(sizes, MAX_GROWTH * labelled + 1)
-    offset = weights.log() - (means.T * slope).sum(0) / 2
+    offset = weights.log() - (centres.square() / variances + variances.log()).sum(1) / 2
     transition = sums.labels + 1 / len(sizes)
-    return _Parameters(slope, offset, (transition / transition.sum(1, keepdim=True)).log())
+    log_transition = (transition / transition.sum(1, keepdim=True)).log()
+    return _Parameters(whiten, (centres / variances).T, 0.5 / variances.T, offset, log_transition)
+
+
+def _own_variances(sums: _Sums, whitening: Tensor | None, means: Tensor, n: int) -> Tensor:
+    """Variances [C, d] of each class along the whitened coordinates, drawn towards 1."""
+    if sums.squares is None or whitening is None:
+        return torch.ones_like(means)
+    shared = SHARED_CLASSES * n / len(means)
+    sizes = sums.sizes.unsqueeze(1) + 1e-6
+    scatter = (sums.squares - sizes * (means @ whitening).square()).clamp(min=0)
+    return (scatter + shared) / (sizes + shared)
 
 
 def _expect(x: Tensor, labels: Tensor, parameters: _Parameters) -> tuple[_Sums, Tensor]:
     """Return the sums under the classes' probabilities, and the log-odds of the labels."""
-    n_classes = len(parameters.offset)
+    n_classes, dimension = len(parameters.offset), x.shape[1]
     sizes, by_label = x.new_zeros(n_classes), x.new_zeros(n_classes, n_classes)
-    records = x.new_zeros(n_classes, x.shape[1])
+    records, squares = x.new_zeros(n_classes, dimension), x.new_zeros(n_classes, dimension)
     log_odds = []
     for part, part_labels in zip(torch.split(x, CHUNK_ROWS), torch.split(labels, CHUNK_ROWS), strict=True):
-        joint = part @ parameters.slope + parameters.offset + parameters.log_transition.T[part_labels]
+        white = part @ parameters.whitening
+        square = white.square()
+        joint = white @ parameters.slope - square @ parameters.curvature + parameters.offset
+        joint += parameters.log_transition.T[part_labels]
         member = joint.softmax(1)
         sizes += member.sum(0)
         records += member.T @ part
+        squares += member.T @ square
         by_label.index_add_(0, part_labels, member)
         own = part_labels.unsqueeze(1)
         others = joint.scatter(1, own, -torch.inf).logsumexp(1)
         log_odds.append(others - joint.gather(1, own)[:, 0])
-    return _Sums(sizes, records, by_label.T), torch.cat(log_odds)
+    return _Sums(sizes, records, by_label.T, squares), torch.cat(log_odds)
