@@ -12,7 +12,7 @@ from timm.scheduler import create_scheduler_v2
 from examples.digits import BATCH, CLASSES, digits, flip_labels
 from sgoif import OnlineInfluence
 
-EPOCHS = 5
+EPOCHS = 4
 
 
 @functools.cache
@@ -20,7 +20,7 @@ def measure(seed: int = 0) -> dict[str, float]:
     """Return the number of wrong labels and their share among as many highest scores."""
     x, true_labels, _, _ = digits()
     labels, wrong = flip_labels(true_labels, 0.2, seed)
-    x = F.interpolate(x, size=32)
+    x = F.interpolate(x, size=16)
     torch.manual_seed(seed)
     model = timm.create_model("test_resnet", num_classes=CLASSES, in_chans=1)
     loss_of = LabelSmoothingCrossEntropy(0.1)

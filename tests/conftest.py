@@ -1,6 +1,7 @@
 """Settings of all tests.
 
-Torch uses one thread: two workers on two cores with two threads each would wait for each other.
+Torch uses one thread: two workers on two cores with two threads each would wait for each other. Nothing is forced to
+the disk in the tests' own process: fake runs write thousands of small files, and only a loss of power would tell.
 """
 
 import os
@@ -16,6 +17,14 @@ LONGEST = ("workflow/test_run.py", "test_types.py", "chaos/test_chaos.py", "docs
 def pytest_collection_modifyitems(items):
     """Put the longest files first, so that two workers end together."""
     items.sort(key=lambda item: next((n for n, name in enumerate(LONGEST) if name in item.nodeid), len(LONGEST)))
+
+
+@pytest.fixture(scope="session", autouse=True)
+def no_waiting_for_the_disk():
+    """Let `os.fsync` do nothing; a test of its calls puts its own in the place."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(os, "fsync", lambda handle: None)
+        yield
 
 
 @pytest.fixture

@@ -19,6 +19,7 @@ METHOD = [EXACT, "tests/method/test_ground_truth.py", INVARIANT, PARTS, "tests/m
           "tests/method/test_errors.py", "tests/method/test_ablations.py",
           "tests/method/test_check_history.py"]  # fmt: skip
 EVALUATED = ["tests/bench/evaluation/test_evaluate.py", "tests/bench/tables/test_tables.py",
+             "tests/bench/tables/test_summary.py", "tests/bench/tables/test_marks.py",
              "tests/bench/tables/test_ablation_table.py"]  # fmt: skip
 
 TABLE = {  # a file or folder: its tests; the longest entry that fits is taken
