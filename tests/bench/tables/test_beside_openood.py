@@ -5,7 +5,7 @@ from dataclasses import replace
 import pytest
 
 from sgoif.bench.config import load_config
-from sgoif.bench.evaluation.summary_record import summary_record
+from sgoif.bench.evaluation.summary_record import read_published_summary, summary_record
 from sgoif.bench.evaluation.table_layout import Panel, TableLayout
 from sgoif.bench.paper.public_numbers import leaderboard, openood
 from sgoif.bench.tables import names
@@ -59,15 +59,24 @@ def test_rows_outside_the_paper_are_not_compared_with_it():
     assert replace(PANEL, title="MNIST").title + " near" not in leaderboard()["msp"]
 
 
-def test_the_notebook_has_the_published_numbers():
+def test_the_notebook_has_the_published_and_the_measured_numbers():
     page = (ROOT / "docs/lab-notebook/out-of-distribution.md").read_text()
     section = page.split("## The classifier of OpenOOD")[1].split("\n## ")[0]
     rows = [[word.strip() for word in line.strip("|").split("|")] for line in section.splitlines() if line[:1] == "|"][
         2:
     ]
-    printed = {row[0].lower(): (row[1], row[3]) for row in rows if row[1] != "–"}
-    assert len(printed) == 21
-    for method, found in printed.items():
-        for dataset, pair in zip(("CIFAR-10", "CIFAR-100"), found, strict=True):
-            values = [f"{100 * leaderboard()[method][f'{dataset} {group}'].mean:.2f}" for group in ("near", "far")]
-            assert pair == " / ".join(values), (method, dataset)
+    measured = {
+        (r["dataset"], r["method"], r["metric"]): r["mean"]
+        for r in read_published_summary(ROOT / "results/published/openood/summary.json.gz")
+        if r.get("table") == "table3" and "mean" in r and r.get("method") and not r.get("variant")
+    }
+    titles = {names.title("ood", method): method for _, method, _ in measured}
+    assert len(rows) == 25 and sum(row[1] != "–" for row in rows) == 21
+    for title, *printed in rows:
+        for id_set, (published, here) in {"CIFAR-10": printed[:2], "CIFAR-100": printed[2:]}.items():
+            dataset = id_set.replace("CIFAR-", "cifar")
+            values = [measured[dataset, titles[title], f"auroc:{group}"] for group in ("near", "far")]
+            assert here == " / ".join(f"{100 * value:.1f}" for value in values), (title, id_set)
+            if published != "–":
+                known = [leaderboard()[title.lower()][f"{id_set} {group}"].mean for group in ("near", "far")]
+                assert published == " / ".join(f"{100 * value:.2f}" for value in known), (title, id_set)
