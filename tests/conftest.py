@@ -11,12 +11,21 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; subpr
 
 import pytest
 
-LONGEST = ("workflow/test_run.py", "test_types.py", "chaos/test_chaos.py", "docs/test_commands.py")
+LONGEST = (
+    "workflow/test_run.py", "test_types.py", "chaos/test_chaos.py", "docs/test_commands.py", "contract/test_ood.py",
+    "training/test_distributed.py", "training/test_cuda_graphs.py", "workflow/", "bench/sharing/", "test_benchmarks.py",
+    "test_wheel.py",
+)  # fmt: skip
 
 
 def pytest_collection_modifyitems(items):
     """Put the longest files first, so that two workers end together."""
-    items.sort(key=lambda item: next((n for n, name in enumerate(LONGEST) if name in item.nodeid), len(LONGEST)))
+
+    def place(item):
+        file = item.nodeid.partition("::")[0]
+        return next((n for n, name in enumerate(LONGEST) if name in file), len(LONGEST))
+
+    items.sort(key=place)
 
 
 @pytest.fixture(scope="session", autouse=True)
