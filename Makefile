@@ -19,7 +19,7 @@ export $(USER_VALUES)
 .PHONY: help venv demo tables measured measurement plan-measurement published verify retry test test-slow checks types ui report doctor plan lock clean chaos mutants new-baseline docs cluster test-slurm
 
 help:  ## this list
-	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 22
+	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
 
 venv: $(VENV)/run.stamp  ## only the environment, with the command .venv/bin/sgoif
 
