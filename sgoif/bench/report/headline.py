@@ -10,6 +10,7 @@ from sgoif.bench.evaluation.regime_words import without_shared_words
 from sgoif.bench.evaluation.summary_record import layouts
 from sgoif.bench.evaluation.table_layout import Panel, TableLayout
 from sgoif.bench.methods.registry import OURS, PLAIN, split_variant
+from sgoif.bench.report.ledger import JUDGED
 from sgoif.bench.tables.captions import describe_noise
 from sgoif.bench.tables.names import is_ranked, title
 
@@ -50,9 +51,19 @@ def headline(
         _missing(failures),
     ]
     if ledger is not None:
-        counts = ", ".join(f"{n} {verdict}" for verdict, n in ledger["verdicts"].items())
-        lines.append(Statement("Numbers of the paper", f"{counts.replace('differs', 'differ')}."))
+        lines.append(_paper(ledger))
     return lines
+
+
+def _paper(ledger: Mapping[str, Any]) -> Statement:
+    """How many numbers of the paper got which verdict, or how many have a number beside them that judges none."""
+    counts = ", ".join(f"{n} {verdict}" for verdict, n in ledger["verdicts"].items())
+    text = f"{counts.replace('differs', 'differ')}."
+    if not any(verdict in ledger["verdicts"] for verdict in JUDGED):
+        text = (
+            f"none is measured as defined; {len(ledger['cells'])} of {ledger['total']} have a measurement beside them."
+        )
+    return Statement("Numbers of the paper", text)
 
 
 def _panels(known: Any, *kinds: str) -> list[Panel]:

@@ -114,6 +114,12 @@ def test_names_of_the_cheapest_methods_stand_right_of_the_axis_and_the_best_of_m
     assert len(named) == pareto.MAX_NAMES and {"sgoif", "m3", "m39"} <= set(named) and "m4" not in named
 
 
+def test_methods_that_all_cost_the_same_have_no_figure_of_costs(monkeypatch):
+    data = type("Data", (), {"config": {"tables": {"t": {"kind": "ood"}}}})()
+    monkeypatch.setattr(pareto, "_points", lambda *_: ({"knn": (1.0, 90.0), "mls": (1.05, 80.0)}, []))
+    assert pareto.draw("t", data) is None
+
+
 def test_long_names_go_into_a_legend_beside_several_panels(canvas):
     line = _lines.Line([0, 1], [90, 95], [90, 95], [90, 95])
     for method, in_legend in (("aum", False), ("sgoif@paper", True)):

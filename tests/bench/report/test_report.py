@@ -220,6 +220,12 @@ def test_the_headline_says_who_is_ahead_and_what_the_influence_alone_would_do():
     assert lines["Seeds"] == "3 a number." and lines["Missing"] == "nothing."
 
 
+def test_the_headline_says_where_no_number_of_the_paper_is_judged():
+    ledger = {"verdicts": {"not defined": 2, "not run": 5}, "cells": [{}] * 3, "total": 7}
+    said = dict(headline([], [], ledger))["Numbers of the paper"]
+    assert said == "none is measured as defined; 3 of 7 have a measurement beside them."
+
+
 def test_the_headline_of_regimes_says_where_another_leads_by_most():
     panels = [
         Panel("noisy", "d", s, f"D, {s}", kind="symmetric", noise=0.2, methods=["sgoif", "sgoif@paper", "aum"])
