@@ -89,7 +89,7 @@ def _figures(run_dir: Path, config: Mapping[str, Any], linked: bool) -> list[dic
     for one in figures.drawn(run_dir, config):
         files = [run_dir / "figures" / name for name in one.files]
         picture = f"{one.name}.png" if linked else _data_address(files)
-        title = f"{one.module.TITLE}: {one.about(config)}"
+        title = f"{one.module.TITLE}{'' if one.module.TITLE.endswith('?') else ':'} {one.about(config)}"
         out.append({"name": one.name, "title": title, "caption": one.module.CAPTION, "picture": picture})
     return out
 

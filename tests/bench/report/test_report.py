@@ -163,6 +163,9 @@ def test_figures_are_inside_and_what_was_not_drawn_is_not_mentioned(written):
     pictures = page.all("img")
     assert len(pictures) == len(planned) - 2 and all(len(a["alt"]) > 20 for a in pictures)
     assert not any("drawn" in text for text in page.texts)
+    assert any(text.startswith("Can the probabilities be trusted? ") for text in page.texts), (
+        "no colon after a question"
+    )
     assert not {f"figure-{one.name}" for one in planned[:2]} & {a.get("id") for a in page.all("figure")}
 
 
