@@ -52,8 +52,11 @@ measurement: $(VENV)/run.stamp  ## measure everything again, for LIMIT seconds (
 plan-measurement: $(VENV)/run.stamp  ## jobs, hours and storage of each part of it but the fidelity
 	@for config in $(filter-out configs/fidelity%,$(MEASUREMENT)); do python -m sgoif.bench plan --config=$$config || exit; echo; done
 
-published: $(VENV)/run.stamp  ## rebuild the published tables, figures and page from their committed records
-	@python -m sgoif.bench republish --config=configs/measured.yaml
+# Runs with committed records; the embedded one is published by its own run.
+PUBLISHED := measured regimes openood
+
+published: $(VENV)/run.stamp  ## rebuild the published tables, figures and pages from their committed records
+	@for run in $(PUBLISHED); do python -m sgoif.bench republish --config=configs/$$run.yaml || exit; done
 
 verify: $(VENV)/run.stamp  ## check every file of the run against its checksum; REPAIR=1 deletes what is damaged
 	@python -m sgoif.bench verify --config="$$CONFIG" $(SELECTION) $(if $(REPAIR),--repair)

@@ -11,6 +11,9 @@ os.environ.setdefault("OMP_NUM_THREADS", "1")  # before torch is imported; subpr
 
 import pytest
 
+# A shell that runs the tests in the background ignores SIGINT, and every process started here would do so too.
+signal.signal(signal.SIGINT, signal.default_int_handler)
+
 LONGEST = (
     "workflow/test_run.py", "test_types.py", "chaos/test_chaos.py", "docs/test_commands.py", "contract/test_ood.py",
     "training/test_distributed.py", "training/test_cuda_graphs.py", "workflow/", "bench/sharing/", "test_benchmarks.py",

@@ -81,10 +81,12 @@ class _Convolution(torch.autograd.Function):
             return torch.conv2d(x, weight, bias, padding=padding)
         laid_out = patches(x, kernel, padding, output)
         ctx.save_for_backward(x, weight, laid_out)
-        rows = laid_out @ weight.permute(0, 2, 3, 1).flatten(1).T
+        y = torch.empty((len(x), len(weight), *output), dtype=x.dtype, memory_format=torch.channels_last)
+        rows = y.permute(0, 2, 3, 1).view(-1, len(weight))  # y itself is no view: the next layer may change it in place
+        torch.mm(laid_out, weight.permute(0, 2, 3, 1).flatten(1).T, out=rows)
         if bias is not None:
             rows += bias
-        return rows.view(len(x), *output, len(weight)).permute(0, 3, 1, 2)
+        return y
 
     @staticmethod
     def backward(ctx: Any, dy: Tensor) -> tuple[Tensor | None, Tensor | None, Tensor | None, None]:

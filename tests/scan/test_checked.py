@@ -11,14 +11,14 @@ from tests.helpers.scan_folders import blobs, digit_folder, rows, run
 
 
 def test_checked_images_of_a_network_that_is_trained(tmp_path):
-    """Half of what is called zero are eights; two dozen checked digits say which of the two is meant."""
+    """Most of what is called zero are eights; two dozen checked digits say which of the two is meant."""
     truth = digit_folder(tmp_path / "all", n=1797, rate=0)
     named = {digit: sorted(name for name in truth if truth[name][0] == digit) for digit in "08"}
     for folder, label, files in (
-        ("images", "0", named["0"][:60] + named["8"][:60]),
-        ("images", "8", named["8"][60:110]),
+        ("images", "0", named["0"][:40] + named["8"][:80]),
+        ("images", "8", named["8"][80:130]),
         ("checked", "0", named["0"][100:112]),
-        ("checked", "8", named["8"][120:132]),
+        ("checked", "8", named["8"][140:152]),
     ):
         (tmp_path / folder / label).mkdir(parents=True)
         for file in files:
@@ -41,7 +41,7 @@ def test_checked_images_of_a_network_that_is_trained(tmp_path):
             )
             == 0
         )
-        first = rows(tmp_path / how / "ranking.csv")[:60]
+        first = rows(tmp_path / how / "ranking.csv")[:80]
         found[how] = sum(row["path"].startswith("0/8-") for row in first)
     assert found["anchored"] > found["plain"] + 2, found
 

@@ -121,3 +121,14 @@ def test_learners_take_them_on_arm_alone(arm, monkeypatch):
     F.cross_entropy(logits, torch.arange(8)).backward()
     assert len(taken) == (3 if arm else 0)
     assert all(p.grad.isfinite().all() and p.grad.any() for p in learner.net.parameters())
+
+
+def test_the_next_layer_may_change_the_output_in_place():
+    layer = torch.nn.Conv2d(2, 3, 3, padding=1)
+    x = torch.randn(2, 2, 5, 5)
+    with MatmulConvGradients():
+        torch.relu_(layer(x)).sum().backward()
+    found = layer.weight.grad.clone()
+    layer.zero_grad()
+    torch.relu(layer(x)).sum().backward()
+    torch.testing.assert_close(found, layer.weight.grad)

@@ -9,6 +9,7 @@ import pytest
 
 from sgoif.bench.cli import main
 from sgoif.bench.sharing import republish as module
+from sgoif.bench.sharing.merge import merge_records
 from sgoif.bench.sharing.republish import republish
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, read_json
@@ -39,6 +40,15 @@ def test_the_published_run_is_what_its_records_make_byte_by_byte(copied, monkeyp
     assert changed == [], why
     assert content(folder) == content(PUBLISHED / "measured"), why
     assert sorted(p.name for p in (copied / "published").iterdir()) == ["measured", "records"]
+
+
+@pytest.mark.parametrize("records", sorted((PUBLISHED / "records").iterdir()), ids=lambda path: path.name)
+def test_committed_records_fit_the_configurations_of_today(records, tmp_path, monkeypatch):
+    """A changed default or variant would leave a published run that nobody can rebuild."""
+    monkeypatch.delenv("SGOIF_DATA", raising=False)
+    run = records.name.removesuffix(".json.gz")
+    assert merge_records([records], ROOT / "configs" / f"{run}.yaml", tmp_path) == tmp_path / run
+    assert run in (ROOT / "Makefile").read_text().partition("PUBLISHED := ")[2].splitlines()[0].split()
 
 
 @pytest.fixture
