@@ -8,7 +8,6 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Mapping
-from dataclasses import dataclass
 
 import numpy as np
 
@@ -40,52 +39,6 @@ def _scores_and_mask(scores: np.ndarray, positive: np.ndarray, what: str) -> tup
     return scores, positive
 
 
-# ------------------------------------------------------------------------------------------------ rankings
-
-
-@dataclass(frozen=True)
-class ThresholdCounts:
-    """How many are found as the threshold falls from one distinct score to the next, shape [thresholds] each.
-
-    (scikit-learn's metrics give the same; on a thousand examples they take ten times as long, to check their inputs.)
-
-    Attributes:
-        true: Positives at or above the threshold.
-        false: Negatives at or above it.
-    """
-
-    true: np.ndarray
-    false: np.ndarray
-
-    @classmethod
-    def of(cls, scores: np.ndarray, positive: np.ndarray) -> ThresholdCounts:
-        """Counts for finite scores and a mask with some positives and some negatives, shape [n] each."""
-        order = np.argsort(-scores, kind="stable")
-        last = np.append(np.flatnonzero(np.diff(scores[order])), scores.size - 1)  # of each run of equal scores
-        true = np.cumsum(positive[order])[last]
-        return cls(true, last + 1 - true)
-
-    def average_precision(self) -> float:
-        """Returns the mean precision over the positives, each at the threshold that finds it."""
-        precision = self.true / (self.true + self.false)
-        return float(np.sum(np.diff(self.true, prepend=0) * precision) / self.true[-1])
-
-    def auroc(self) -> float:
-        """Returns the share of pairs in which the positive scores higher; equal scores count half."""
-        pairs = np.sum(np.diff(self.false, prepend=0) * (2 * self.true - np.diff(self.true, prepend=0)))
-        return float(pairs / 2 / self.true[-1] / self.false[-1])
-
-    def precision_recall_area(self) -> float:
-        """Returns the trapezoid under precision against recall, which starts at precision 1 and recall 0."""
-        precision = np.append(1.0, self.true / (self.true + self.false))
-        recall = np.append(0.0, self.true / self.true[-1])
-        return float(np.sum(np.diff(recall) * (precision[1:] + precision[:-1])) / 2)
-
-    def false_positive_rate(self, recall: float) -> float:
-        """Returns the share of negatives found at the highest threshold that finds `recall` of the positives."""
-        return float(self.false[np.argmax(self.true / self.true[-1] >= recall)] / self.false[-1])
-
-
 # ------------------------------------------------------------------------------------------------ noisy labels
 
 
@@ -115,12 +68,14 @@ def detection(scores: np.ndarray, wrong: np.ndarray, what: str = "scores") -> di
         wrong: Which labels are wrong, shape [n].
         what: Name of the scores in errors.
     """
+    from sklearn.metrics import average_precision_score, roc_auc_score
+
     scores, wrong = _scores_and_mask(scores, wrong, what)
-    k, ranking = top_count(scores.size, 1), ThresholdCounts.of(scores, wrong)
+    k = top_count(scores.size, 1)
     out = {
         "p_at_1": expected_hits(scores, wrong, k) / k,
-        "auc_pr": ranking.average_precision(),
-        "auroc": ranking.auroc(),
+        "auc_pr": float(average_precision_score(wrong, scores)),
+        "auroc": float(roc_auc_score(wrong, scores)),
         "r_precision": expected_hits(scores, wrong, int(wrong.sum())) / int(wrong.sum()),
     }
     for percent in RECALL_PERCENTS:
@@ -161,8 +116,10 @@ def top_tau(epoch_scores: np.ndarray, what: str = "epoch_scores") -> float:
 
 def by_epoch(epoch_scores: np.ndarray, wrong: np.ndarray, what: str = "epoch_scores") -> dict[str, list[float]]:
     """Returns the AUC-PR of each epoch's own scores, and the tau of its top 1% with the epoch before (first: NaN)."""
-    ranked = [ThresholdCounts.of(*_scores_and_mask(scores, wrong, what)) for scores in epoch_scores]
-    precision = [ranking.average_precision() for ranking in ranked]
+    from sklearn.metrics import average_precision_score
+
+    ranked = [_scores_and_mask(scores, wrong, what) for scores in epoch_scores]
+    precision = [float(average_precision_score(truth, scores)) for scores, truth in ranked]
     return {"auc_pr": precision, "tau_top1": [math.nan, *top_taus(epoch_scores, what)][: len(precision)]}
 
 
@@ -208,15 +165,19 @@ def ood(id_scores: np.ndarray, ood_scores: np.ndarray, what: str = "scores") -> 
         ood_scores: Scores of the OOD images, shape [m].
         what: Name of the scores in errors.
     """
+    from sklearn.metrics import auc, average_precision_score, precision_recall_curve, roc_auc_score, roc_curve
+
     scores = np.concatenate([np.ravel(id_scores), np.ravel(ood_scores)])
     is_ood = np.arange(scores.size) >= np.size(id_scores)
     scores, is_ood = _scores_and_mask(scores, is_ood, what)
-    found = ThresholdCounts.of(scores, is_ood)
-    out = {"auroc": found.auroc()}
-    for name, ranking in (("out", found), ("in", ThresholdCounts.of(-scores, ~is_ood))):
-        out[f"aupr_{name}_ap"] = ranking.average_precision()
-        out[f"aupr_{name}_trapezoid"] = ranking.precision_recall_area()
-    out["fpr95"] = found.false_positive_rate(0.95)
+    out = {"auroc": float(roc_auc_score(is_ood, scores))}
+    for name, positive, score in (("out", is_ood, scores), ("in", ~is_ood, -scores)):
+        precision, recall, _ = precision_recall_curve(positive, score)
+        out[f"aupr_{name}_ap"] = float(average_precision_score(positive, score))
+        out[f"aupr_{name}_trapezoid"] = float(auc(recall, precision))
+    # every threshold is kept: dropping collinear points would skip the first one that reaches 95%
+    false_positive, true_positive, _ = roc_curve(is_ood, scores, drop_intermediate=False)
+    out["fpr95"] = float(false_positive[np.argmax(true_positive >= 0.95)])
     return out
 
 

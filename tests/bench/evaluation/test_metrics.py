@@ -115,24 +115,6 @@ def test_shapes_and_one_sided_truths_are_refused():
         metrics.removal(np.zeros(3, bool), np.zeros(2, bool))
 
 
-@few
-@given(scored())
-def test_rankings_are_scikit_learns(case):
-    from sklearn import metrics as theirs
-
-    scores, wrong = case
-    found = metrics.detection(scores, wrong)
-    assert found["auc_pr"] == pytest.approx(theirs.average_precision_score(wrong, scores), abs=1e-12)
-    assert found["auroc"] == pytest.approx(theirs.roc_auc_score(wrong, scores), abs=1e-12)
-    found = metrics.ood(scores[~wrong], scores[wrong])
-    for name, positive, score in (("out", wrong, scores), ("in", ~wrong, -scores)):
-        precision, recall, _ = theirs.precision_recall_curve(positive, score)
-        assert found[f"aupr_{name}_ap"] == pytest.approx(theirs.average_precision_score(positive, score), abs=1e-12)
-        assert found[f"aupr_{name}_trapezoid"] == pytest.approx(theirs.auc(recall, precision), abs=1e-12)
-    false, true, _ = theirs.roc_curve(wrong, scores, drop_intermediate=False)
-    assert found["fpr95"] == pytest.approx(false[np.argmax(true >= 0.95)], abs=1e-12)
-
-
 def test_top_tau_of_a_stable_a_reversed_and_a_changing_top():
     rising = np.arange(500.0)  # K = 5
     assert metrics.top_tau(np.stack([rising, rising * 2, rising + 1])) == pytest.approx(1)
