@@ -204,8 +204,8 @@ class INCV(NoisyLabelDetector):
         hard = p.pattern == "asymmetric" or rate > 0.6
         alone = (0.4 if hard else 0.2) * epochs  # e_warm: 80 or 40 of 200
         noise = self.noise_of_selected(rate, task.n_classes - 1 if p.pattern == "symmetric" else 1)
-        # batch norm sees the chosen alone, so there are several shapes; to compile each would take longer than to train
-        peers = Peers(task, batches, epochs, compile=False)
+        # batch norm sees the chosen alone, so they cannot be a fixed shape with weights of 0 for the others
+        peers = Peers(task, batches, epochs, sizes_vary=True)
 
         def forward(batch: Batch) -> tuple[Tensor, Tensor]:
             (places,) = batch.extra

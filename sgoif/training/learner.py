@@ -10,7 +10,7 @@ from typing import Any
 
 import torch
 import torch.nn.functional as F
-from torch import Tensor
+from torch import Tensor, nn
 
 from sgoif.backend.collectives import sum_
 from sgoif.training import arm_convolutions, distributed
@@ -44,6 +44,24 @@ def preload_compiler(recipe: Recipe, device: torch.device) -> None:
         importlib.import_module("torch._inductor.compile_fx")
 
 
+def compile_backbone(backbone: nn.Module, sizes_vary: bool) -> Callable[[Tensor], Tensor]:
+    """Compile a backbone for batches of one size, which is fastest, or once for all sizes of batches.
+
+    Args:
+        backbone: Maps images [n, C, H, W] to features [n, d].
+        sizes_vary: Whether n differs from call to call. A compilation for each n could take longer than training.
+    """
+    if not sizes_vary:
+        return torch.compile(backbone, dynamic=False)
+    compiled: Callable[[Tensor], Tensor] = torch.compile(backbone)
+
+    def call(x: Tensor) -> Tensor:
+        torch._dynamo.maybe_mark_dynamic(x, 0)  # type: ignore[no-untyped-call]
+        return compiled(x)
+
+    return call
+
+
 class Learner:
     """One network in training.
 
@@ -67,6 +85,7 @@ class Learner:
         seed: int,
         network: Network | None = None,
         undecayed: tuple[str, ...] = (),
+        sizes_vary: bool = False,
     ) -> None:
         """Build the network and its optimiser on the device of the images.
 
@@ -78,6 +97,7 @@ class Learner:
             seed: Seed of the initial weights.
             network: A network to train as it is, instead of a new one of `recipe.model` at `recipe.start`.
             undecayed: Names of submodules whose weights get no weight decay.
+            sizes_vary: Whether it is called with batches of several sizes.
         """
         self.recipe = recipe
         self.total_steps = total_steps
@@ -96,7 +116,7 @@ class Learner:
         self.optimizer = self._make_optimizer(undecayed)
         self._compiled: Callable[[Tensor], Tensor] | None = None
         if uses_compile(recipe, self.device):
-            self._compiled = torch.compile(self.net.backbone, dynamic=False)
+            self._compiled = compile_backbone(self.net.backbone, sizes_vary)
         self._loss_sum = torch.zeros((), device=self.device)
 
     @classmethod
@@ -111,7 +131,7 @@ class Learner:
             batches: The batches of an epoch.
             seed: Seed of the initial weights.
             epochs: Number of epochs; None for the recipe's.
-            **kw: `network` and `undecayed` of the constructor.
+            **kw: `network`, `undecayed` and `sizes_vary` of the constructor.
         """
         total = batches.steps * (recipe.epochs if epochs is None else epochs)
         return cls(recipe, n_classes, batches.images, total, seed, **kw)

@@ -1,15 +1,19 @@
 """INCV: the noise-rate equation against brute force, the selection against cleanlab, the discard rule by hand."""
 
+import contextlib
+import functools
 from dataclasses import replace
 from itertools import islice
 
 import numpy as np
 import pytest
 import torch
+from torch._dynamo.utils import counters
 
 from baselines.noisy.incv import INCV, _Best, _epochs, _forever, scored_epochs
 from sgoif.bench.methods.tasks import NoiseFacts
 from sgoif.errors import UserError
+from sgoif.training.learner import Learner
 from sgoif.training.seeds import numpy_generator
 from tests.helpers.digit_tasks import RECIPE, noisy_task
 from tests.parity.trainers import check_behaviour
@@ -138,6 +142,47 @@ def test_second_stage_by_the_formula(monkeypatch, n_selected, n_rest, rate, patt
     for epoch in range(epochs):
         expected = 64 + joining * (epoch > warm), round(64 * (1 - noise * min(1, epoch / (0.5 * epochs))))
         assert set(peers.steps[epoch * steps : (epoch + 1) * steps]) == {expected}, epoch
+
+
+def second_stage(epochs: int = 4):
+    """Both networks after stage 2: every epoch keeps another number of examples, and candidates join."""
+    recipe = replace(RECIPE, model="tiny_cnn", epochs=epochs, batch_size=64, lr=0.02)
+    task, _ = noisy_task(plain=False, n_train=256, recipe=recipe)
+    place = np.arange(256)
+    return INCV(pattern="symmetric", ramp=1.0)._second_stage(task, place < 192, place >= 192, 0.6)
+
+
+BACKENDS = [
+    "aot_eager_decomp_partition",  # traces and derives as on a GPU, but writes no kernels
+    pytest.param("inductor", marks=pytest.mark.slow),
+]
+
+
+@pytest.mark.parametrize("backend", BACKENDS)
+def test_the_compiled_second_stage_is_the_eager_one(backend, monkeypatch):
+    """One compilation serves every number of chosen examples; losses, batch norms and weights stay what they were."""
+    monkeypatch.setattr(Learner, "forward_context", lambda self: contextlib.nullcontext())
+    eager, sizes = second_stage(), set()
+    torch._dynamo.reset()
+    graphs = counters["stats"]["unique_graphs"]
+    compiled = functools.partial(torch.compile, backend=backend)
+
+    def watched(backbone, **options):
+        function = compiled(backbone, **options)
+
+        def call(x):
+            sizes.add(len(x))
+            return function(x)
+
+        return call
+
+    monkeypatch.setattr(torch, "compile", watched)
+    monkeypatch.setattr("sgoif.training.learner.uses_compile", lambda recipe, device: True)
+    peers = second_stage()
+    assert len(sizes) >= 4 and counters["stats"]["unique_graphs"] == graphs + 1
+    for ours, theirs in ((peers.first, eager.first), (peers.second, eager.second)):
+        assert ours.steps_done == theirs.steps_done
+        torch.testing.assert_close(ours.net.state_dict(), theirs.net.state_dict(), rtol=1e-3, atol=1e-4)
 
 
 def test_a_fit_has_its_share_of_the_steps_or_the_least_of_them():

@@ -1,4 +1,4 @@
-"""On a GPU robust trainers give the same scores by captured steps as by ordinary ones. (Without one: test_graphs.py)"""
+"""On a GPU robust trainers give the same scores by captured steps as by ordinary ones."""
 
 import numpy as np
 import pytest
@@ -65,6 +65,16 @@ def test_captured_steps_find_the_same(name, params):
         assert np.corrcoef(ordinary.test_logits.ravel(), captured.test_logits.ravel())[0, 1] > 0.99
     assert captured.scores[wrong].mean() > captured.scores[~wrong].mean()
     assert counted == pytest.approx(passes, rel=0.02)  # INCV may select one example more or less
+
+
+@gpu
+def test_incv_is_captured_and_compiled_at_once():
+    """Its second stage has one compilation for several numbers of chosen examples, and a graph for each of them."""
+    ordinary, wrong, passes = run("incv", {"iterations": 1}, graph=False)
+    compiled, _, counted = run("incv", {"iterations": 1}, graph=True, compile=True)
+    assert np.corrcoef(ordinary.scores, compiled.scores)[0, 1] > 0.99
+    assert compiled.scores[wrong].mean() > compiled.scores[~wrong].mean()
+    assert counted == pytest.approx(passes, rel=0.02)
 
 
 @gpu

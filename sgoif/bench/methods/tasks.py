@@ -69,17 +69,26 @@ class Task:
         options = {"shift": recipe.shift, "flip": recipe.flip, **options}
         return Batches(self.train, self.labels, batch_size or recipe.batch_size, seed, indices, **options)
 
-    def learner(self, batches: Batches, seed: int | None = None, epochs: int | None = None, **changes: Any) -> Learner:
+    def learner(
+        self,
+        batches: Batches,
+        seed: int | None = None,
+        epochs: int | None = None,
+        sizes_vary: bool = False,
+        **changes: Any,
+    ) -> Learner:
         """Return a fresh network with its optimiser.
 
         Args:
             batches: What it will be trained on; sets the length of the learning-rate schedule.
             seed: Seed of the initial weights; default the task's.
             epochs: Default the recipe's.
+            sizes_vary: Whether it is called with batches of several sizes.
             **changes: Fields of the recipe that are replaced.
         """
         recipe = replace(self.recipe, **changes) if changes else self.recipe
-        return Learner.for_batches(recipe, self.n_classes, batches, self.seed if seed is None else seed, epochs)
+        start = self.seed if seed is None else seed
+        return Learner.for_batches(recipe, self.n_classes, batches, start, epochs, sizes_vary=sizes_vary)
 
     @property
     def precision(self) -> str:

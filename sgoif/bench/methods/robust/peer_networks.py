@@ -66,17 +66,17 @@ def mean_loss(logits: Tensor, labels: Tensor, chosen: Tensor) -> Tensor:
 class Peers:
     """Two learners of one recipe that differ in initial weights and see the same minibatches. Resumable state."""
 
-    def __init__(self, task: NoisyTask, batches: Batches, epochs: int | None = None, **changes: Any) -> None:
+    def __init__(self, task: NoisyTask, batches: Batches, epochs: int | None = None, sizes_vary: bool = False) -> None:
         """Create both learners.
 
         Args:
             task: Data and recipe.
             batches: What they will be trained on.
             epochs: Default the recipe's.
-            **changes: Fields of the recipe that are replaced.
+            sizes_vary: Whether they are trained on parts of a batch, of several sizes.
         """
-        self.first = task.learner(batches, epochs=epochs, **changes)
-        self.second = task.learner(batches, seed=mix_seed(task.seed, "peer"), epochs=epochs, **changes)
+        self.first = task.learner(batches, epochs=epochs, sizes_vary=sizes_vary)
+        self.second = task.learner(batches, seed=mix_seed(task.seed, "peer"), epochs=epochs, sizes_vary=sizes_vary)
 
     def stepper(self, forward: Callable[[Batch], tuple[Tensor, ...]]) -> Callable[[Batch], tuple[Tensor, ...]]:
         """Return the training step of both; `forward` returns (loss of the first, loss of the second, …)."""
