@@ -94,14 +94,14 @@ def batch_step(args: argparse.Namespace) -> int | None:
         if processes > 1 and not distributed.launched_by_torchrun():
             names = ("config", "task", "dataset", "method", "batch", "threads")
             return distributed.launch(processes, ["batch", *(f"--{n}={getattr(args, n)}" for n in names)])
-        _configure_torch(args.threads)
+        configure_torch(args.threads)
         forbid_truth()
         with distributed.process_group(execution["device"]):
             run_batch(plan, run_dir, args.task, args.dataset, args.method, args.batch, execution["device"])
     return None
 
 
-def _configure_torch(threads: int) -> None:
+def configure_torch(threads: int) -> None:
     """Choose speed on a GPU and determinism on a CPU."""
     import torch
 
@@ -177,7 +177,7 @@ def fidelity_step(args: argparse.Namespace) -> None:
         os.environ["CUDA_VISIBLE_DEVICES"] = ""  # before torch is imported
     from sgoif.bench.fidelity.cells import measure_cells
 
-    _configure_torch(args.threads)
+    configure_torch(args.threads)
     root = Path(plan.config["data"]["root"])
     measure_cells(run_dir, root, args.name, plan.config["fidelity"][args.name], args.seed, device, print)
 

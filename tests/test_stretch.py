@@ -1,0 +1,76 @@
+"""benchmarks/stretch.py: which jobs, in which order, and that a second stretch goes on where the first was."""
+
+from pathlib import Path
+
+import pytest
+import yaml
+
+from benchmarks import stretch
+from benchmarks.stretch import Job
+from sgoif.bench.config import load_config
+from sgoif.bench.data.prepare import prepare
+from sgoif.bench.execution.plan import Cell, Plan
+from sgoif.bench.execution.run_batch import run_batch
+from sgoif.bench.sharing.records_file import read_parts
+from sgoif.errors import UserError
+from sgoif.utils.paths import ROOT
+
+MINI = ROOT / "tests" / "helpers" / "mini.yaml"
+
+
+@pytest.fixture(scope="module")
+def plan() -> Plan:
+    return stretch.open_plan(MINI, workers=2, device=None)
+
+
+def test_shared_runs_come_before_what_reads_them_and_nothing_twice(plan):
+    order = [{"dataset": "digits", "seeds": [1], "methods": ["mixup", "aum", "loss"]}, {"seeds": [0, 1]}]
+    jobs = stretch.jobs_in_order(plan, order, have=())
+    of_seed_1 = (2, 3)  # batches: seeds, then settings
+    first = [Job("digits", method, n) for n in of_seed_1 for method in ("mixup",)]
+    assert jobs[:2] == first and len(jobs) == len(set(jobs)) == 4 * (5 + 2)
+    assert all(
+        jobs.index(Job(j.dataset, run, j.number)) < jobs.index(j) for j in jobs for run in stretch.reads(j.method)
+    )
+
+
+def test_what_is_published_is_left_out_and_its_shared_run_with_it(plan):
+    order = [{"dataset": "digits", "seeds": [0], "methods": ["loss", "mixup"]}]
+    have = {Cell("noisy", "digits", setting, 0, "loss") for setting in ("n20_s0", "n40_s6")}
+    assert stretch.jobs_in_order(plan, order, have) == [Job("digits", "mixup", 0), Job("digits", "mixup", 1)]
+    some = stretch.jobs_in_order(plan, order, {Cell("noisy", "digits", "n20_s0", 0, "loss")})
+    assert some == [Job("digits", m, n) for m, n in (("plain", 1), ("loss", 1), ("mixup", 0), ("mixup", 1))]
+    with pytest.raises(UserError, match="no method of noisy/digits 'sgoif'"):
+        stretch.jobs_in_order(plan, [{"seeds": [0], "methods": ["sgoif"]}], ())
+
+
+def test_the_order_of_the_measurement_names_what_its_configuration_has():
+    plan = Plan(load_config(ROOT / "configs" / "measurement.yaml", skip_missing=False))
+    for spec in plan.config["noisy"].values():
+        spec["cells_per_job"] = 1
+    order = yaml.safe_load((ROOT / "benchmarks" / "order.yaml").read_text())
+    jobs = stretch.jobs_in_order(plan, order, ())
+    wanted = {
+        Job(dataset, method, number)
+        for dataset in plan.datasets("noisy")
+        for method in plan.methods("noisy", dataset)
+        for number in range(plan.n_batches("noisy", dataset))
+        if plan.batch("noisy", dataset, method, number)
+    }
+    assert wanted <= set(jobs)
+
+
+def test_a_stretch_goes_on_where_another_was(plan, tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    prepare("digits", Path("data"), None, download=False)
+    done, run_dir = Job("digits", "random", 0), Path("results") / "mini"
+    stretch.write_labels(plan, run_dir, [done])
+    run_batch(plan, run_dir, "noisy", "digits", "random", 0, "cpu")
+    Path("order.yaml").write_text("- {seeds: [0], methods: [random]}")
+    call = ["--config", str(MINI), "--order", "order.yaml", "--workers", "1", "--out", "out.json.gz"]
+    stretch.main([*call, "--seconds", "200", "--commit", "abc", "--note", "On a CPU."])
+    said = capsys.readouterr().out
+    assert "1 jobs; " in said and "random: 1 cells" in said and "0 jobs are left" in said
+    ((_, part),) = read_parts([Path("out.json.gz")])
+    assert sorted(c["cell"]["setting"] for c in part["cells"]) == ["n20_s0", "n40_s6"]
+    assert all(c["status"] == "ok" for c in part["cells"]) and part["note"] == "On a CPU."
