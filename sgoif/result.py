@@ -11,24 +11,12 @@ from torch import Tensor
 from sgoif.backend.linalg import tf32_products
 from sgoif.config import InfluenceConfig
 from sgoif.label_noise.count import estimate_label_errors
-from sgoif.label_noise.evidence import SignalWeights, read_labels, read_labels_by_trusted
+from sgoif.label_noise.evidence import SignalWeights, read_labels, read_labels_by_trusted, root_mean_square
 from sgoif.label_noise.issues import LabelIssues, suggest_labels
 from sgoif.label_noise.latent_classes import TrustedPredictions
 from sgoif.scores.interval import visit_half_width
 from sgoif.scores.predictions import PredictionStatistics
 from sgoif.scores.visit_statistics import VisitStatistics
-
-
-def scale_to_unit_rms(values: Tensor) -> Tensor:
-    """Divide values by their root mean square; zero stays zero.
-
-    Args:
-        values: Shape [N].
-
-    Returns:
-        Scaled values, shape [N].
-    """
-    return values / values.square().mean().sqrt().clamp(min=torch.finfo(values.dtype).tiny)
 
 
 @dataclass(frozen=True)
@@ -132,9 +120,9 @@ class InfluenceResult:
             return self.score
         weights = self.weights
         return (
-            weights.influence * scale_to_unit_rms(self.score)
-            + weights.log_odds * scale_to_unit_rms(self.log_odds)
-            + weights.margin * scale_to_unit_rms(self.margin)
+            weights.influence * (self.score / root_mean_square(self.score))
+            + weights.log_odds * (self.log_odds / root_mean_square(self.log_odds))
+            + weights.margin * (self.margin / root_mean_square(self.margin))
         )
 
     def find_label_issues(self, labels: Tensor, probabilities: Tensor | None = None) -> LabelIssues:

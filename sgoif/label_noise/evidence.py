@@ -95,6 +95,11 @@ def read_labels(
     return LabelEvidence(log_odds, by_predictions.transition, entropy, weights)
 
 
+def root_mean_square(signals: Tensor) -> Tensor:
+    """Return the root mean square of each signal [..., n], shape [..., 1]; above 0 even where all are 0."""
+    return signals.square().mean(-1, keepdim=True).sqrt().clamp(min=torch.finfo(signals.dtype).tiny)
+
+
 def weigh_signals(
     influence: Tensor, margin: Tensor, log_odds: Tensor, noise_entropy: float
 ) -> tuple[Tensor, SignalWeights]:
@@ -110,15 +115,15 @@ def weigh_signals(
         The mean of the log-odds by their weights, shape [n], and the weights, in units of that of the log-odds.
     """
     signals = torch.stack([influence.to(log_odds), margin.to(log_odds), *log_odds])
-    size = signals.square().mean(1).sqrt().clamp(min=torch.finfo(signals.dtype).tiny)
-    signals = signals / size.unsqueeze(1)
+    size = root_mean_square(signals)
+    signals = signals / size
     scattered = SCATTERED_WEIGHT * noise_entropy**SCATTERED_POWER
     start = signals.new_tensor([scattered, scattered, *[1.0] * len(log_odds)])
     weights = start / start.sum()
     for _ in range(ROUNDS):
         weights = start * _standing_out(signals, weights @ signals).clamp(min=0).square()
         weights = weights / weights.sum() if weights.sum() > 0 else start / start.sum()
-    share = weights[2:] / size[2:]
+    share = weights[2:] / size[2:, 0]
     mean = (share @ log_odds) / share.sum().clamp(min=torch.finfo(share.dtype).tiny)
     of_mean = (share.sum() * mean.square().mean().sqrt()).clamp(min=MIN_LOG_ODDS_WEIGHT)
     return mean, SignalWeights(float(weights[0] / of_mean), 1.0, float(weights[1] / of_mean))

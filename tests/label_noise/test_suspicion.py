@@ -7,7 +7,7 @@ from torch import nn
 from sgoif import InfluenceConfig, InfluenceError, OnlineInfluence
 from sgoif.label_noise.count import count_from_scores, estimate_label_errors
 from sgoif.label_noise.evidence import SignalWeights
-from sgoif.result import InfluenceResult, scale_to_unit_rms
+from sgoif.result import InfluenceResult
 
 
 def result(score, log_odds, **more) -> InfluenceResult:
@@ -26,7 +26,7 @@ def test_suspicion_is_the_weighted_sum_of_the_signals_each_over_its_root_mean_sq
     all_three = result([3.0, -1.0], [1.0, -7.0], weights=weights, margin=margin).suspicion
     torch.testing.assert_close(all_three, torch.tensor([6 / 5**0.5 + 0.1 + 3, -2 / 5**0.5 - 0.7 - 3]))
     assert torch.equal(result([3.0, -1.0], None).suspicion, torch.tensor([3.0, -1.0]))
-    assert torch.equal(scale_to_unit_rms(torch.zeros(3)), torch.zeros(3))
+    assert torch.equal(result([0.0, 0.0], [0.0, 0.0]).suspicion, torch.zeros(2))  # and not 0 / 0
 
 
 def issues(log_odds_weight: float, **more):
