@@ -37,11 +37,3 @@ def no_waiting_for_the_disk():
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(os, "fsync", lambda handle: None)
         yield
-
-
-@pytest.fixture
-def ctrl_c():
-    """Install Python's own handler of SIGINT, since a background job inherits the signal as ignored."""
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)
-    yield
-    signal.signal(signal.SIGINT, before)

@@ -123,7 +123,6 @@ def test_an_interrupted_scan_ends_with_the_same_bytes(tmp_path, monkeypatch, cap
         assert (tmp_path / "whole" / name).read_bytes() == (tmp_path / "parts" / name).read_bytes(), name
 
 
-@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize(
     ("stage", "lose", "decoded", "steps"),
     [

@@ -11,7 +11,6 @@ from sgoif.utils.interrupt import raise_if_pending, sigint_as_keyboard_interrupt
 from tests.helpers import lost_interrupts as lost
 
 
-@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("lose", [lost.dropped, lost.unraisable, lost.another_error])
 def test_a_lost_one_ends_the_command(lose, monkeypatch, capsys):
     report = sys.unraisablehook
@@ -22,7 +21,6 @@ def test_a_lost_one_ends_the_command(lose, monkeypatch, capsys):
     raise_if_pending()  # the next command of this process has not been interrupted
 
 
-@pytest.mark.usefixtures("ctrl_c")
 def test_a_long_loop_hears_of_it():
     with pytest.raises(KeyboardInterrupt), sigint_as_keyboard_interrupt():
         raise_if_pending()
@@ -31,7 +29,6 @@ def test_a_long_loop_hears_of_it():
             raise_if_pending()
 
 
-@pytest.mark.usefixtures("ctrl_c")
 def test_other_errors_are_told_as_ever():
     class Broken:
         def __del__(self):
@@ -48,12 +45,14 @@ def test_other_errors_are_told_as_ever():
     assert [str(e) for e in told] == ["in a finaliser"]
 
 
-def test_ignored_stays_ignored_and_other_threads_are_left_alone(ctrl_c):
-    signal.signal(signal.SIGINT, signal.SIG_IGN)
-    with sigint_as_keyboard_interrupt():
-        lost.dropped()
-        raise_if_pending()
-    signal.signal(signal.SIGINT, signal.default_int_handler)
+def test_ignored_stays_ignored_and_other_threads_are_left_alone():
+    before = signal.signal(signal.SIGINT, signal.SIG_IGN)
+    try:
+        with sigint_as_keyboard_interrupt():
+            lost.dropped()
+            raise_if_pending()
+    finally:
+        signal.signal(signal.SIGINT, before)
     found = []
     thread = threading.Thread(target=lambda: found.append(cli.main(["where", "--config", "none.json"])))
     thread.start()

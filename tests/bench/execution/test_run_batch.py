@@ -64,7 +64,6 @@ def test_an_error_in_a_method_is_written_down_and_tried_again(tmp_path, monkeypa
     assert run(plan, run_dir, "random")["status"] == "ok"
 
 
-@pytest.mark.usefixtures("ctrl_c")
 @pytest.mark.parametrize("lose", [lost.dropped, lost.another_error])
 def test_a_lost_interrupt_is_no_result_of_a_method(tmp_path, monkeypatch, lose):
     from baselines.noisy.random import Random
