@@ -1,4 +1,4 @@
-"""AUC-PR of the parts of SG-OIF's ranking by setting: the influence alone, the latent classes alone, and both."""
+"""AUC-PR of the parts of SG-OIF's ranking by setting: the influence alone, the class model alone, and both."""
 
 from __future__ import annotations
 
@@ -18,15 +18,15 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PLACE = 45
-TITLE = "Influence, latent classes, and both"
+TITLE = "Influence, class model, and both"
 CAPTION = (
     "AUC-PR of three rankings of one training run in every setting: the influence score alone (the paper's part), the "
-    "log-odds of the latent classes alone (not in the paper), and SG-OIF, which ranks by both. Mean over seeds; bars "
+    "log-odds of the class model alone (not in the paper), and SG-OIF, which ranks by both. Mean over seeds; bars "
     "hold all seeds. Orange: the best other method that is not given all clean labels, by name."
 )
 PARTS = {  # variant of the score -> words, colour and marker
     "influence": ("influence alone", _style.GREEN, "^"),
-    "latent": ("latent classes alone", _style.SKY, "s"),
+    "latent": ("class model alone", _style.SKY, "s"),
     "": ("both: SG-OIF", "black", "*"),
 }
 

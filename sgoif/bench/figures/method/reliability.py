@@ -17,7 +17,7 @@ if TYPE_CHECKING:
 PLACE = 85
 TITLE = "Can the probabilities be trusted?"
 CAPTION = (
-    "Left: share of wrong labels among examples of about the same probability of being wrong (SG-OIF's latent classes),"
+    "Left: share of wrong labels among examples of about the same probability of being wrong (SG-OIF's class model),"
     " one thin line for each setting, thick over all settings, points of 20 examples or more; on the diagonal a "
     "probability means what it says, below it the method is too sure. Right: how many examples have which probability. "
     "All seeds together."
