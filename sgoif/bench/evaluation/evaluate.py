@@ -69,7 +69,7 @@ def evaluate(
 
 
 def arrange_records(
-    plan: Plan, task: str, dataset: str, found: Mapping[Name, list[MetricRecord]]
+    plan: Plan, task: str, dataset: str, found: Mapping[Name, list[MetricRecord]], why_missing: str = NOT_RUN
 ) -> list[MetricRecord]:
     """Puts the records of a metrics file in order and adds those of cells that are missing.
 
@@ -78,6 +78,7 @@ def arrange_records(
         task: "noisy", "tuning" or "ood".
         dataset: Name of the dataset.
         found: Records by what they are about (`CellEvaluator.names`).
+        why_missing: The reason for cells that the configuration asks for and that are not there.
 
     Returns:
         The records about the labels, then those of the cells that the configuration asks for, "not run" with the reason
@@ -88,14 +89,14 @@ def arrange_records(
     others = sorted(found.keys() - set(expected) - set(labels))
     records: list[MetricRecord] = []
     for name in [*labels, *expected, *others]:
-        records += found[name] if name in found else [_not_run(plan, Subject(task, dataset, *name))]
+        records += found[name] if name in found else [_not_run(plan, Subject(task, dataset, *name), why_missing)]
     return records
 
 
-def _not_run(plan: Plan, missing: Subject) -> MetricRecord:
+def _not_run(plan: Plan, missing: Subject, why: str) -> MetricRecord:
     limits = restriction(plan.spec(missing.task, missing.dataset), missing.method)
     is_allowed = allowed(limits, missing.setting, missing.seed)
-    return missing.record("status", status="not run", reason=NOT_RUN if is_allowed else limits["reason"])
+    return missing.record("status", status="not run", reason=why if is_allowed else limits["reason"])
 
 
 class CellEvaluator:

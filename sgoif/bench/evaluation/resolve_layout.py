@@ -95,7 +95,7 @@ def _choices(spec: Mapping[str, Any], datasets: Mapping[str, Any], absent: Mappi
 
 
 def _choice_of_set(chosen: Mapping[str, Any]) -> _Choice:
-    words = {"stands_for": chosen["stands_for"]} if "stands_for" in chosen else {}
+    words = {key: chosen[key] for key in ("stands_for", "title") if key in chosen}
     return _Choice(chosen["dataset"], chosen.get("setting", ""), chosen.get("gap"), words)
 
 
@@ -131,7 +131,7 @@ def _absent(
     dataset = choice.dataset
     title = datasets.get(dataset, {}).get("title") or dataset
     if choice.gap is not None:
-        return AbsentDataset(dataset, title, choice.gap)
+        return AbsentDataset(dataset, choice.words.get("title", title), choice.gap)
     if dataset in absent:
         return AbsentDataset(**{key: absent[dataset].get(key, dataset) for key in ("dataset", "title", "reason")})
     if dataset in catalogue.DATASETS:

@@ -194,7 +194,10 @@ def _missing(failures: Sequence[Mapping[str, Any]]) -> Statement:
     cells: Counter[str] = Counter()
     for one in failures:
         cells[one["status"]] += one["cells"] or 0
-    sets = [one["dataset"] for one in failures if one["cells"] is None]
+    whole = [one for one in failures if one["cells"] is None]
+    sets = [f"{one['dataset']}{' (OOD)' if one['task'] == 'ood' else ''}" for one in whole if one["task"] != "table"]
+    tables = [one["dataset"] for one in whole if one["task"] == "table"]
     words = [f"{n} {'cell' if n == 1 else 'cells'} {status}" for status, n in cells.items() if n]
     words += [f"not run at all: {', '.join(dict.fromkeys(sets))}"] if sets else []
+    words += [f"no table yet: {', '.join(tables)}"] if tables else []
     return Statement("Missing", f"{'; '.join(words)}." if words else "nothing.")

@@ -96,7 +96,7 @@ def cost_section(run_dir: Path) -> list[dict[str, Any]]:
 
 
 def failures_section(run_dir: Path, config: Mapping[str, Any]) -> list[dict[str, Any]]:
-    """Return what has no result and why: cells with the same reason together, then the datasets that were not run."""
+    """Return what has no result and why: cells with the same reason together, then datasets and tables not run."""
     settings: dict[tuple[str, str, str, str, str], list[str]] = defaultdict(list)
     for task, r in _metrics(run_dir):
         if r["metric"] == "status":
@@ -110,6 +110,9 @@ def failures_section(run_dir: Path, config: Mapping[str, Any]) -> list[dict[str,
         out.append({**about, "status": status, "reason": reason})
     for n in config.get("not_run") or []:
         about = {"method": "all", "task": n["task"], "dataset": n.get("title", n["dataset"]), "settings": "all"}
+        out.append({**about, "cells": None, "status": "not run", "reason": n["reason"]})
+    for n in config.get("tables_not_run") or []:
+        about = {"method": "all", "task": "table", "dataset": n["title"], "settings": "all"}
         out.append({**about, "cells": None, "status": "not run", "reason": n["reason"]})
     return out
 

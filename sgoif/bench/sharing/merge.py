@@ -1,7 +1,8 @@
 """Merges partial runs into one run: its metrics, summary, tables, ledger, figures and report.
 
-Nothing is computed again; a cell that no partial run holds is "not run". results/<run>/pieces.json says which cell came
-from which file: [{file, config_hash, note, cells: [facts of a cell]}]. The provenance of the run is read from it.
+Nothing is computed again. A cell that no partial run holds is "not run yet", and what has no cell at all is left out
+and named (`measured_part`). results/<run>/pieces.json says which cell came from which file:
+[{file, config_hash, note, cells: [facts of a cell]}]. The provenance of the run is read from it.
 """
 
 from __future__ import annotations
@@ -24,6 +25,7 @@ from sgoif.bench.methods.registry import SHARED
 from sgoif.bench.paper.comparison import write_ledger
 from sgoif.bench.report import write_report
 from sgoif.bench.sharing.fewer_ood_sets import covers, fewer_ood_sets
+from sgoif.bench.sharing.measured_part import NOT_YET, measured_part
 from sgoif.bench.sharing.partial_run import Owner, PartialRun, owner_of
 from sgoif.bench.sharing.records_file import read_parts
 from sgoif.bench.tables import write_tables
@@ -61,15 +63,15 @@ def merge_records(files: Sequence[Path], config_file: Path, results: Path) -> Pa
     """
     parts = read_parts(files)
     names, partial_runs = [name for name, _ in parts], [one for _, one in parts]
-    owners = {owner_of(record) for one in partial_runs for record in one["records"]}
-    plan = Plan(_configuration(config_file, {owner[:2] for owner in owners}))
-    run_dir = results / plan.config["run"]
+    planned = Plan(_in_order(load_config(config_file, skip_missing=False)))
+    run_dir = results / planned.config["run"]
     if (run_dir / "cells").is_dir():
         raise UserError(f"{run_dir} has cells of its own, which would not count any more; merge in another checkout")
     for name, one in parts:
         for cell in one["cells"]:
-            _check_cell(plan, cell, name, config_file)
+            _check_cell(planned, cell, name, config_file)
     merged = collect(partial_runs)
+    plan = Plan(_in_order(measured_part(planned.config, merged.file_of)))
     check_draws(plan, partial_runs, merged)
     write_metrics(plan, run_dir, merged)
     write_partial_runs(run_dir, names, partial_runs, merged)
@@ -136,7 +138,7 @@ def write_metrics(plan: Plan, run_dir: Path, merged: Merged) -> None:
             if task == "ood":
                 own = {name: fewer_ood_sets(found, plan.spec(task, dataset)) for name, found in own.items()}
             if own or task != "tuning":
-                records = arrange_records(plan, task, dataset, own)
+                records = arrange_records(plan, task, dataset, own, NOT_YET)
                 atomic_write_json(metrics_file(run_dir, task, dataset), records, seal=True)
 
 
@@ -162,18 +164,10 @@ def render(run_dir: Path, config: dict[str, Any]) -> None:
     write_report(run_dir, config)
 
 
-def _configuration(path: Path, held: set[tuple[str, str]]) -> dict[str, Any]:
-    """The configuration as if this machine had the datasets that the partial runs hold, besides its own."""
-    config = load_config(path)
-    with_all_datasets = load_config(path, skip_missing=False)
-    for task in ("noisy", "ood"):
-        here = config[task]
-        config[task] = {d: spec for d, spec in with_all_datasets[task].items() if d in here or (task, d) in held}
-    config["not_run"] = [gap for gap in config["not_run"] if (gap["task"], gap["dataset"]) not in held]
-    in_order: dict[str, Any] = json.loads(
-        json.dumps(config, sort_keys=True)
-    )  # that of config.json, as every step reads
-    return in_order
+def _in_order(config: Mapping[str, Any]) -> dict[str, Any]:
+    """A configuration in the order of config.json, as every step reads it."""
+    ordered: dict[str, Any] = json.loads(json.dumps(config, sort_keys=True))
+    return ordered
 
 
 def _check_cell(plan: Plan, found: Mapping[str, Any], name: str, config_file: Path) -> None:

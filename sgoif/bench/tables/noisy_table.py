@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Sequence
+from collections.abc import Hashable, Mapping, Sequence
 from dataclasses import replace
 
 from sgoif.bench.evaluation import significance
@@ -96,28 +96,39 @@ def over_panels(
 ) -> tuple[list[Field], str]:
     """Returns the columns of mean and average rank over the panels, and the sentence on the test of the ranks.
 
-    Only methods with a number in every panel have a mean and a rank. Tests count independent draws, not panels.
+    Only methods with a number in every panel have a mean and a rank. Ranks are by the seeds that all of them have, and
+    a mean over panels that lack seeds does not compete, as in the columns. Tests count independent draws, not panels.
     """
     if len(panels) < 2:
         return [], ""
-    ranked: dict[str, list[float]] = {}
-    for method in methods:
-        means = [e.mean for e in (source.entry(panel, method, metric) for panel in panels) if e.mean is not None]
-        if len(means) == len(panels):
-            ranked[method] = means
-    ranks = significance.average_ranks(ranked) if len(ranked) > 1 else {}
+    found = {method: [source.entry(panel, method, metric) for panel in panels] for method in methods}
+    ranked = {m: entries for m, entries in found.items() if all(e.mean is not None for e in entries)}
+    ranks = significance.average_ranks(_over_common_seeds(ranked)) if len(ranked) > 1 else {}
 
     def mean(method: str) -> Entry:
         if method not in ranked:
             return Entry()
         pairs: dict[Hashable, float] = {d: v for d, v in source.by_draw(panels, method, metric).items()}
-        return Entry(significance.mean_std(ranked[method])[0], pairs=pairs)
+        lacks_seeds = any(e.status != "ok" for e in ranked[method])
+        value = significance.mean_std([e.mean for e in ranked[method] if e.mean is not None])[0]
+        return Entry(value, status="partial" if lacks_seeds else "ok", pairs=pairs)
 
     fields = [
         Field(Column("all", "mean", f"{metric}:mean"), mean),
         Field(Column("all", "rank", f"{metric}:rank", "", "number1"), lambda m: Entry(ranks.get(m)), ranked=False),
     ]
     return fields, _test_of_ranks(source, panels, metric, list(ranked)) if len(ranked) > 2 else ""
+
+
+def _over_common_seeds(entries: Mapping[str, Sequence[Entry]]) -> dict[str, list[float]]:
+    """Returns the mean of each method in each panel over the seeds that all of them have there, or all if none is."""
+    means: dict[str, list[float]] = {method: [] for method in entries}
+    for panel in zip(*entries.values(), strict=True):
+        common = set.intersection(*(set(entry.pairs) for entry in panel))
+        for method, entry in zip(entries, panel, strict=True):
+            values = [value for seed, value in entry.pairs.items() if seed in common] or list(entry.pairs.values())
+            means[method].append(significance.mean_std(values)[0])
+    return means
 
 
 def _test_of_ranks(source: Source, panels: Sequence[Panel], metric: str, methods: Sequence[str]) -> str:
@@ -146,9 +157,10 @@ def noise_sets(source: Source) -> Table:
     """Builds the table of noisy sets: a block for each metric, a column for each dataset and kind of noise."""
     rows = source.methods()
     blocks = []
+    has_room = len(source.panels) + len(source.layout.not_run) <= MAX_COLUMNS
     for metric, words, better, style in SET_METRICS:
         fields = [_set_field(source, panel, Column("", "", metric, better, style)) for panel in source.panels]
-        if metric == SET_METRICS[0][0]:
+        if metric == SET_METRICS[0][0] and has_room:
             fields += [absent_field(source, absent) for absent in source.layout.not_run]
         parts = _split(fields)
         for i, part in enumerate(parts):
@@ -159,6 +171,7 @@ def noise_sets(source: Source) -> Table:
         *seeds_caption(source),
         top_caption(source) if source.panels else "",
         *_partly_known(source),
+        "" if has_room else _without_a_column(source),
         "Base rate: the share of wrong labels, which is also the P@1% and AUC-PR of a random ranking.",
         TRUSTED,
         OVERHEAD,
@@ -230,6 +243,15 @@ def _partly_known(source: Source) -> list[str]:
             among = ", which are ranked among themselves" if n else ": detection is not defined"
             words.append(f"{panel.title}: of {int(whole['mean']):,} training labels {n:,} can be checked{among}.")
     return words
+
+
+def _without_a_column(source: Source) -> str:
+    """Returns the sentence on datasets that were not run, where there is no room for columns that say so."""
+    by_reason: dict[str, list[str]] = {}
+    for absent in source.layout.not_run:
+        by_reason.setdefault(absent.reason, []).append(absent.title)
+    words = [f"{', '.join(titles)} ({reason})" for reason, titles in by_reason.items()]
+    return f"Without a column: {'; '.join(words)}."
 
 
 def noisy_scores(source: Source) -> Table:

@@ -16,14 +16,15 @@ from sgoif.bench.data.availability import Availability
 from sgoif.bench.data.holdout import hold_out
 from sgoif.bench.data.noisy_labels import write_setting
 from sgoif.bench.data.prepare import prepare
-from sgoif.bench.evaluation.evaluate import NOT_RUN
 from sgoif.bench.execution import run_batch
 from sgoif.bench.execution.integrity.run_files import noise_draws
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.sharing import merge
+from sgoif.bench.sharing.measured_part import NOT_YET
 from sgoif.utils.files import atomic_write_json, read_json
 from tests.helpers.project_copy import MINI_CONFIG
 
+OOD_TABLE = "Table 3: Out-of-distribution detection"
 CELLS = {"noisy/digits": ["plain", "random", "loss", "aum"], "ood/digits_id": ["plain", "msp"]}
 
 
@@ -205,9 +206,12 @@ def test_of_two_partial_runs_the_later_one_counts_and_gaps_have_their_reasons(el
         assert (found == {0.123}) is value
     gaps = {(r["method"], r["setting"], r["seed"]): r["reason"] for r in records if r["status"] == "not run"}
     aum = {("aum", s, seed): "no time" for s, seed in (("n20_s0", 1), ("n40_s6", 0), ("n40_s6", 1))}
-    assert gaps == aum | {("random", "n40_s6", seed): NOT_RUN for seed in (0, 1)}
-    ood = read_json("results/mini/metrics/ood/digits_id.json")
-    assert [(r["method"], r["status"], r["reason"]) for r in ood] == [("msp", "not run", NOT_RUN)]
+    assert gaps == aum | {("random", "n40_s6", seed): NOT_YET for seed in (0, 1)}
+    config = read_json("results/mini/config.json")
+    assert [(gap["dataset"], gap["reason"]) for gap in config["not_run"]] == [("digits_id", NOT_YET)]
+    assert [(table["title"], table["reason"]) for table in config["tables_not_run"]] == [(OOD_TABLE, NOT_YET)]
+    assert not Path("results/mini/tables/table3.md").exists()
+    assert f"no table yet: {OOD_TABLE}" in Path("results/mini/report.html").read_text()
     step("merge-records", "a.json.gz", "b.json.gz", "--config", "mini.yaml")
     step("publish", "--config", "results/mini/config.json")
     pieces = read_json("results/published/mini/provenance.json")["pieces"]

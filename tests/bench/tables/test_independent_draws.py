@@ -74,3 +74,25 @@ def test_a_difference_has_a_p_value_where_there_are_enough_draws_and_else_an_int
         assert certainty.mean > 0.05 and found["sgoif"][2].mean == pytest.approx(2 * 2 * 0.5**12)
     else:
         assert certainty.mean is None, "one draw has no interval"
+
+
+def test_a_row_that_lacks_seeds_is_ranked_by_those_all_have_and_its_mean_does_not_compete():
+    """`short` has the good seed alone: its mean is the highest, and on that seed it is the last."""
+    methods, panels, records = ["loss", "aum", "margin"], [], []
+    values = {"loss": {0: 0.9, 1: 0.3}, "aum": {0: 0.8, 1: 0.2}, "margin": {0: 0.7}}
+    for setting in ("n20", "n40"):
+        panels.append(
+            Panel("noisy", "digits", setting, "Digits", kind="class_conditional", noise=0.2, sparsity=0.0,
+                  methods=methods, seeds=[0, 1])
+        )  # fmt: skip
+        for method, of in values.items():
+            numbers = {"mean": float(np.mean(list(of.values()))), "n_seeds": len(of), "seeds": list(of)}
+            named = {"dataset": "digits", "setting": setting, "method": method, "metric": "auc_pr"}
+            told = {"status": "partial", "reason": "1 of 2 seeds; seed 1 not run: not run yet"} if len(of) < 2 else {}
+            records.append(summary_record("t", **named, **numbers, values=list(of.values()), **told))
+    block = noise_grid(Source("t", TableLayout("noise_grid", "noisy", "Grid", panels=panels), records)).blocks[0]
+    columns = [c.title for c in block.columns]
+    rows = {row.method: dict(zip(columns, row.entries, strict=True)) for row in block.rows if row.method}
+    assert {m: row["rank"].mean for m, row in rows.items()} == {"loss": 1.0, "aum": 2.0, "margin": 3.0}
+    assert rows["margin"]["mean"].mean == 0.7 and not any(row["mean"].mark for row in rows.values())
+    assert {m: row["seeds"].mean for m, row in rows.items()} == {"loss": 2, "aum": 2, "margin": 1}
