@@ -1,5 +1,7 @@
 """Every script in benchmarks/ runs through at tiny size and writes its report; what it measures there means nothing."""
 
+import argparse
+import importlib
 import json
 import re
 import sys
@@ -199,3 +201,22 @@ def test_there_is_one_current_file_a_benchmark():
     listed = (ROOT / "benchmarks" / "README.md").read_text()
     missing = [name for name in names if f"`{name.split('-')[0]}-" not in listed]
     assert not missing, f"benchmarks/README.md does not say what {missing} are"
+
+
+WRITTEN_BY_SCRIPTS = {"recipe", "metric", "settings", "earlier_commit", "note"}  # parameters that are not options
+
+
+@pytest.mark.parametrize("path", sorted((ROOT / "benchmarks" / "measured").glob("*.json")), ids=lambda path: path.stem)
+def test_a_measured_file_can_be_measured_again(path, monkeypatch):
+    """Its script is there and still takes the options that the file was measured with."""
+    report, options = json.loads(path.read_text()), set()
+
+    def note_options(parser, *_):
+        options.update(action.dest for action in parser._actions)
+        raise SystemExit
+
+    monkeypatch.setattr(argparse.ArgumentParser, "parse_args", note_options)
+    with pytest.raises(SystemExit):
+        importlib.import_module(f"benchmarks.{report['name']}").main([])
+    unknown = set(report["parameters"]) - options - WRITTEN_BY_SCRIPTS
+    assert not unknown, f"benchmarks/{report['name']}.py has no option {', '.join(sorted(unknown))}"
