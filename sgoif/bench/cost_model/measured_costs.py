@@ -1,7 +1,8 @@
 """Reads what published runs have cost, and scales that to runs that were not measured.
 
-Measured: `results/published/costs.json` and the plain runs of every published run that used a GPU. Seconds of jobs that
-shared a GPU make no ratios. Scaled:
+Measured: `results/published/costs.json`, the published runs, and the plain runs of those that used a GPU. Seconds of jobs
+that shared a GPU make no ratios; what methods cost alone on one, in runs that are not published any more, is in that
+file. Scaled:
 
     training   seconds = measured * (images * epochs * FLOPs) / (those of the measured run); same network and image size
                first, alone on a GPU before shared, else the nearest by FLOPs
@@ -177,18 +178,20 @@ def load_costs(published: Path = PUBLISHED, configs: Path = ROOT / "configs") ->
         )
         for t in known["training"]
     ]  # fmt: skip
-    methods: dict[tuple[str, str], MethodCost] = {}
-    for run in sorted(
-        published.glob(f"*/{PUBLISHED_SUMMARY}"), key=lambda p: _on_gpu(p.parent)
-    ):  # GPU runs last: they count
+    methods: dict[str, dict[tuple[str, str], MethodCost]] = {"CPU": {}, "GPU": {}}
+    for task, costs in known.get("methods", {}).items():
+        if task in ("noisy", "ood"):
+            methods["GPU"] |= {(task, m): MethodCost(c["own"], c["again"], 0.0, "GPU") for m, c in costs.items()}
+    for run in sorted(published.glob(f"*/{PUBLISHED_SUMMARY}")):
         config = load_config(configs / f"{run.parent.name}.yaml", skip_missing=False)
         panels = list(published_panels(read_published_summary(run), config))
         on = "GPU" if _on_gpu(run.parent) else "CPU"
-        methods |= method_costs(panels, on)
+        methods[on] |= method_costs(panels, on)
         if on == "GPU":
             hardware = "; ".join(read_json(run.parent / "provenance.json")["hardware"])
             trainings += [p.training(hardware, run) for p in panels]
-    return MeasuredCosts(trainings, methods, known["decoding"]["images_per_core_second"])
+    together = methods["CPU"] | methods["GPU"]  # what was measured on a GPU counts
+    return MeasuredCosts(trainings, together, known["decoding"]["images_per_core_second"])
 
 
 def _on_gpu(folder: Path) -> bool:

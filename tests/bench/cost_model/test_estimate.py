@@ -158,9 +158,13 @@ def test_storage_is_that_of_the_arrays():
 
 
 def test_costs_are_read_from_published_runs(tmp_path):
-    """A published run on a GPU gives trainings and ratios; its ratios count before those of a run on a CPU."""
+    """A run on a GPU gives trainings and ratios; its ratios count before costs.json, and that before a CPU."""
+    decoding, alone = (
+        {"images_per_core_second": 7.0},
+        {m: {"own": 9.0, "again": 1.0} for m in ("sgoif", "incv", "loss")},
+    )
     (tmp_path / "costs.json").write_text(
-        json.dumps({"training": [], "decoding": {"images_per_core_second": 7.0}}),
+        json.dumps({"training": [], "methods": {"source": "here", "noisy": alone}, "decoding": decoding}),
     )
     for name, gpu, own in (("embedded", False, 8.0), ("cifar", True, 3.0)):
         folder = tmp_path / name
@@ -173,11 +177,13 @@ def test_costs_are_read_from_published_runs(tmp_path):
             {**about, "method": "sgoif", "metric": "seconds_own", "mean": own},
             {**about, "method": "sgoif", "metric": "seconds_retrain", "mean": 2.0},
         ]
+        records += [{**about, "method": "loss", "metric": "seconds_own", "mean": own}] if not gpu else []
         write_packed_json(folder / "summary.json.gz", records)
         hardware = ["cpus 2, gpu NVIDIA H200"] if gpu else ["cpus 2"]
         (folder / "provenance.json").write_text(json.dumps({"hardware": hardware}))
     found = load_costs(tmp_path)
     assert found.method("noisy", "sgoif") == MethodCost(0.75, 0.5, 0.0, "GPU") == found.method("noisy", "sgoif@no_gate")
+    assert found.method("noisy", "incv") == found.method("noisy", "loss") == MethodCost(9.0, 1.0, 0.0, "GPU")
     (training,) = found.trainings
     assert (training.shape.model, training.images, training.epochs, training.seconds) == ("resnet9", 50000, 16, 4.0)
     assert found.decoding == 7.0 and found.method("noisy", "aum") is None
@@ -190,5 +196,5 @@ def test_the_papers_plan_names_what_is_extrapolated():
     assert "1 GPU: " in text and "8 GPUs: " in text and "64 GPUs: " in text and "Storage: " in text
     for name in ("noisy webvision ", "noisy clothing1m ", "ood imagenet1k ", "noisy cifar10 "):
         assert name in text
-    for words in ("an extrapolation", "results/published/measured", "every dataset counted as present"):
+    for words in ("an extrapolation", "median of 15 cells", "every dataset counted as present"):
         assert words in text
