@@ -1,8 +1,8 @@
 """Reads what published runs have cost, and scales that to runs that were not measured.
 
-Measured: `results/published/costs.json`, the published runs, and the plain runs of those that used a GPU. Seconds of jobs
-that shared a GPU make no ratios; what methods cost alone on one, in runs that are not published any more, is in that
-file. Scaled:
+Measured: `results/published/costs.json`, the published runs, and the plain runs of those that used a GPU. Seconds of
+jobs that shared a GPU make no ratios; what methods cost alone on one, in runs that are not published any more, is in
+that file. Scaled:
 
     training   seconds = measured * (images * epochs * FLOPs) / (those of the measured run); same network and image size
                first, alone on a GPU before shared, else the nearest by FLOPs
