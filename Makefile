@@ -16,7 +16,7 @@ $(foreach name,$(USER_VALUES),$(eval override $(name) := $$(value $(name))))
 export $(USER_VALUES)
 
 .DEFAULT_GOAL := help
-.PHONY: help venv demo tables measured measurement plan-measurement published verify retry test test-slow checks types ui report doctor plan lock clean chaos mutants new-baseline docs cluster test-slurm
+.PHONY: help venv demo tables measurement plan-measurement published verify retry test test-slow checks types ui report doctor plan lock clean chaos mutants new-baseline docs cluster test-slurm
 
 help:  ## this list
 	@sed -n 's/^\([a-z-]*\):.*## \(.*\)/  make \1\t\2/p' Makefile | expand -t 24
@@ -40,20 +40,17 @@ tables: $(VENV)/run.stamp  ## every table and ablation of CONFIG (default: the e
 	$(plural)
 	$(make_tables)
 
-measured: override CONFIG := configs/measured.yaml
-measured: tables  ## run the configuration behind the published tables (one GPU, many hours); a part: METHODS= …
-
 # What is measured from one commit, in the order in which GPU time is spent on it.
 MEASUREMENT := configs/measurement.yaml configs/measurement-long.yaml configs/measurement-regimes.yaml configs/fidelity-cifar.yaml
 
-measurement: $(VENV)/run.stamp  ## measure everything again, for LIMIT seconds (1500); the same command goes on where it was
+measurement: $(VENV)/run.stamp  ## measure the published tables again, for LIMIT seconds (1500); the same command goes on where it was
 	@python -m sgoif.bench stretch --seconds="$${LIMIT:-1500}" $(MEASUREMENT)
 
 plan-measurement: $(VENV)/run.stamp  ## jobs, hours and storage of each part of it but the fidelity
 	@for config in $(filter-out configs/fidelity%,$(MEASUREMENT)); do python -m sgoif.bench plan --config=$$config || exit; echo; done
 
 # Runs with committed records; the embedded one is published by its own run.
-PUBLISHED := measured regimes openood
+PUBLISHED := measurement measured regimes openood
 
 published: $(VENV)/run.stamp  ## rebuild the published tables, figures and pages from their committed records
 	@for run in $(PUBLISHED); do python -m sgoif.bench republish --config=configs/$$run.yaml || exit; done

@@ -5,6 +5,7 @@ The lines between `<!-- NAME -->` and `<!-- /NAME -->` are replaced, nothing els
 
 import re
 
+import other_tables
 import scan_table
 import sentences
 import tables
@@ -12,27 +13,33 @@ from records import ROOT, Measured
 
 PLACES = {
     "README.md": [sentences.paper, tables.overview],
+    "docs/results/limits.md": [sentences.not_yet, sentences.most_wrong],
     "docs/scan.md": [scan_table.scan_beside_cleanlab],
     "docs/results/measured.md": [
+        other_tables.the_run,
         tables.detection_20,
         tables.detection_40,
         tables.detection_70,
         tables.detection_other,
         tables.detection_100,
-        sentences.influence_alone,
+        tables.detection_photos,
+        sentences.paper_alone,
+        tables.watching,
         tables.top,
         tables.seeds,
         tables.clean_labels,
         tables.cleaning,
         sentences.cleaned,
         sentences.removed,
-        tables.out_of_distribution,
-        tables.cost,
-        tables.growth,
-        tables.packages,
-        tables.verdicts,
+        other_tables.out_of_distribution,
+        other_tables.older_ood,
+        other_tables.cost,
+        other_tables.growth,
+        other_tables.packages,
+        other_tables.verdicts,
         sentences.reproduced,
-        tables.ablations,
+        other_tables.ablations,
+        other_tables.goals,
     ],
 }
 

@@ -1,10 +1,13 @@
-"""Reads what is published: records of the GPU run, the ledger of the paper's numbers, and benchmarks of speed."""
+"""Reads what is published: records of runs on a GPU, the ledger of the paper's numbers, and benchmarks of speed."""
 
 import json
-import re
+from functools import cached_property
 from pathlib import Path
 from statistics import mean
 
+from sgoif.bench.config import load_config
+from sgoif.bench.sharing.records_file import read_parts
+from sgoif.bench.tables import names
 from sgoif.utils.packed_json import read_packed_json
 
 ROOT = Path(__file__).resolve().parents[1]
@@ -27,10 +30,16 @@ OTHER: dict[Where, str] = {
 }
 HUNDRED: dict[Where, str] = {
     ("cifar100", "superclass20"): "CIFAR-100 superclass 20%",
+    ("cifar100", "sym20"): "CIFAR-100 symmetric 20%",
+    ("cifar100", "cc40"): "CIFAR-100 40% · 0.4",
     ("cifar100", "human"): "CIFAR-100N",
 }
-SETTINGS = {**GRID, **OTHER, **HUNDRED}
-COLUMNS = {  # of the README: groups of settings
+SCRATCH: dict[Where, str] = {("imagenette", f"noisy{rate}"): f"Imagenette {rate}%" for rate in (1, 5, 25, 50)}
+FROZEN: dict[Where, str] = {
+    ("imagenette", f"frozen_noisy{rate}"): f"Imagenette {rate}%, frozen" for rate in (1, 5, 25, 50)
+}
+EVERYWHERE = {**GRID, **OTHER, **HUNDRED, **SCRATCH, **FROZEN}
+GROUPS = {  # columns of the README: settings of one kind
     "20%": [w for w in GRID if w[1].startswith("n20")],
     "40%": [w for w in GRID if w[1].startswith("n40")],
     "70%": [w for w in GRID if w[1].startswith("n70")],
@@ -38,11 +47,12 @@ COLUMNS = {  # of the README: groups of settings
     "symmetric": [("cifar10", "sym20"), ("cifar10", "sym50")],
     "CIFAR-10 human": [("cifar10", "aggre"), ("cifar10", "random1"), ("cifar10", "worse")],
     "CIFAR-100": list(HUNDRED),
+    "Imagenette": list(SCRATCH),
 }
+DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenette": "Imagenette"}
 
-OWN, TRUSTED, FASTIF, ALL_CLEAN = "sgoif", "sgoif_trusted", "fastif", "fastif@all_trusted"
-# When these records were measured, anchors counted alike: SG-OIF's influence was what `sgoif@paper` is now.
-PARTS = {"influence": "the paper's algorithm and score alone", "latent": "latent classes alone"}
+OWN, PAPER, TRUSTED, FASTIF, ALL_CLEAN = "sgoif", "sgoif@paper", "sgoif_trusted", "fastif", "fastif@all_trusted"
+CLASS_MODEL = "latent"  # the score of SG-OIF's class model, by its name in the records
 NAMES = {
     "coteaching": "Co-Teaching",
     "sce": "SCE",
@@ -51,66 +61,147 @@ NAMES = {
     "incv": "INCV",
     "confident_learning": "Confident learning",
     "tracin": "TracIn",
+    "gce": "GCE",
+    "elr": "ELR",
+    "sop": "SOP",
+    "cores": "CORES²",
+    "dividemix": "DivideMix",
     "aum": "AUM",
     "margin": "last-epoch margin",
     "loss": "last-epoch loss",
+    "mean_loss": "mean loss",
+    "cartography": "Dataset Cartography",
+    "el2n": "EL2N",
+    "simifeat": "SimiFeat",
+    "inrun_shapley": "In-Run Shapley (1,000 clean labels)",
+    "glc": "GLC (1,000 clean labels)",
+    "trusted_probe": "probe (1,000 clean labels)",
     FASTIF: "FastIF (100 clean labels)",
     ALL_CLEAN: "FastIF (1,000 clean labels)",
     OWN: "SG-OIF",
+    PAPER: "↳ the paper's algorithm and score alone",
     TRUSTED: "SG-OIF (1,000 clean labels)",
 }
-WITH_CLEAN_LABELS = (FASTIF, ALL_CLEAN, TRUSTED)
-LEFT_OUT = ("plain", "random", "oof_self_confidence")  # no detectors, and one that ranks as confident learning does
-PRINTED_OWN = ("Table 1", "SG-OIF (ours)")  # table and row of the ledger
+THOUSAND = (ALL_CLEAN, "inrun_shapley", "glc", "trusted_probe", TRUSTED)  # are given all clean labels: stand apart
+WITH_CLEAN_LABELS = (FASTIF, *THOUSAND)
+LEFT_OUT = ("plain", "folds", "random", "oof_self_confidence")  # no detectors, and one that ranks as CL does
+ONCE = ("incv", "dividemix")  # planned with one seed, because of what they cost
+TWO_NETWORKS = ("coteaching", "dividemix", "incv")
 
 
 class Measured:
-    """Means over seeds, in percent, by dataset, setting, method, metric and variant."""
+    """Values by seed of a run, by dataset, setting, method, metric and variant; a call is the mean in percent.
 
-    def __init__(self, run: str = "measured") -> None:
-        folder = PUBLISHED / run
-        records = read_packed_json(folder / "summary.json.gz", "make published")
-        keys = ("dataset", "setting", "method", "metric", "variant")
-        self.found = {tuple(r.get(k, "") for k in keys): r for r in records if "mean" in r and "setting" in r}
-        self.ledger = read_packed_json(folder / "ledger.json.gz", "make published")["cells"]
-        printed = [c for c in self.ledger if (c["table"], c["row"]) == PRINTED_OWN]
-        self.printed = {re.sub(r"Sparsity \(Noise (\d+%)\)", r"\1", c["column"]): c["printed"] for c in printed}
+    Methods are compared over the seeds that all of them have in a setting, but for those of `ONCE`.
+    """
 
-    def record(self, where: Where, method: str, metric: str = "auc_pr", variant: str = "") -> dict | None:
-        return self.found.get((*where, method, metric, variant))
+    def __init__(self, run: str = "measurement") -> None:
+        self.run = run
+        self.values: dict[tuple[str, str, str, str, str], dict[int | None, float]] = {}
+        for _, part in read_parts([PUBLISHED / "records" / f"{run}.json.gz"]):
+            for r in part["records"]:
+                if r["value"] is not None and r["epoch"] is None:
+                    key = (r["dataset"], r["setting"], r["method"], r["metric"], r["variant"])
+                    self.values.setdefault(key, {})[r["seed"]] = r["value"]
+        self._seeds: dict[Where, set[int | None]] = {}
+
+    @cached_property
+    def config(self) -> dict:
+        """What is planned."""
+        return load_config(ROOT / "configs" / f"{self.run}.yaml", skip_missing=False)
+
+    @cached_property
+    def provenance(self) -> dict:
+        return json.loads((PUBLISHED / self.run / "provenance.json").read_text())
+
+    @cached_property
+    def ledger(self) -> list[dict]:
+        """One cell for each number of the paper: of this run, and where it has none of the runs on OOD detection."""
+        found = [_ledger(run) for run in dict.fromkeys((self.run, "openood", "measured"))]
+        return [next((c for c in cells if _tells(c)), cells[0]) for cells in zip(*found, strict=True)]
+
+    def seeds_of(self, where: Where, method: str, metric: str = "auc_pr", variant: str = "") -> dict:
+        return self.values.get((*where, method, metric, variant), {})
+
+    def compared(self, where: Where) -> set[int | None]:
+        """The seeds that all detectors have in a setting; all there are, where they share none."""
+        if where not in self._seeds:
+            rows = [m for m in [*self.detectors, PAPER] if m not in ONCE]
+            found = [set(seeds) for m in rows if (seeds := self.seeds_of(where, m))]
+            self._seeds[where] = set.intersection(*found) if found else set()
+        return self._seeds[where]
 
     def __call__(self, where: Where, method: str, metric: str = "auc_pr", variant: str = "") -> float | None:
-        record = self.record(where, method, metric, variant)
-        return None if record is None else 100 * record["mean"]
+        found, seeds = self.seeds_of(where, method, metric, variant), self.compared(where)
+        kept = [value for seed, value in found.items() if seed in seeds or seed is None] or list(found.values())
+        return 100 * mean(kept) if kept else None
 
     def mean(self, places: list[Where], method: str, metric: str = "auc_pr", variant: str = "") -> float | None:
         """The mean over settings; None if one is missing."""
         values = [self(where, method, metric, variant) for where in places]
         return None if None in values else mean(values)
 
+    @cached_property
     def detectors(self) -> list[str]:
-        """All methods with a ranking in the first setting: those above in that order, then any others by name."""
-        first = next(iter(SETTINGS))
-        found = {k[2] for k in self.found if k[:2] == first and k[3] == "auc_pr"}
-        found = {m for m in found if m not in LEFT_OUT and (m in NAMES or "@" not in m)}
+        """All methods with a ranking somewhere: those of `NAMES` in that order, then any others by name."""
+        found = {k[2] for k in self.values if k[:2] in EVERYWHERE and k[3] == "auc_pr"}
+        found = {m for m in found if m not in (*LEFT_OUT, PAPER) and (m in NAMES or "@" not in m)}
         return [m for m in NAMES if m in found] + sorted(found - set(NAMES))
 
+    @cached_property
+    def settings(self) -> dict[Where, str]:
+        """The settings that are measured."""
+        return {where: title for where, title in EVERYWHERE.items() if self(where, OWN) is not None}
+
+    def among(self, places: dict[Where, str]) -> dict[Where, str]:
+        return {where: title for where, title in places.items() if where in self.settings}
+
+    @property
     def rivals(self) -> list[str]:
         """The other methods, without those that are given all clean labels."""
-        return [m for m in self.detectors() if m not in (OWN, TRUSTED, ALL_CLEAN)]
+        return [m for m in self.detectors if m not in (OWN, *THOUSAND)]
 
-    def best(self, where: Where, metric: str, methods: list[str] | None = None) -> tuple[float, str]:
+    @property
+    def blind(self) -> list[str]:
+        """The rivals that see no clean label."""
+        return [m for m in self.rivals if m not in WITH_CLEAN_LABELS]
+
+    def best(self, where: Where, metric: str, methods: list[str] | None = None) -> tuple[float, str] | None:
         """The best of the rivals (or of these methods), the first of equals."""
-        found = [(v, m) for m in methods or self.rivals() if (v := self(where, m, metric)) is not None]
-        return max(found, key=lambda one: round(one[0], 2))
+        chosen = self.rivals if methods is None else methods
+        found = [(v, m) for m in chosen if (v := self(where, m, metric)) is not None]
+        return max(found, key=lambda one: round(one[0], 2), default=None)
 
     def verdicts(self, table: str | None = None) -> dict[str, int]:
-        cells = [c["verdict"] for c in self.ledger if table in (None, c["table"])]
-        return {verdict: cells.count(verdict) for verdict in sorted(set(cells))}
+        """How many numbers of the paper, or of one of its tables, have which verdict."""
+        cells = [verdict(c) for c in self.ledger if table in (None, c["table"])]
+        return {kind: cells.count(kind) for kind in VERDICTS}
+
+
+VERDICTS = ("reproduced", "differs", "inconclusive", "stand-in", "not defined", "not run")
+
+
+def verdict(cell: dict) -> str:
+    return "stand-in" if cell["verdict"] == "not run" and cell["stand_in"] else cell["verdict"]
+
+
+def _ledger(run: str) -> list[dict]:
+    return read_packed_json(PUBLISHED / run / "ledger.json.gz", "make published")["cells"]
+
+
+def _tells(cell: dict) -> bool:
+    return verdict(cell) != "not run"
+
+
+def summary(run: str) -> dict[tuple[str, str, str, str, str], dict]:
+    """The published means of a run, by dataset, setting, method, metric and variant."""
+    keys = ("dataset", "setting", "method", "metric", "variant")
+    records = read_packed_json(PUBLISHED / run / "summary.json.gz", "make published")
+    return {tuple(r.get(k, "") for k in keys): r for r in records if "mean" in r and "setting" in r}
 
 
 def name(method: str) -> str:
-    return NAMES.get(method, method)
+    return NAMES.get(method) or names.title("noisy", method)
 
 
 def short(method: str) -> str:
@@ -125,3 +216,8 @@ def speed(file: str) -> dict:
 
 def counted(number: int, noun: str) -> str:
     return f"{number:,} {noun}" + ("" if number == 1 else "s")
+
+
+def listed(words: list[str]) -> str:
+    """Words as a sentence lists them: a, b and c."""
+    return " and ".join([", ".join(words[:-1]), words[-1]] if len(words) > 1 else words)

@@ -1,249 +1,221 @@
-"""Tables of the GPU run for README and the pages of results, as Markdown."""
+"""Tables of wrong labels found, for README and the page of results, as Markdown; what is not run yet is said so."""
 
 from collections.abc import Iterator
-from statistics import mean, median
+from statistics import mean, median, stdev
 
 import sentences
+from markdown_table import bold, rows
 from records import (
     ALL_CLEAN,
-    COLUMNS,
+    CLASS_MODEL,
     FASTIF,
+    FROZEN,
     GRID,
+    GROUPS,
     HUNDRED,
     OTHER,
     OWN,
-    PARTS,
-    SETTINGS,
+    PAPER,
+    SCRATCH,
+    THOUSAND,
     TRUSTED,
     WITH_CLEAN_LABELS,
     Measured,
     Where,
+    listed,
     name,
     short,
-    speed,
 )
 
-OOD_SETS = {"MNIST": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
-OOD_NAMES = {
-    "sgoif": "SG-OIF (shift sentinel)", "ebo": "Energy", "mls": "MLS", "msp": "MSP", "knn": "KNN", "vim": "ViM",
-    "dice": "DICE", "react": "ReAct", "gradnorm": "GradNorm", "gram": "Gram", "klm": "KLM", "patchcore": "PatchCore",
-    "cutpaste": "CutPaste", "draem": "DRAEM", "godin": "G-ODIN", "csi": "CSI", "arpl": "ARPL", "mos": "MOS",
-    "opengan": "OpenGAN", "vos": "VOS", "logitnorm": "LogitNorm", "udg": "UDG", "pixmix": "PixMix",
-}  # fmt: skip
-
-
-def bold(text: str, best: bool) -> str:
-    return f"**{text}**" if best else text
-
-
-def rows(table: list[list[str]], numbers: bool = True) -> Iterator[str]:
-    """Markdown; the first row is the heading, all columns but the first hold numbers."""
-    for number, row in enumerate(table):
-        yield f"| {' | '.join(row)} |"
-        if number == 0:
-            yield "|---|" + ("---:|" if numbers else "---|") * (len(row) - 1)
-
-
+NOT_YET = "Not run yet."
+WATCHING = {"sgoif@gce": "gce", "sgoif@elr": "elr"}  # SG-OIF that watches a training by another loss
 Line = tuple[str, str, str]  # method, variant, title
 
 
-def lines(measured: Measured, methods: list[str]) -> list[Line]:
-    """SG-OIF and its parts, then these methods, those with clean labels last."""
-    own = [(OWN, "", name(OWN)), *((OWN, part, f"↳ {title}") for part, title in PARTS.items())]
+def lines(methods: list[str]) -> list[Line]:
+    """SG-OIF, the paper's algorithm and the class model, then these methods, those with clean labels last."""
+    own = [(OWN, "", name(OWN)), (PAPER, "", name(PAPER)), (OWN, CLASS_MODEL, "↳ class model alone")]
     blind = [m for m in methods if m not in WITH_CLEAN_LABELS and m != OWN]
     return own + [(m, "", name(m)) for m in (*blind, *(m for m in WITH_CLEAN_LABELS if m in methods))]
 
 
 def by_method(measured: Measured, columns: dict[str, list[Where]], shown: list[Line] | None = None) -> Iterator[str]:
     """AUC-PR; a column is the mean of its settings. Bold: the best of all rows but those with all clean labels."""
-    every = lines(measured, measured.detectors())
+    if not columns:
+        yield NOT_YET
+        return
+    every = lines(measured.detectors)
     values = {line: [measured.mean(p, line[0], variant=line[1]) for p in columns.values()] for line in every}
-    competing = [values[line] for line in every if line[0] not in (TRUSTED, ALL_CLEAN)]
+    competing = [values[line] for line in every if line[0] not in THOUSAND]
     best = [max(round(v, 1) for v in column if v is not None) for column in zip(*competing, strict=True)]
     table = [["", *columns]]
     for line in shown or every:
         if any(v is not None for v in values[line]):
-            competes = line[0] not in (TRUSTED, ALL_CLEAN)
             pairs = zip(values[line], best, strict=True)
+            competes = line[0] not in THOUSAND
             cells = ["–" if v is None else bold(f"{v:.1f}", competes and round(v, 1) >= top) for v, top in pairs]
             table.append([line[2], *cells])
     yield from rows(table)
 
 
+def groups(measured: Measured) -> dict[str, list[Where]]:
+    """The columns of the README, with the settings that are measured."""
+    there = {title: [w for w in places if w in measured.settings] for title, places in GROUPS.items()}
+    return {title: places for title, places in there.items() if places}
+
+
 def strongest(measured: Measured, count: int = 4) -> list[str]:
-    """The rivals without clean labels that have the best mean over the columns, and the best of every column."""
-    blind = [m for m in measured.rivals() if m not in WITH_CLEAN_LABELS]
-    value = {m: [measured.mean(places, m) for places in COLUMNS.values()] for m in blind}
-    value = {m: found for m, found in value.items() if None not in found}
-    ordered = sorted(value, key=lambda m: -mean(value[m]))
-    leaders = {max(value, key=lambda m: value[m][column]) for column in range(len(COLUMNS))}
-    return [m for place, m in enumerate(ordered) if place < count or m in leaders]
+    """The rivals without clean labels with the best mean over the columns of CIFAR-10, and the best of every column."""
+    columns = groups(measured)
+    value = {m: {title: measured.mean(places, m) for title, places in columns.items()} for m in measured.blind}
+    whole = [title for title, places in columns.items() if places[0][0] == "cifar10"]
+    complete = [m for m in value if None not in [value[m][title] for title in whole]]
+    ordered = sorted(complete, key=lambda m: -mean(value[m][title] for title in whole))
+    leaders = set()
+    for title in columns:
+        found = {m: value[m][title] for m in value if value[m][title] is not None}
+        leaders.add(max(found, key=found.__getitem__))
+    shown = [m for place, m in enumerate(ordered) if place < count or m in leaders]
+    return shown + sorted(leaders - set(shown))
 
 
 def overview(measured: Measured) -> Iterator[str]:
     """The README's table: SG-OIF and its parts, the strongest rivals, and two rows with clean labels."""
-    yield from by_method(measured, COLUMNS, lines(measured, [*strongest(measured), FASTIF, TRUSTED]))
+    with_clean = [m for m in (FASTIF, TRUSTED) if m in measured.detectors]
+    yield from by_method(measured, groups(measured), lines([*strongest(measured), *with_clean]))
     yield ""
     yield from sentences.standing(measured)
     yield from sentences.overhead(measured)
+    yield from sentences.terms(measured)
 
 
-def each(places: dict[Where, str]) -> dict[str, list[Where]]:
-    return {title: [where] for where, title in places.items()}
+def each(measured: Measured, places: dict[Where, str]) -> dict[str, list[Where]]:
+    return {title: [where] for where, title in measured.among(places).items()}
+
+
+def grid_part(measured: Measured, noise: str) -> Iterator[str]:
+    yield from by_method(measured, each(measured, {w: t for w, t in GRID.items() if t.startswith(noise)}))
 
 
 def detection_20(measured: Measured) -> Iterator[str]:
-    yield from by_method(measured, each({w: t for w, t in GRID.items() if t.startswith("20")}))
+    yield from grid_part(measured, "20")
 
 
 def detection_40(measured: Measured) -> Iterator[str]:
-    yield from by_method(measured, each({w: t for w, t in GRID.items() if t.startswith("40")}))
+    yield from grid_part(measured, "40")
 
 
 def detection_70(measured: Measured) -> Iterator[str]:
-    yield from by_method(measured, each({w: t for w, t in GRID.items() if t.startswith("70")}))
+    yield from grid_part(measured, "70")
 
 
 def detection_other(measured: Measured) -> Iterator[str]:
-    yield from by_method(measured, each(OTHER))
+    yield from by_method(measured, each(measured, OTHER))
 
 
 def detection_100(measured: Measured) -> Iterator[str]:
-    yield from by_method(measured, each(HUNDRED))
+    yield from by_method(measured, each(measured, HUNDRED))
+
+
+def detection_photos(measured: Measured) -> Iterator[str]:
+    yield from by_method(measured, each(measured, {**SCRATCH, **FROZEN}))
+
+
+def watching(measured: Measured) -> Iterator[str]:
+    """SG-OIF on trainings by other losses, beside what those trainings rank by themselves."""
+    places = {w: t for w, t in measured.settings.items() if any(measured(w, m) is not None for m in WATCHING)}
+    if not places:
+        yield NOT_YET
+        return
+    columns = [(OWN, "SG-OIF")]
+    for method, loss in WATCHING.items():
+        columns += [(loss, name(loss)), (method, f"SG-OIF watching {name(loss)}")]
+    table = [["setting", *(title for _, title in columns)]]
+    for where, title in places.items():
+        values = [measured(where, m) for m, _ in columns]
+        top = max(round(v, 1) for v in values if v is not None)
+        table.append([title, *("–" if v is None else bold(f"{v:.1f}", round(v, 1) >= top) for v in values)])
+    yield from rows(table)
 
 
 def seeds(measured: Measured) -> Iterator[str]:
-    """Number of seeds of each method, and how far they spread."""
-    table = [["method", "grid", "other CIFAR-10", "CIFAR-100", "spread: median", "spread: largest"]]
-    for method in [OWN, *(m for m in measured.detectors() if m != OWN)]:
-        line = [name(method)]
-        for places in (GRID, OTHER, HUNDRED):
-            found = sorted({r["n_seeds"] for w in places if (r := measured.record(w, method))})
-            line.append(" to ".join(str(n) for n in found) or "–")
-        spread = [100 * r["std"] for w in SETTINGS if (r := measured.record(w, method)) and "std" in r]
-        table.append([*line, f"{median(spread):.2f}", f"{max(spread):.1f}"] if spread else [*line, "–", "–"])
+    """Which methods have more than one seed, and how far they spread."""
+    several = [m for m in [OWN, PAPER, *measured.detectors] if any(_several(measured, w, m) for w in measured.settings)]
+    several = list(dict.fromkeys(several))
+    if not several:
+        yield "One seed of everything so far, seed 0 with its own draw of noise. How far seeds spread is not known yet."
+        return
+    table = [["method", "settings with several seeds", "seeds", "spread: median", "spread: largest"]]
+    for method in several:
+        found = [s for w in measured.settings if (s := _several(measured, w, method))]
+        spread = [100 * stdev(values) for values in found]
+        counts = sorted({len(values) for values in found})
+        line = [name(method).removeprefix("↳ "), str(len(found)), " to ".join(map(str, counts))]
+        table.append([*line, f"{median(spread):.2f}", f"{max(spread):.1f}"])
     yield from rows(table)
+    others = [short(m) for m in measured.detectors if m not in several]
+    if others:
+        yield ""
+        yield sentences.paragraph(f"One seed: {listed(others)}.")
+
+
+def _several(measured: Measured, where: Where, method: str) -> list[float]:
+    found = list(measured.seeds_of(where, method).values())
+    return found if len(found) > 1 else []
 
 
 def top(measured: Measured) -> Iterator[str]:
     """P@1% where SG-OIF or the best other is below 99."""
     table = [["setting", "SG-OIF", "best other", "SG-OIF (1,000 clean labels)"]]
-    for where, title in SETTINGS.items():
-        own, (other, who), clean = (
+    for where, title in measured.settings.items():
+        own, best, clean = (
             measured(where, OWN, "p_at_1"),
             measured.best(where, "p_at_1"),
             measured(where, TRUSTED, "p_at_1"),
         )
-        if min(own, other) < 99:
-            lead, behind = round(own, 1) >= round(other, 1), round(other, 1) >= round(own, 1)
-            table.append(
-                [title, bold(f"{own:.1f}", lead), bold(f"{other:.1f}", behind) + f" ({short(who)})", f"{clean:.1f}"]
-            )
+        if best is not None and min(own, best[0]) < 99:
+            table.append([title, *_beside(own, best), _number(clean)])
     yield from rows(table)
+
+
+def _beside(own: float, best: tuple[float, str]) -> list[str]:
+    """SG-OIF's number and that of the best other with its name, the better one bold."""
+    other, who = best
+    lead, behind = round(own, 1) >= round(other, 1), round(other, 1) >= round(own, 1)
+    return [bold(f"{own:.1f}", lead), bold(f"{other:.1f}", behind) + f" ({short(who)})"]
+
+
+def _number(value: float | None) -> str:
+    return "–" if value is None else f"{value:.1f}"
 
 
 def cleaning(measured: Measured) -> Iterator[str]:
     """What SG-OIF removes, and what training without it gives."""
-    heading = ["setting", "wrong", "estimated", "removed: precision", "recall"]
-    heading += ["test acc.: plain", "SG-OIF", "best other", "SG-OIF (1,000 clean labels)"]
-    table = [heading]
-    for where, title in SETTINGS.items():
-        accuracy, (other, who) = measured(where, OWN, "test_accuracy"), measured.best(where, "test_accuracy")
-        lead, behind = round(accuracy, 1) >= round(other, 1), round(other, 1) >= round(accuracy, 1)
-        table.append(
-            [
-                title,
-                f"{measured(where, '', 'base_rate'):.1f}",
-                *(
-                    f"{measured(where, OWN, m):.1f}"
-                    for m in ("extra:estimated_noise", "removal_precision", "removal_recall")
-                ),
-                f"{measured(where, 'plain', 'test_accuracy'):.1f}",
-                bold(f"{accuracy:.1f}", lead),
-                bold(f"{other:.1f}", behind) + f" ({short(who)})",
-                f"{measured(where, TRUSTED, 'test_accuracy'):.1f}",
-            ]
-        )
+    table = [
+        ["setting", "wrong", "estimated", "removed: precision", "recall", "test acc.: plain", "SG-OIF", "best other"]
+    ]
+    for where, title in measured.settings.items():
+        accuracy, best = measured(where, OWN, "test_accuracy"), measured.best(where, "test_accuracy")
+        if accuracy is None or best is None:
+            continue
+        metrics = ("extra:estimated_noise", "removal_precision", "removal_recall")
+        found = [measured(where, "", "base_rate"), *(measured(where, OWN, m) for m in metrics)]
+        found.append(measured(where, "plain", "test_accuracy"))
+        table.append([title, *map(_number, found), *_beside(accuracy, best)])
     yield from rows(table)
 
 
 def clean_labels(measured: Measured) -> Iterator[str]:
-    """SG-OIF and FastIF with the same 1,000 clean labels, in the settings of the grid."""
-    table = [["setting", "AUC-PR: SG-OIF", "FastIF", "test acc.: SG-OIF", "FastIF"]]
-    for where, title in GRID.items():
-        pairs = [(measured(where, TRUSTED, m), measured(where, ALL_CLEAN, m)) for m in ("auc_pr", "test_accuracy")]
-        table.append([title, *(bold(f"{v:.1f}", v == max(pair)) for pair in pairs for v in pair)])
-    yield from rows(table)
-
-
-def out_of_distribution(measured: Measured) -> Iterator[str]:
-    """AUROC near and far by ID set, best mean first; in the last column the seeds."""
-    methods = {k[2] for k in measured.found if k[3] == "auroc:near"}
-    value = {
-        m: [measured((d, "clean"), m, f"auroc:{part}") for d in OOD_SETS for part in ("near", "far")] for m in methods
-    }
-    best = [max(round(v, 1) for v in column) for column in zip(*value.values(), strict=True)]
-    table = [["", *(f"{t} {part}" for t in OOD_SETS.values() for part in ("near", "far")), "mean", "seeds"]]
-    for m in sorted(methods, key=lambda m: -mean(value[m])):
-        cells = [bold(f"{v:.1f}", round(v, 1) >= top) for v, top in zip(value[m], best, strict=True)]
-        count = measured.record(("cifar10", "clean"), m, "auroc:near")["n_seeds"]
-        table.append([OOD_NAMES.get(m, m), *cells, f"{mean(value[m]):.1f}", str(count)])
-    yield from rows(table)
-
-
-def verdicts(measured: Measured) -> Iterator[str]:
-    """Verdicts of the ledger by table of the paper."""
-    kinds = list(measured.verdicts())
-    names = dict.fromkeys(c["table"] for c in measured.ledger)
-    table = [["table of the paper", *kinds]]
-    table += [[t, *(str(measured.verdicts(t).get(kind, 0)) for kind in kinds)] for t in names]
-    table.append(["all", *(str(count) for count in measured.verdicts().values())])
-    yield from rows(table)
-
-
-def ablations(measured: Measured) -> Iterator[str]:
-    """AUC-PR of the ablations of Tables 4 and 5: printed, and measured here."""
-    cells = [c for c in measured.ledger if c["table"] in ("Table 4", "Table 5") and c["column"] == "AUPR"]
-    heading = ["variant", "CIFAR-10: printed", "measured", "CIFAR-100: printed", "measured"]
-    table = [heading]
-    for variant in dict.fromkeys(c["row"] for c in cells):
-        line = [variant]
-        for where in ("Table 4", "Table 5"):
-            cell = next(c for c in cells if (c["table"], c["row"]) == (where, variant))
-            line += [f"{cell['printed']:.1f}", "failed" if cell["measured"] is None else f"{cell['measured']:.1f}"]
-        table.append(line)
-    yield from rows(table)
-
-
-def cost(measured: Measured) -> Iterator[str]:
-    """Watched over plain training, run in turns in one process."""
-    head = speed("influence_overhead")["head"]
-    steps = {
-        "watching": "watched",
-        "with_reading": "and the scores read",
-        "with_estimate": "and the number of wrong labels estimated",
-        "all_of_it": "and setting up",
-    }
-    yield from rows([["", "times plain training"], *([text, f"{head[key]:.3f}"] for key, text in steps.items())])
-
-
-def growth(measured: Measured) -> Iterator[str]:
-    """How watching grows with the data, the classes and the network."""
-    table = [["", "plain epoch (s)", "watched (s)", "ratio"]]
-    titles = {"n": "{} images", "K": "{} classes", "model": "{}"}
-    for axis, points in speed("scaling").items():
-        for key, point in points.items():
-            seconds = [f"{point[k]:.3f}" for k in ("plain_epoch_seconds", "watched_epoch_seconds")]
-            shown = f"{int(key):,}" if key.isdigit() else key
-            table.append([titles.get(axis, "{}").format(shown), *seconds, f"{point['ratio']:.2f}"])
-    yield from rows(table)
-
-
-def packages(measured: Measured) -> Iterator[str]:
-    """Seconds to score all training images: SG-OIF's added time beside packages that score after training."""
-    found = speed("influence_overhead_packages")["score_all"]
-    table = [["scores of all 50,000 training images", "seconds", "times SG-OIF"]]
-    for title, one in found.items():
-        note = f" (from {one['extrapolated_from']:,} images)" if "extrapolated_from" in one else ""
-        table.append([title + note, f"{one['seconds']:.2f}", f"{one.get('times_sgoif', 1):.1f}"])
+    """AUC-PR of the methods that are given the same 1,000 clean labels."""
+    methods = [m for m in (TRUSTED, ALL_CLEAN, *THOUSAND) if m in measured.detectors]
+    methods = list(dict.fromkeys(methods))
+    if not methods:
+        yield NOT_YET
+        return
+    table = [["setting", *(name(m).replace(" (1,000 clean labels)", "") for m in methods)]]
+    for where, title in measured.settings.items():
+        values = [measured(where, m) for m in methods]
+        if any(v is not None for v in values):
+            best = max(round(v, 1) for v in values if v is not None)
+            table.append([title, *("–" if v is None else bold(f"{v:.1f}", round(v, 1) >= best) for v in values)])
     yield from rows(table)

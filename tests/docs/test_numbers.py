@@ -42,7 +42,7 @@ def facts() -> dict[str, object]:
     cifar, measured = settings("cifar"), settings("measured")
     scanned = int(re.search(r"([\d,]+) images of CIFAR-10's training set", read("docs/scan.md"))[1].replace(",", ""))
     growth = json.loads(read("benchmarks/measured/scaling-h200-2026-11-15.json"))["figures"]
-    recipe, provenance = cifar["recipes"]["resnet9"], yaml.safe_load(read("results/published/measured/provenance.json"))
+    recipe = cifar["recipes"]["resnet9"]
     return {
         "{} epochs (CIFAR-100": recipe["epochs"],
         "{} epochs on CIFAR-10": recipe["epochs"],
@@ -57,7 +57,6 @@ def facts() -> dict[str, object]:
         "{} clean labels": cifar["variants"]["fastif"]["all_trusted"]["n_anchors"],
         "first {} test images": cifar["variants"]["fastif"]["all_trusted"]["n_anchors"],
         "first of {} images of CIFAR-10": scanned,
-        "{} partial runs": len(provenance["pieces"]),
         "more than {} configurations": 150,
         "{} images and ten classes": growth["n"]["50000"]["n"],
         "{} for the networks": growth["model"]["resnet18"]["n"],
@@ -122,7 +121,7 @@ def test_the_supported_versions_are_those_of_the_lock_and_of_the_gpu_run():
     readme, lock = read("README.md"), read("requirements.lock")
     torch = re.search(r"^torch==(\d+\.\d+)", lock, flags=re.M)[1]
     assert f"Python 3.11 with torch {torch} (CPU)" in readme
-    versions = yaml.safe_load(read("results/published/measured/provenance.json"))["pieces"][0]["versions"][0]
+    versions = json.loads(read("results/published/measurement/provenance.json"))["pieces"][0]["versions"][0]
     python, gpu = re.search(r"python (\d+\.\d+)", versions)[1], re.search(r"torch (\d+\.\d+)", versions)[1]
     assert f"Python {python} with torch {gpu} (GPU)" in readme
     assert f"torch>={re.search(r'torch (2.5) to', readme)[1]}" in read("pyproject.toml")

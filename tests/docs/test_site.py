@@ -25,8 +25,8 @@ def test_every_page_is_built(site):
 
 
 def test_published_tables_are_pages_and_source_files_are_no_links(site):
-    assert "<table>" in (site / "published" / "measured" / "table1.html").read_text()
-    assert "../published/measured/table1.html" in (site / "results" / "measured.html").read_text()
+    assert "<table>" in (site / "published" / "measurement" / "table1.html").read_text()
+    assert "../published/measurement/table1.html" in (site / "results" / "measured.html").read_text()
     assert not re.search(r'href="[^"]*\.py"', (site / "benchmark" / "add-a-baseline.html").read_text())
 
 

@@ -1,0 +1,205 @@
+"""Tables of everything else for the page of results: the run, OOD detection, cost, the paper's numbers, the goals."""
+
+from collections.abc import Iterator
+from statistics import mean
+
+import sentences
+from markdown_table import bold, rows
+from records import (
+    DATASETS,
+    GRID,
+    HUNDRED,
+    OTHER,
+    OWN,
+    THOUSAND,
+    TRUSTED,
+    TWO_NETWORKS,
+    VERDICTS,
+    Measured,
+    listed,
+    speed,
+    summary,
+)
+
+from sgoif.bench.methods import registry
+
+OOD_SETS = {"MNIST": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
+PARTS = ("near", "far")
+OOD_NAMES = {
+    "sgoif": "SG-OIF (shift sentinel)", "ebo": "Energy", "mls": "MLS", "msp": "MSP", "knn": "KNN", "vim": "ViM",
+    "dice": "DICE", "react": "ReAct", "gradnorm": "GradNorm", "gram": "Gram", "klm": "KLM", "patchcore": "PatchCore",
+    "cutpaste": "CutPaste", "draem": "DRAEM", "godin": "G-ODIN", "csi": "CSI", "arpl": "ARPL", "mos": "MOS",
+    "opengan": "OpenGAN", "vos": "VOS", "logitnorm": "LogitNorm", "udg": "UDG", "pixmix": "PixMix",
+}  # fmt: skip
+ABLATIONS = ("Table 4", "Table 5")
+
+
+def the_run(measured: Measured) -> Iterator[str]:
+    """What was measured, with what, and how much of the plan it is."""
+    found, config = measured.provenance, measured.config
+    commits = listed([commit[:12] for commit in found["commit"]])
+    planned = sum(len(spec["settings"]) for d, spec in config["noisy"].items() if d in DATASETS)
+    counts = [f"{title}: {sum(w[0] == d for w in measured.settings)} settings" for d, title in DATASETS.items()]
+    yield from rows(
+        [
+            ["what", "value"],
+            ["configuration", "`configs/measurement.yaml`"],
+            ["commit", f"{commits}, {listed(found['date'])}, {found['cells']:,} cells"],
+            ["settings", f"{len(measured.settings)} of {planned} that are planned ({'; '.join(counts)})"],
+            ["seeds", sentences.seeds_in_words(measured)],
+            ["not run yet", sentences.missing(measured)],
+            ["provenance", "[provenance.json](../../results/published/measurement/provenance.json)"],
+        ],
+        numbers=False,
+    )
+
+
+def _auroc(run: dict, method: str, datasets: list[str]) -> list[float]:
+    """AUROC near and far by dataset, as published: over the OOD sets of the configuration."""
+    return [100 * run[d, "clean", method, f"auroc:{part}", ""]["mean"] for d in datasets for part in PARTS]
+
+
+def _ood_methods(run: dict) -> set[str]:
+    return {key[2] for key in run if key[3] == "auroc:near"}
+
+
+def _ood_title(method: str) -> str:
+    return OOD_NAMES.get(method) or registry.declaration("ood", method).title
+
+
+def out_of_distribution(measured: Measured) -> Iterator[str]:
+    """AUROC near and far of the post-hoc detectors on OpenOOD's classifier, best mean first."""
+    run, datasets = summary("openood"), ["cifar10", "cifar100"]
+    value = {m: _auroc(run, m, datasets) for m in _ood_methods(run)}
+    best = [max(round(v, 1) for v in column if v is not None) for column in zip(*value.values(), strict=True)]
+    table = [["", *(f"{OOD_SETS[d]} {part}" for d in datasets for part in PARTS), "mean"]]
+    for m in sorted(value, key=lambda m: -mean(value[m])):
+        cells = [bold(f"{v:.1f}", round(v, 1) >= top) for v, top in zip(value[m], best, strict=True)]
+        table.append([_ood_title(m), *cells, f"{mean(value[m]):.1f}"])
+    yield from rows(table)
+
+
+def older_ood(measured: Measured) -> Iterator[str]:
+    """What no other run has: MNIST, and methods that train a network of their own."""
+    run, again = summary("measured"), _ood_methods(summary("openood")) - {OWN}
+    value = {m: _auroc(run, m, list(OOD_SETS)) for m in _ood_methods(run)}
+    shown = {m: [*v[:2], *([None] * 4 if m in again else v[2:])] for m, v in value.items()}
+    best = [max(round(v, 1) for v in column if v is not None) for column in zip(*shown.values(), strict=True)]
+    table = [["", *(f"{t} {part}" for t in OOD_SETS.values() for part in PARTS), "seeds"]]
+    for m in sorted(shown, key=lambda m: (m in again, -mean(value[m]))):
+        pairs = zip(shown[m], best, strict=True)
+        cells = ["–" if v is None else bold(f"{v:.1f}", round(v, 1) >= top) for v, top in pairs]
+        table.append([_ood_title(m), *cells, str(run["MNIST", "clean", m, "auroc:near", ""]["n_seeds"])])
+    yield from rows(table)
+
+
+def verdicts(measured: Measured) -> Iterator[str]:
+    """Verdicts of the ledger by table of the paper."""
+    names = dict.fromkeys(c["table"] for c in measured.ledger)
+    table = [["table of the paper", *VERDICTS]]
+    table += [[t, *map(str, measured.verdicts(t).values())] for t in names]
+    table.append(["all", *map(str, measured.verdicts().values())])
+    yield from rows(table)
+
+
+def ablations(measured: Measured) -> Iterator[str]:
+    """AUC-PR of the ablations of Tables 4 and 5: printed, and measured here."""
+    cells = [c for c in measured.ledger if c["table"] in ABLATIONS and c["column"] == "AUPR"]
+    if all(c["measured"] is None for c in cells if "Full" not in c["row"]):
+        yield "The ablations are not run yet."
+        return
+    table = [["variant", "CIFAR-10: printed", "measured", "CIFAR-100: printed", "measured"]]
+    for variant in dict.fromkeys(c["row"] for c in cells):
+        line = [variant]
+        for where in ABLATIONS:
+            cell = next(c for c in cells if (c["table"], c["row"]) == (where, variant))
+            line += [f"{cell['printed']:.1f}", "not run" if cell["measured"] is None else f"{cell['measured']:.1f}"]
+        table.append(line)
+    yield from rows(table)
+
+
+def goals(measured: Measured) -> Iterator[str]:
+    """What was aimed at, and what came of it, as far as it is measured."""
+    planned = {**GRID, **OTHER, **HUNDRED}
+    tables = measured.among(planned)
+    wins = sum(_first_in_every_seed(measured, where) for where in tables)
+    trusted = [w for w in tables if measured(w, TRUSTED) is not None]
+    others = [m for m in (*measured.rivals, *THOUSAND, OWN) if m != TRUSTED]
+    clean = sum(measured(w, TRUSTED) > measured.best(w, "auc_pr", others)[0] for w in trusted)
+    one = [m for m in measured.blind if m not in TWO_NETWORKS]
+    grid = [w for w in measured.among(GRID) if measured(w, OWN, "test_accuracy") is not None]
+    accurate = sum(measured(w, OWN, "test_accuracy") > measured.best(w, "test_accuracy", one)[0] for w in grid)
+    firsts, sets = _ood_firsts()
+    head = speed("influence_overhead")["head"]["all_of_it"]
+    ten = 10
+    table = [
+        ["goal", "reached", ""],
+        ["first in AUC-PR in every setting of Tables 1 and 2, in every seed, among methods without clean labels",
+         f"{wins} of {len(tables)}", _met(wins == len(tables), len(tables) == len(planned))],
+        ["with 1,000 clean labels first of all",
+         f"{clean} of {len(trusted)}", _met(clean == len(trusted), len(trusted) == len(planned))],
+        [f"test accuracy after cleaning above every one-network rival in {ten} of the {len(GRID)} settings of the grid",
+         f"{accurate} of {len(grid)}", _met(accurate >= ten)],
+        ["the sentinel first on near and far sets of three ID sets", f"{firsts} of {sets}", _met(firsts == sets)],
+        ["an overhead of at most 1.05, captured", f"{head:.2f}", _met(head <= 1.05)],
+    ]  # fmt: skip
+    yield from rows(table, numbers=False)
+
+
+def _met(is_met: bool, is_whole: bool = True) -> str:
+    return ("met" if is_whole else "met so far") if is_met else "missed"
+
+
+def _first_in_every_seed(measured: Measured, where: tuple[str, str]) -> bool:
+    """Whether SG-OIF is ahead of every blind rival in every seed that the rival has."""
+    own = measured.seeds_of(where, OWN)
+    return all(
+        own[seed] > value
+        for rival in measured.blind
+        for seed, value in measured.seeds_of(where, rival).items()
+        if seed in own
+    )
+
+
+def _ood_firsts() -> tuple[int, int]:
+    """On how many of the six columns of OOD detection the sentinel is first: OpenOOD's classifier, and MNIST."""
+    found = []
+    for run, datasets in ((summary("measured"), ["MNIST"]), (summary("openood"), ["cifar10", "cifar100"])):
+        own = _auroc(run, OWN, datasets)
+        others = [_auroc(run, m, datasets) for m in _ood_methods(run) if m != OWN]
+        found += [mine >= max(v[i] for v in others) for i, mine in enumerate(own)]
+    return sum(found), len(found)
+
+
+def cost(measured: Measured) -> Iterator[str]:
+    """Watched over plain training, run in turns in one process."""
+    head = speed("influence_overhead")["head"]
+    steps = {
+        "watching": "watched",
+        "with_reading": "and the scores read",
+        "with_estimate": "and the number of wrong labels estimated",
+        "all_of_it": "and setting up",
+    }
+    yield from rows([["", "times plain training"], *([text, f"{head[key]:.3f}"] for key, text in steps.items())])
+
+
+def growth(measured: Measured) -> Iterator[str]:
+    """How watching grows with the data, the classes and the network."""
+    table = [["", "plain epoch (s)", "watched (s)", "ratio"]]
+    titles = {"n": "{} images", "K": "{} classes", "model": "{}"}
+    for axis, points in speed("scaling").items():
+        for key, point in points.items():
+            seconds = [f"{point[k]:.3f}" for k in ("plain_epoch_seconds", "watched_epoch_seconds")]
+            shown = f"{int(key):,}" if key.isdigit() else key
+            table.append([titles.get(axis, "{}").format(shown), *seconds, f"{point['ratio']:.2f}"])
+    yield from rows(table)
+
+
+def packages(measured: Measured) -> Iterator[str]:
+    """Seconds to score all training images: SG-OIF's added time beside packages that score after training."""
+    found = speed("influence_overhead_packages")["score_all"]
+    table = [["scores of all 50,000 training images", "seconds", "times SG-OIF"]]
+    for title, one in found.items():
+        note = f" (from {one['extrapolated_from']:,} images)" if "extrapolated_from" in one else ""
+        table.append([title + note, f"{one['seconds']:.2f}", f"{one.get('times_sgoif', 1):.1f}"])
+    yield from rows(table)

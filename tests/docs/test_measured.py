@@ -1,0 +1,87 @@
+"""The tables and sentences of measured numbers show what is there, compare on equal seeds, and name what is not."""
+
+import sys
+
+import pytest
+
+from tests.helpers.project_copy import ROOT
+
+sys.path.insert(0, str(ROOT / "docs"))
+records = pytest.importorskip("records")
+sentences, tables = pytest.importorskip("sentences"), pytest.importorskip("tables")
+sys.path.remove(str(ROOT / "docs"))
+
+FIRST, SECOND = ("cifar10", "n20_s0"), ("cifar10", "sym50")
+
+
+class Some(records.Measured):
+    """Numbers that are given instead of read: {(where, method): {seed: AUC-PR}}."""
+
+    def __init__(self, found: dict) -> None:
+        self.run = "measurement"
+        self.values = {(*where, method, "auc_pr", ""): seeds for (where, method), seeds in found.items()}
+        self._seeds = {}
+        self.ledger = [
+            {"table": "Table 4", "column": "AUPR", "row": row, "printed": printed, "measured": None}
+            for row, printed in (("SG-OIF (Full)", 90.0), ("w/o Gate", 60.0))
+        ]
+
+
+@pytest.fixture
+def some() -> Some:
+    """SG-OIF and AUM have two seeds, GCE one, on which it is second; INCV has another one."""
+    return Some(
+        {
+            (FIRST, "sgoif"): {0: 0.80, 1: 0.98},
+            (FIRST, "sgoif@paper"): {0: 0.70, 1: 0.97},
+            (FIRST, "aum"): {0: 0.60, 1: 0.99},
+            (FIRST, "gce"): {0: 0.79},
+            (FIRST, "incv"): {1: 0.10},
+            (FIRST, "fastif"): {0: 0.85},
+            (SECOND, "sgoif"): {0: 0.90},
+            (SECOND, "aum"): {0: 0.95},
+        }
+    )
+
+
+def test_rows_are_compared_on_the_seeds_that_all_have(some):
+    assert some.compared(FIRST) == {0} and some(FIRST, "sgoif") == pytest.approx(80.0)
+    assert some(FIRST, "incv") == pytest.approx(10.0), "planned with one seed: it does not hold back the others"
+    assert some.best(FIRST, "auc_pr", some.blind) == (pytest.approx(79.0), "gce")
+    assert sentences.leads(some, rivals=some.blind)[FIRST] == pytest.approx(1.0)
+
+
+def test_a_rival_that_wins_a_column_is_shown_and_told(some):
+    assert list(tables.groups(some)) == ["20%", "symmetric"]
+    assert tables.strongest(some, count=0) == ["aum", "gce"], "also one that lacks a column"
+    table = "\n".join(tables.by_method(some, tables.groups(some)))
+    assert "| AUM | 60.0 | **95.0** |" in table and "| GCE | 79.0 | – |" in table
+    assert "| FastIF (100 clean labels) | **85.0** | – |" in table
+    told = sentences.losses(some)
+    assert "AUM is ahead in 1, by up to 5.0 points (symmetric 50%)" in told
+    assert "FastIF with 100 clean labels is ahead in 1, by up to 5.0 points (20% · 0.0)" in told
+    assert "first in 0 of the 2 settings measured, and in 1 among" in " ".join(
+        "\n".join(sentences.standing(some)).split()
+    )
+
+
+def test_what_is_not_run_is_named(some):
+    told = sentences.missing(some)
+    for words in (
+        "Co-Teaching",
+        "DivideMix",
+        "17 settings of CIFAR-10",
+        "CIFAR-100",
+        "Imagenette",
+        "the other seeds of 3",
+    ):
+        assert words in told
+    assert "GCE" not in told and told.endswith("ablations")
+    assert list(tables.detection_100(some)) == ["Not run yet."] == list(tables.clean_labels(some))
+    assert sentences.seeds_in_words(some) == "one seed with its own draw of noise (SG-OIF and some rivals have more)"
+
+
+def test_a_stand_in_is_a_verdict_of_its_own():
+    cell = {"verdict": "not run", "stand_in": True}
+    assert records.verdict(cell) == "stand-in" and records.verdict({**cell, "stand_in": False}) == "not run"
+    assert records.verdict({"verdict": "not defined", "stand_in": True}) == "not defined"
