@@ -60,7 +60,9 @@ class MeasuredValues:
     def __init__(self, records: Sequence[Mapping[str, Any]], config: Mapping[str, Any]):
         layouts = [r["layout"] for r in records if r["metric"] == "layout"]
         self.panels = [{**panel, "of": layout["kind"]} for layout in layouts for panel in layout["panels"]]
-        self.absent = {n["dataset"]: n["reason"] for layout in layouts for n in layout["not_run"]}
+        self.absent = {(n["task"], n["dataset"]): n["reason"] for n in config.get("not_run") or []}
+        self.absent |= {(of["task"], n["dataset"]): n["reason"] for of in layouts for n in of["not_run"]}
+        self.why_no_variants = next((table["reason"] for table in config.get("tables_not_run") or []), "")
         self.numbers: dict[tuple[str, str, str, str], Mapping[str, Any]] = {
             (r["dataset"], r["setting"], r["method"], r["metric"]): r
             for r in records
@@ -82,7 +84,8 @@ class MeasuredValues:
             status = self.numbers.get((*where, "status")) or found
             if status:
                 return Measurement(reason=f"{status['status']}: {status['reason']}")
-            return Measurement(reason=f"this run measured no {METRIC_TITLES[metric]} here")
+            why = self.why_no_variants if number.row.variant else ""
+            return Measurement(reason=why or f"this run measured no {METRIC_TITLES[metric]} here")
         unit = number.column.unit
         scale = 100.0 if unit == "%" else 1.0
         mean = scale * found["mean"]
@@ -119,7 +122,7 @@ class MeasuredValues:
     def _why_no_panel(self, column: PrintedColumn) -> str:
         dataset = DATASETS.get(column.dataset, "")
         noise = f" with {100 * column.noise:.0f}% noise" if column.noise is not None and column.task == "noisy" else ""
-        return self.absent.get(dataset) or f"no table of this run has {column.dataset}{noise}"
+        return self.absent.get((column.task, dataset)) or f"no table of this run has {column.dataset}{noise}"
 
     def _method(self, row: PrintedRow) -> str:
         """The method's name in this run; a variant is found by what it changes, not by its name."""

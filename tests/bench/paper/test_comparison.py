@@ -245,6 +245,19 @@ def test_the_configurations_reason_is_told_for_data_that_is_not_there():
     assert (found["verdict"], found["reason"]) == (NOT_RUN, "gated: ask its authors")
 
 
+def test_what_a_part_of_a_run_has_not_measured_yet_is_told():
+    gap = {"task": "ood", "dataset": "cifar10", "title": "CIFAR-10", "reason": "not run yet"}
+    table = {"title": "Ablation: CIFAR-10", "reason": "not run yet"}
+    config = {"not_run": [gap], "tables_not_run": [table], "variants": {"sgoif": {"no_gate": {"gate": "none"}}}}
+    found = [c for c in build_ledger(summary(), {"run": "r", **config}, PAPER)["cells"] if c["verdict"] == NOT_RUN]
+    reasons = {(c["table"], c["row"], c["column"]): c["reason"] for c in found}
+    assert {r for (table, _, column), r in reasons.items() if table == "Table 3" and "CIFAR-10 " in column} == {
+        "not run yet"
+    }
+    assert reasons["Table 4", "w/o Stability Gate", "AUPR"] == "not run yet"
+    assert reasons["Table 1", "INCV", GRID_20].startswith("this run measured no P@1%"), "it has a table"
+
+
 def test_every_metric_of_the_tables_has_words():
     columns = [c for t in PAPER.values() for c in t.columns]
     assert {m for c in columns for m in (c.metric, *c.also)} - {""} == set(METRIC_TITLES)

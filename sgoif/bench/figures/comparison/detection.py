@@ -59,7 +59,8 @@ def draw(table: str, data: FigureData) -> Figure | None:
     _style.legend(figure, panels[0, 0].get_legend_handles_labels()[0])
     counts = sorted({r["n_seeds"] for r in grid.found.values()})
     seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-    _style.subtitle(figure, f"{data.title(data.config['tables'][table]['dataset'])}; mean of {seeds} seeds")
+    told = "one seed" if counts == [1] else f"mean of {seeds} seeds"
+    _style.subtitle(figure, f"{data.title(data.config['tables'][table]['dataset'])}; {told}")
     return figure
 
 
