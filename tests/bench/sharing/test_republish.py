@@ -9,7 +9,6 @@ import pytest
 
 from sgoif.bench.cli import main
 from sgoif.bench.sharing import republish as module
-from sgoif.bench.sharing.merge import merge_records
 from sgoif.bench.sharing.republish import republish
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, read_json
@@ -17,37 +16,29 @@ from sgoif.utils.paths import ROOT
 
 MEASURED = ROOT / "configs" / "measured.yaml"
 PUBLISHED = ROOT / "results" / "published"
-
-
-@pytest.fixture(scope="module")
-def copied(tmp_path_factory) -> Path:
-    """A folder of results with a copy of what is published."""
-    results = tmp_path_factory.mktemp("results")
-    shutil.copytree(PUBLISHED / "records", results / "published" / "records")
-    shutil.copytree(PUBLISHED / "measured", results / "published" / "measured")
-    return results
+RUNS = sorted(path.name.removesuffix(".json.gz") for path in (PUBLISHED / "records").iterdir())
 
 
 def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
-def test_the_published_run_is_what_its_records_make_byte_by_byte(copied, monkeypatch):
-    """Date and commit of the publication alone may differ; if they are all that does, the old ones are kept."""
+@pytest.mark.parametrize("run", RUNS)
+def test_a_published_run_is_what_its_records_make_byte_by_byte(run, tmp_path, monkeypatch):
+    """A changed default, variant or word would leave a run that nobody can rebuild.
+
+    Date and commit of the publication alone may differ; if they are all that does, the old ones are kept.
+    """
     monkeypatch.delenv("SGOIF_DATA", raising=False)  # it is part of a configuration's hash
-    folder, changed = republish(MEASURED, copied)
+    for kept in (f"records/{run}.json.gz", run):
+        source, target = PUBLISHED / kept, tmp_path / "published" / kept
+        target.parent.mkdir(parents=True, exist_ok=True)
+        shutil.copytree(source, target) if source.is_dir() else shutil.copy(source, target)
+    folder, changed = republish(ROOT / "configs" / f"{run}.yaml", tmp_path)
     why = "run `make published` and commit what it changes"
     assert changed == [], why
-    assert content(folder) == content(PUBLISHED / "measured"), why
-    assert sorted(p.name for p in (copied / "published").iterdir()) == ["measured", "records"]
-
-
-@pytest.mark.parametrize("records", sorted((PUBLISHED / "records").iterdir()), ids=lambda path: path.name)
-def test_committed_records_fit_the_configurations_of_today(records, tmp_path, monkeypatch):
-    """A changed default or variant would leave a published run that nobody can rebuild."""
-    monkeypatch.delenv("SGOIF_DATA", raising=False)
-    run = records.name.removesuffix(".json.gz")
-    assert merge_records([records], ROOT / "configs" / f"{run}.yaml", tmp_path) == tmp_path / run
+    assert content(folder) == content(PUBLISHED / run), why
+    assert sorted(p.name for p in (tmp_path / "published").iterdir()) == sorted([run, "records"])
     assert run in (ROOT / "Makefile").read_text().partition("PUBLISHED := ")[2].splitlines()[0].split()
 
 
