@@ -23,7 +23,7 @@ PLACES = {
         tables.detection_other,
         tables.detection_100,
         tables.detection_photos,
-        sentences.paper_alone,
+        sentences.parts_alone,
         tables.watching,
         tables.top,
         tables.seeds,

@@ -3,7 +3,7 @@
 from collections.abc import Iterator
 from statistics import mean
 
-import sentences
+import unfinished
 from markdown_table import bold, rows
 from records import (
     DATASETS,
@@ -46,8 +46,8 @@ def the_run(measured: Measured) -> Iterator[str]:
             ["configuration", "`configs/measurement.yaml`"],
             ["commit", f"{commits}, {listed(found['date'])}, {found['cells']:,} cells"],
             ["settings", f"{len(measured.settings)} of {planned} that are planned ({'; '.join(counts)})"],
-            ["seeds", sentences.seeds_in_words(measured)],
-            ["not run yet", sentences.missing(measured)],
+            ["seeds", unfinished.seeds_in_words(measured)],
+            ["not run yet", unfinished.missing(measured)],
             ["provenance", "[provenance.json](../../results/published/measurement/provenance.json)"],
         ],
         numbers=False,
@@ -139,7 +139,7 @@ def goals(measured: Measured) -> Iterator[str]:
         ["with 1,000 clean labels first of all",
          f"{clean} of {len(trusted)}", _met(clean == len(trusted), len(trusted) == len(planned))],
         [f"test accuracy after cleaning above every one-network rival in {ten} of the {len(GRID)} settings of the grid",
-         f"{accurate} of {len(grid)}", _met(accurate >= ten)],
+         f"{accurate} of {len(grid)}", _met(accurate >= ten, not unfinished.missing_methods(measured))],
         ["the sentinel first on near and far sets of three ID sets", f"{firsts} of {sets}", _met(firsts == sets)],
         ["an overhead of at most 1.05, captured", f"{head:.2f}", _met(head <= 1.05)],
     ]  # fmt: skip

@@ -13,6 +13,7 @@ from sgoif.utils.packed_json import read_packed_json
 ROOT = Path(__file__).resolve().parents[1]
 PUBLISHED = ROOT / "results" / "published"
 Where = tuple[str, str]  # dataset and setting
+Score = tuple[str, str]  # method and variant
 
 GRID: dict[Where, str] = {
     ("cifar10", f"n{noise}_s{sparsity}"): f"{noise}% · 0.{sparsity}"
@@ -48,11 +49,12 @@ GROUPS = {  # columns of the README: settings of one kind
     "CIFAR-10 human": [("cifar10", "aggre"), ("cifar10", "random1"), ("cifar10", "worse")],
     "CIFAR-100": list(HUNDRED),
     "Imagenette": list(SCRATCH),
+    "Imagenette, frozen": list(FROZEN),
 }
 DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenette": "Imagenette"}
 
 OWN, PAPER, TRUSTED, FASTIF, ALL_CLEAN = "sgoif", "sgoif@paper", "sgoif_trusted", "fastif", "fastif@all_trusted"
-CLASS_MODEL = "latent"  # the score of SG-OIF's class model, by its name in the records
+PARTS = {"influence": "↳ its influence alone", "latent": "↳ its class model alone"}  # scores of SG-OIF, by their names
 NAMES = {
     "coteaching": "Co-Teaching",
     "sce": "SCE",
@@ -67,10 +69,12 @@ NAMES = {
     "cores": "CORES²",
     "dividemix": "DivideMix",
     "aum": "AUM",
+    "aum@all": "AUM, all of training",
     "margin": "last-epoch margin",
     "loss": "last-epoch loss",
     "mean_loss": "mean loss",
     "cartography": "Dataset Cartography",
+    "cartography@all": "Dataset Cartography, all of training",
     "el2n": "EL2N",
     "simifeat": "SimiFeat",
     "inrun_shapley": "In-Run Shapley (1,000 clean labels)",

@@ -5,22 +5,22 @@ from collections import Counter
 from collections.abc import Iterator
 
 from records import (
-    DATASETS,
     FASTIF,
     GRID,
-    LEFT_OUT,
     OWN,
     PAPER,
+    PARTS,
     TRUSTED,
     Measured,
+    Score,
     Where,
     counted,
     listed,
-    name,
     short,
     speed,
     summary,
 )
+from unfinished import ablation_losses, missing, missing_briefly, papers_score, seeds_in_words
 
 EAGER = "1.01 to 1.05"  # measured by hand: docs/lab-notebook/outside-the-recipe.md
 NEAR = 3.5  # points by which an estimated share of wrong labels may be off and still be called near
@@ -38,27 +38,18 @@ def bullet(*parts: str) -> str:
     return "* " + "\n  ".join(lines)
 
 
-def leads(measured: Measured, method: str = OWN, rivals: list[str] | None = None) -> dict[Where, float]:
+def leads(measured: Measured, own: Score = (OWN, ""), rivals: list[str] | None = None) -> dict[Where, float]:
     """How far a ranking is ahead of the best rival, by setting that has both."""
     found = {}
     for where in measured.settings:
-        own, best = measured(where, method), measured.best(where, "auc_pr", rivals)
-        if own is not None and best is not None:
-            found[where] = own - best[0]
+        value, best = measured(where, own[0], variant=own[1]), measured.best(where, "auc_pr", rivals)
+        if value is not None and best is not None:
+            found[where] = value - best[0]
     return found
 
 
 def first(found: dict[Where, float]) -> int:
     return sum(lead > 0 for lead in found.values())
-
-
-def ablation_losses(measured: Measured, table: str) -> tuple[list[float], list[float]]:
-    """Points of AUC-PR that each ablation loses: printed, and measured."""
-    cells = [c for c in measured.ledger if c["table"] == table and c["column"] == "AUPR"]
-    full = next(c for c in cells if "Full" in c["row"])
-    others = [c for c in cells if c is not full]
-    here = [full["measured"] - c["measured"] for c in others if None not in (c["measured"], full["measured"])]
-    return [full["printed"] - c["printed"] for c in others], here
 
 
 def paper(measured: Measured) -> Iterator[str]:
@@ -88,44 +79,54 @@ def _are(count: int) -> str:
 def standing(measured: Measured) -> Iterator[str]:
     """Where SG-OIF wins and where it loses."""
     found, without = leads(measured), leads(measured, rivals=measured.blind)
-    won = {w: lead for w, lead in without.items() if lead > 0}
-    closest = min(won, key=won.__getitem__)
     yield bullet(
         f"**Wins**: first in {first(found)} of the {counted(len(found), 'setting')} measured, and in {first(without)}",
-        f"among methods that see no clean label. The smallest lead is {won[closest]:.2f}",
-        f"({measured.settings[closest]}).",
+        f"among methods that see no clean label. {mean_in_words(measured)}",
     )
-    paper_first = first(leads(measured, PAPER))
+    score, told = papers_score(measured)
     yield bullet(
-        f"**Loses**: {losses(measured)} The **paper's algorithm and score alone** is first in {paper_first};",
+        f"**Loses**: {losses(measured)} {told[0].upper()}{told[1:]} is first in {first(leads(measured, score))};",
         "the class model is ours.",
     )
 
 
+def mean_in_words(measured: Measured) -> str:
+    """The mean over the settings of CIFAR-10, beside the next best method without clean labels and FastIF."""
+    places = [w for w in measured.settings if w[0] == "cifar10"]
+    value = {m: mean for m in measured.blind if (mean := measured.mean(places, m)) is not None}
+    second, clean = max(value, key=value.__getitem__), measured.mean(places, FASTIF)
+    words = f"Mean of CIFAR-10's {len(places)}: {measured.mean(places, OWN):.1f}; the next is {short(second)}"
+    with_clean = "" if clean is None else f", FastIF with 100 clean labels has {clean:.1f}"
+    return f"{words} with {value[second]:.1f}{with_clean}."
+
+
 def losses(measured: Measured) -> str:
     """Which rivals are ahead of SG-OIF, in how many settings, and by how much at most."""
-    ahead: Counter[str] = Counter()
-    most: dict[str, tuple[float, Where]] = {}
-    for where in measured.settings:
-        for rival in measured.rivals:
-            value = measured(where, rival)
-            if value is not None and value >= measured(where, OWN):
-                ahead[rival] += 1
-                most[rival] = max(most.get(rival, (0.0, where)), (value - measured(where, OWN), where))
-    if not ahead:
+    behind: dict[str, dict[Where, float]] = {}
+    for rival in measured.rivals:
+        gap = {w: v - measured(w, OWN) for w in measured.settings if (v := measured(w, rival)) is not None}
+        behind[rival] = {w: points for w, points in gap.items() if points >= 0}
+    counts = Counter({rival: len(found) for rival, found in behind.items() if found})
+    if not counts:
         return "nowhere in these settings."
-    words = [
-        f"{_told(rival)} is ahead in {count}, by up to {most[rival][0]:.1f} points"
-        f" ({measured.settings[most[rival][1]]})"
-        for rival, count in ahead.most_common(NAMED)
-    ]
-    others = [short(rival) for rival, _ in ahead.most_common()[NAMED:]]
-    more = f" So {'is' if len(others) == 1 else 'are'} {listed(others)} somewhere." if others else ""
-    return f"{'. '.join(words)}.{more}"
-
-
-def _told(rival: str) -> str:
-    return "FastIF with 100 clean labels" if rival == FASTIF else short(rival)
+    sentences = []
+    if counts[FASTIF]:
+        worst = max(behind[FASTIF], key=behind[FASTIF].__getitem__)
+        sentences.append(
+            f"FastIF with 100 clean labels is ahead in {counts[FASTIF]}, by up to {behind[FASTIF][worst]:.1f} points"
+            f" ({measured.settings[worst]})."
+        )
+    blind = [(rival, count) for rival, count in counts.most_common() if rival in measured.blind]
+    if blind:
+        points, where, who = max((p, w, rival) for rival, _ in blind for w, p in behind[rival].items())
+        named = [f"{short(rival)}{' is ahead' * (i == 0)} in {n}" for i, (rival, n) in enumerate(blind[:NAMED])]
+        rest = blind[NAMED:]
+        more = f", {counted(len(rest), 'other')} in at most {rest[0][1]}" if rest else ""
+        sentences.append(
+            f"Without clean labels {', '.join(named)}{more}, by at most {points:.1f} ({short(who)},"
+            f" {measured.settings[where]})."
+        )
+    return " ".join(sentences)
 
 
 def overhead(measured: Measured) -> Iterator[str]:
@@ -149,7 +150,7 @@ def terms(measured: Measured) -> Iterator[str]:
     yield bullet(
         f"**Terms**: ResNet-9, 16 epochs{_hundred(measured)}, one H200,",
         f"[{seeds_in_words(measured)}](docs/results/measured.md#seeds).",
-        f"Not run yet: {missing(measured)}.",
+        f"[Not run yet](docs/results/measured.md#the-run): {missing_briefly(measured)}.",
         "SG-OIF was tuned on other noise of the same images in",
         "[more than 150 configurations](docs/lab-notebook/defaults.md); rivals run at their papers' values.",
         "Clean labels are of test images.",
@@ -161,37 +162,6 @@ def _hundred(measured: Measured) -> str:
     words = ["CIFAR-100: 24"] if "cifar100" in there else []
     words += ["Imagenette: a ResNet-18, 20"] if "imagenette" in there else []
     return f" ({'; '.join(words)})" if words else ""
-
-
-def seeds_in_words(measured: Measured) -> str:
-    """Which seeds are compared, and that others are there."""
-    compared = {len(measured.compared(w)) for w in measured.settings}
-    more = any(len(measured.seeds_of(w, OWN)) > len(measured.compared(w)) for w in measured.settings)
-    low, high = min(compared), max(compared)
-    words = "one seed with its own draw of noise" if high == 1 else f"{low} to {high} seeds, each with its own noise"
-    if low == high > 1:
-        words = f"{high} seeds, each with its own draw of noise"
-    return words + (" (SG-OIF and some rivals have more)" if more else "")
-
-
-def missing(measured: Measured) -> str:
-    """What of the plan is not there: methods, datasets, seeds and ablations."""
-    config = measured.config
-    planned = [m for m in config["noisy"]["cifar10"]["methods"] if "@" not in m and m not in LEFT_OUT]
-    words = [name(m) for m in planned if m not in measured.detectors]
-    for dataset, title in DATASETS.items():
-        settings = config["noisy"][dataset]["settings"]
-        there = sum(w[0] == dataset for w in measured.settings)
-        if not there:
-            words.append(title)
-        elif there < len(settings):
-            words.append(f"{len(settings) - there} settings of {title}")
-    whole = len(config["noisy"]["cifar10"]["seeds"])
-    if any(len(measured.compared(w)) < whole for w in measured.settings):
-        words.append(f"the other seeds of {whole}")
-    if not ablation_losses(measured, "Table 4")[1]:
-        words.append("ablations")
-    return listed(words) if words else "nothing"
 
 
 def not_yet(measured: Measured) -> Iterator[str]:
@@ -217,12 +187,14 @@ def cleaned(measured: Measured) -> Iterator[str]:
     """Test accuracy after cleaning, counted."""
     metric = "test_accuracy"
     there = [w for w in measured.settings if measured(w, OWN, metric) is not None]
+    there = [w for w in there if measured.best(w, metric, measured.blind) is not None]
 
     def best_in(places: list[Where], method: str, rivals: list[str]) -> int:
         return sum(measured(w, method, metric) > measured.best(w, metric, rivals)[0] for w in places)
 
     grid, other = [w for w in there if w in GRID], [w for w in there if w not in GRID]
-    worse = [measured.settings[w] for w in there if measured(w, OWN, metric) < measured(w, "plain", metric)]
+    pairs = {w: (measured(w, OWN, metric), measured(w, "plain", metric)) for w in measured.settings}
+    worse = [measured.settings[w] for w, pair in pairs.items() if None not in pair and pair[0] < pair[1]]
     again = {m: [w for w in there if measured.seeds_of(w, m, "seconds_retrain")] for m in measured.blind}
     everywhere = [short(m) for m, places in again.items() if any(w in other for w in places)]
     in_grid = [short(m) for m, places in again.items() if places and not any(w in other for w in places)]
@@ -244,10 +216,11 @@ def cleaned(measured: Measured) -> Iterator[str]:
     if worse:
         yield bullet(f"Cleaning does harm at {listed(worse)}: it is worse than plain training on all labels.")
     off = {w: abs(measured(w, OWN, "extra:estimated_noise") - measured(w, "", "base_rate")) for w in measured.settings}
-    far = [measured.settings[w] for w in off if off[w] > NEAR]
+    far = sorted((w for w in off if off[w] > NEAR), key=lambda w: -off[w])
+    worst = [f"{measured.settings[w]} (by {off[w]:.1f})" for w in far[:NAMED]]
     yield bullet(
         f"The estimated share of wrong labels is within {NEAR} points in {len(off) - len(far)} of {len(off)}",
-        "settings." + (f" It is further off at {', '.join(far)}." if far else ""),
+        "settings." + (f" It is furthest off at {listed(worst)}." if far else ""),
     )
 
 
@@ -271,34 +244,36 @@ def removed(measured: Measured) -> Iterator[str]:
         yield f"| {title} | {' | '.join(spans)} |"
 
 
-def paper_alone(measured: Measured) -> Iterator[str]:
-    """How far SG-OIF is ahead of or behind the paper's algorithm and score."""
-    there = [w for w in measured.settings if measured(w, PAPER) is not None]
-    gain = {w: measured(w, OWN) - measured(w, PAPER) for w in there}
-    for title, places in (("the grid", [w for w in there if w in GRID]), ("", [w for w in there if w not in GRID])):
-        if places:
-            where = title or f"the other {counted(len(places), 'setting')}"
-            change = sum(gain[w] for w in places) / len(places)
-            yield bullet(f"Over {where} SG-OIF is {change:+.1f} points from the paper's algorithm and score alone.")
-    loses = sorted((w for w, g in gain.items() if g < -0.05), key=lambda w: gain[w])
-    if loses:
-        spans = [f"{measured.settings[w]} (by {-gain[w]:.1f})" for w in loses]
-        yield bullet(f"The paper's score alone is better at {listed(spans)}.")
-    alone, without = leads(measured, PAPER), leads(measured, PAPER, measured.blind)
-    yield bullet(
-        f"It is first in {first(alone)} of {len(alone)}, and in {first(without)} among methods without clean labels."
-    )
+def parts_alone(measured: Measured) -> Iterator[str]:
+    """How far SG-OIF is ahead of or behind its parts, and the paper's algorithm and score."""
+    scores = {(OWN, part): title.removeprefix("↳ ") for part, title in PARTS.items()}
+    if papers_score(measured)[0] == (PAPER, ""):
+        scores[PAPER, ""] = "the paper's algorithm and score alone"
+    for score, title in scores.items():
+        there = [w for w in measured.settings if measured(w, score[0], variant=score[1]) is not None]
+        gain = {w: measured(w, OWN) - measured(w, score[0], variant=score[1]) for w in there}
+        grid, rest = [gain[w] for w in there if w in GRID], [gain[w] for w in there if w not in GRID]
+        others = f"over the other {counted(len(rest), 'setting')}"
+        means = [f"{sum(g) / len(g):+.1f} points {of}" for g, of in ((grid, "over the grid"), (rest, others)) if g]
+        worst = min(gain, key=gain.__getitem__)
+        yield bullet(
+            f"**{title[0].upper()}{title[1:]}**: SG-OIF is {listed(means)} from it. It is better than SG-OIF in",
+            f"{sum(g < 0 for g in gain.values())} of {len(gain)} settings, by up to {max(0.0, -gain[worst]):.1f}"
+            f" ({measured.settings[worst]}).",
+            f"It is first of all in {first(leads(measured, score))}, and in",
+            f"{first(leads(measured, score, measured.blind))} among methods without clean labels.",
+        )
 
 
 def reproduced(measured: Measured) -> Iterator[str]:
     """The verdicts in words, and those of Table 1 under another reading."""
     table1 = [c for c in measured.ledger if c["table"] == "Table 1"]
     again = [a["verdict"] for c in table1 for a in c["also"]]
-    verdicts = measured.verdicts()
+    verdicts, one_seed = measured.verdicts(), max(len(measured.compared(w)) for w in measured.settings) == 1
     yield paragraph(
         f"{verdicts['not defined']} numbers are not defined well enough to be measured,",
         f"{verdicts['stand-in']} were measured on stand-ins, and {verdicts['not run']} are not run.",
-        "One seed cannot reproduce a number, only differ from it or leave it open.",
+        *(["One seed cannot reproduce a number, only differ from it or leave it open."] if one_seed else []),
         "The numbers of Table 1 are called P@1% and look like test accuracies. Read so,",
         f"{again.count('reproduced')} of {len(again)} come out, {again.count('differs')} differ and"
         f" {again.count('inconclusive')} are open.",

@@ -7,7 +7,6 @@ import sentences
 from markdown_table import bold, rows
 from records import (
     ALL_CLEAN,
-    CLASS_MODEL,
     FASTIF,
     FROZEN,
     GRID,
@@ -16,6 +15,7 @@ from records import (
     OTHER,
     OWN,
     PAPER,
+    PARTS,
     SCRATCH,
     THOUSAND,
     TRUSTED,
@@ -33,8 +33,8 @@ Line = tuple[str, str, str]  # method, variant, title
 
 
 def lines(methods: list[str]) -> list[Line]:
-    """SG-OIF, the paper's algorithm and the class model, then these methods, those with clean labels last."""
-    own = [(OWN, "", name(OWN)), (PAPER, "", name(PAPER)), (OWN, CLASS_MODEL, "↳ class model alone")]
+    """SG-OIF, its parts and the paper's algorithm, then these methods, those with clean labels last."""
+    own = [(OWN, "", name(OWN)), *((OWN, part, title) for part, title in PARTS.items()), (PAPER, "", name(PAPER))]
     blind = [m for m in methods if m not in WITH_CLEAN_LABELS and m != OWN]
     return own + [(m, "", name(m)) for m in (*blind, *(m for m in WITH_CLEAN_LABELS if m in methods))]
 
@@ -196,12 +196,13 @@ def cleaning(measured: Measured) -> Iterator[str]:
     ]
     for where, title in measured.settings.items():
         accuracy, best = measured(where, OWN, "test_accuracy"), measured.best(where, "test_accuracy")
-        if accuracy is None or best is None:
+        if accuracy is None:
             continue
         metrics = ("extra:estimated_noise", "removal_precision", "removal_recall")
         found = [measured(where, "", "base_rate"), *(measured(where, OWN, m) for m in metrics)]
         found.append(measured(where, "plain", "test_accuracy"))
-        table.append([title, *map(_number, found), *_beside(accuracy, best)])
+        beside = [f"{accuracy:.1f}", "–"] if best is None else _beside(accuracy, best)
+        table.append([title, *map(_number, found), *beside])
     yield from rows(table)
 
 

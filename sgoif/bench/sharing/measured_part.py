@@ -11,13 +11,15 @@ from collections.abc import Iterable, Mapping
 from typing import Any
 
 from sgoif.bench.evaluation.resolve_layout import resolve_layout
-from sgoif.bench.evaluation.table_layout import VARIANT_KINDS, Panel
+from sgoif.bench.evaluation.table_layout import VARIANT_KINDS, Panel, TableLayout
 from sgoif.bench.execution.plan import CLEAN
-from sgoif.bench.methods.registry import SHARED
+from sgoif.bench.methods.registry import SHARED, split_variant
 from sgoif.bench.sharing.partial_run import Owner
 from sgoif.bench.tables.captions import describe_noise
+from sgoif.bench.tables.names import is_ranked
 
 NOT_YET = "not run yet"
+CHANCE = "random"  # the method that ranks by chance, and needs no training
 Config = dict[str, Any]
 
 
@@ -53,8 +55,8 @@ def measured_part(config: Config, cells: Iterable[Owner]) -> Config:
 
 
 def _with_seeds(task: str, dataset: str, spec: Mapping[str, Any], held: set[Owner]) -> Config:
-    """The part of a dataset, with the seeds that some cell of it has."""
-    found = {seed for of, name, _, seed, _ in held if (of, name) == (task, dataset)}
+    """The part of a dataset, with the seeds that some cell of it has; a ranking by chance makes no seed."""
+    found = {seed for of, name, _, seed, method in held if (of, name) == (task, dataset) and method != CHANCE}
     seeds = [seed for seed in spec["seeds"] if seed in found]
     is_tuned = task == "noisy" and any(owner[:2] == ("tuning", dataset) for owner in held)
     return {**spec, "seeds": seeds or (list(spec["seeds"]) if is_tuned else [])}
@@ -93,9 +95,19 @@ def _has_something(name: str, table: Mapping[str, Any], config: Config, held: se
     if not layout.panels:  # what no run of this configuration has stays, with the configuration's reasons
         return bool(layout.not_run) and all(absent.reason != NOT_YET for absent in layout.not_run)
     there = {(task, dataset, setting or CLEAN, method) for task, dataset, setting, _, method in held}
-    first = {layout.rows[0].method} if layout.kind in VARIANT_KINDS else set()
+    telling = _telling(layout, table)
     return any(
         (panel.task, panel.dataset, panel.setting or CLEAN, method) in there
         for panel in layout.panels
-        for method in {*panel.methods} - first - {*SHARED}
+        for method in telling.intersection(panel.methods)
     )
+
+
+def _telling(layout: TableLayout, table: Mapping[str, Any]) -> set[str]:
+    """The rows that a table is there for: in one of chosen methods those that stand apart from the tables of all."""
+    methods = {method for panel in layout.panels for method in panel.methods} - {*SHARED}
+    if layout.kind in VARIANT_KINDS:
+        return methods - {layout.rows[0].method}
+    if "methods" not in table:
+        return methods
+    return {m for m in methods if split_variant(m)[1] or not is_ranked(layout.task, m)} or methods

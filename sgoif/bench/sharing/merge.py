@@ -135,6 +135,8 @@ def write_metrics(plan: Plan, run_dir: Path, merged: Merged) -> None:
             own = {owner[2:]: records for owner, records in merged.records.items() if owner[:2] == (task, dataset)}
             shared = {setting for setting, seed, method in own if seed is None and not method}
             own = {name: found for name, found in own.items() if name[2] or name[1] is None or name[0] not in shared}
+            seeds = (None, *plan.seeds(task, dataset))  # without those of a ranking by chance alone
+            own = {name: found for name, found in own.items() if name[1] in seeds}
             if task == "ood":
                 own = {name: fewer_ood_sets(found, plan.spec(task, dataset)) for name, found in own.items()}
             if own or task != "tuning":

@@ -77,9 +77,16 @@ def test_a_setting_without_a_cell_is_no_column_of_a_grid(config):
 
 
 def test_seeds_of_some_rows_count_and_a_full_ablation_is_shown(config):
-    found = measured_part(config, cells(config, ("cifar10",), {"sgoif": [0, 2]}))
-    assert found["noisy"]["cifar10"]["seeds"] == [0, 2]
+    found = measured_part(config, cells(config, ("cifar10",), {"sgoif": [0, 2], "random": [0, 1, 2]}))
+    assert found["noisy"]["cifar10"]["seeds"] == [0, 2], "a ranking by chance makes no seed"
     assert {"ablation_cifar10", "backends", "sensitivity"} <= set(found["tables"])
+
+
+def test_a_table_of_chosen_methods_needs_one_that_stands_apart(config):
+    found = measured_part(config, cells(config, ("cifar10",), {}, ("coteaching@given", "mentornet@given")))
+    assert "told_noise" not in found["tables"] and "clean_labels" in found["tables"]
+    found = measured_part(config, cells(config, ("cifar10",), {}, ("mentornet@given", "fastif@all_trusted")))
+    assert {"told_noise", "clean_labels"} <= set(found["tables"])
 
 
 def test_what_has_no_room_for_a_column_is_told_above_the_table(config):

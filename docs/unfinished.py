@@ -1,0 +1,81 @@
+"""What of a measurement is there: its seeds, and what is not run yet, in words."""
+
+from records import DATASETS, LEFT_OUT, OWN, PAPER, Measured, Score, listed, name
+
+
+def ablation_losses(measured: Measured, table: str) -> tuple[list[float], list[float]]:
+    """Points of AUC-PR that each ablation loses: printed, and measured."""
+    cells = [c for c in measured.ledger if c["table"] == table and c["column"] == "AUPR"]
+    full = next(c for c in cells if "Full" in c["row"])
+    others = [c for c in cells if c is not full]
+    here = [full["measured"] - c["measured"] for c in others if None not in (c["measured"], full["measured"])]
+    return [full["printed"] - c["printed"] for c in others], here
+
+
+def papers_score(measured: Measured) -> tuple[Score, str]:
+    """The paper's algorithm and score alone where it was run, else the influence of SG-OIF, and its name."""
+    if any(measured(where, PAPER) is not None for where in measured.settings):
+        return (PAPER, ""), "the paper's algorithm and score alone"
+    return (OWN, "influence"), "its influence alone"
+
+
+def seeds_in_words(measured: Measured) -> str:
+    """Which seeds are compared, and that others are there."""
+    compared = {len(measured.compared(w)) for w in measured.settings}
+    more = any(len(measured.seeds_of(w, OWN)) > len(measured.compared(w)) for w in measured.settings)
+    low, high = min(compared), max(compared)
+    words = "one seed with its own draw of noise" if high == 1 else f"{low} to {high} seeds, each with its own noise"
+    if low == high > 1:
+        words = f"{high} seeds, each with its own draw of noise"
+    return words + (" (SG-OIF and some rivals have more)" if more else "")
+
+
+def missing(measured: Measured) -> str:
+    """What of the plan is not there: methods, datasets, methods of a dataset, seeds and ablations."""
+    words = missing_methods(measured)
+    for dataset, title in DATASETS.items():
+        settings = measured.config["noisy"][dataset]["settings"]
+        there = [w for w in measured.settings if w[0] == dataset]
+        if not there:
+            words.append(title)
+        elif len(there) < len(settings):
+            words.append(f"{len(settings) - len(there)} settings of {title}")
+        if there and (absent := _absent_from(measured, dataset)):
+            words.append(f"{listed([_plain_name(m) for m in absent])} on {title}")
+    return "; ".join([*words, *_absent_parts(measured)]) or "nothing"
+
+
+def missing_briefly(measured: Measured) -> str:
+    """The same in fewer words: rivals that are nowhere, and where some of the others are missing."""
+    there = {dataset for dataset, _ in measured.settings}
+    words = missing_methods(measured) + [title for dataset, title in DATASETS.items() if dataset not in there]
+    some = [title for dataset, title in DATASETS.items() if dataset in there and _absent_from(measured, dataset)]
+    words += [f"some rows on {listed(some)}"] if some else []
+    return listed([*words, *_absent_parts(measured)]) or "nothing"
+
+
+def missing_methods(measured: Measured) -> list[str]:
+    planned = [m for m in measured.config["noisy"]["cifar10"]["methods"] if "@" not in m and m not in LEFT_OUT]
+    words = [_plain_name(m) for m in planned if m not in measured.detectors]
+    return words + (["the paper's algorithm alone"] if papers_score(measured)[0] != (PAPER, "") else [])
+
+
+def _absent_from(measured: Measured, dataset: str) -> list[str]:
+    """Methods that are planned for a dataset and measured, but not on it."""
+    places = [w for w in measured.settings if w[0] == dataset]
+    planned = [m for m in measured.config["noisy"][dataset]["methods"] if m in measured.detectors]
+    return [m for m in planned if all(measured(w, m) is None for w in places)]
+
+
+def _absent_parts(measured: Measured) -> list[str]:
+    whole = len(measured.config["noisy"]["cifar10"]["seeds"])
+    words = []
+    if any(len(measured.compared(w)) < whole for w in measured.settings):
+        words.append(f"the other seeds of {whole}")
+    if not ablation_losses(measured, "Table 4")[1]:
+        words.append("ablations")
+    return words
+
+
+def _plain_name(method: str) -> str:
+    return name(method).replace(" (1,000 clean labels)", " with clean labels")
