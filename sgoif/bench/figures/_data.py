@@ -16,7 +16,7 @@ from sgoif.bench.evaluation.regime_words import describe_regime, without_shared_
 from sgoif.bench.evaluation.resolve_layout import resolve_layout
 from sgoif.bench.evaluation.summary_record import layouts, read_summary
 from sgoif.bench.evaluation.table_layout import Panel, TableLayout
-from sgoif.bench.methods.registry import OURS, PLAIN, is_variant
+from sgoif.bench.methods.registry import OURS, PLAIN, has_row, split_variant
 from sgoif.bench.tables.captions import describe_noise
 from sgoif.bench.tables.names import is_ranked
 from sgoif.utils.files import load_npz, read_json
@@ -123,11 +123,14 @@ class FigureData:
         return float(np.mean(list(rates))) if rates else None
 
     def rivals(self, dataset: str, metric: str) -> list[str]:
-        """Return the other methods of a dataset that compete and have a value of the metric in some setting."""
+        """Return the other methods of a dataset that compete and have a value of the metric in some setting.
+
+        Variants are among them where they are rows of every table, but none of SG-OIF.
+        """
         there = {method for _, method, variant, m in self.measured(dataset) if (variant, m) == ("", metric)}
         methods = self.config["noisy"][dataset]["methods"]
-        left_out = (OURS, PLAIN, RANDOM)
-        return [m for m in methods if m in there and m not in left_out and is_ranked("noisy", m) and not is_variant(m)]
+        rows = [m for m in methods if has_row("noisy", m) and split_variant(m)[0] not in (OURS, PLAIN, RANDOM)]
+        return [m for m in rows if m in there and is_ranked("noisy", m)]
 
     def traces(self, dataset: str, setting: str, method: str, name: str) -> tuple[np.ndarray, np.ndarray]:
         """Return a trace by check, cut to the shortest seed and infinite where it diverged.

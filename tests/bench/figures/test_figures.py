@@ -327,3 +327,11 @@ def test_words_that_all_regimes_share_are_said_once():
     assert data.setting_title("cifar10", "b10_sym20") == "10 : 1 exponential, sym. 20%, 10,000 images"
     frozen = data.setting_title("cifar10", "frozen_sym20")
     assert frozen == "sym. 20%, 10,000 images, 10 epochs, frozen efficientnet_lite0"
+
+
+def test_the_best_other_method_may_be_a_variant_that_is_a_row_but_none_of_ours():
+    data = FigureData.__new__(FigureData)
+    methods = ["aum", "aum@all", "sgoif", "sgoif@paper", "sgoif_trusted", "random", "loss"]
+    data.config = {"noisy": {"d": {"methods": methods}}}
+    data.measured = lambda dataset: {("s", m, "", "auc_pr"): {(0, None): 0.5} for m in methods[:-1]}
+    assert data.rivals("d", "auc_pr") == ["aum", "aum@all"], "loss was not run"

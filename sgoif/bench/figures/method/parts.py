@@ -22,8 +22,10 @@ TITLE = "Influence, class model, and both"
 CAPTION = (
     "AUC-PR of three rankings of one training run in every setting: the influence score alone (the paper's part), the "
     "log-odds of the class model alone (not in the paper), and SG-OIF, which ranks by both. Mean over seeds; bars "
-    "hold all seeds. Orange: the best other method that is not given all clean labels, by name."
+    "hold all seeds. Orange: the best other method that is not given all clean labels, by name; (all): scored over "
+    "all of training."
 )
+SHORT_NAMES = {"mean margin (AUM)": "AUM", "Dataset Cartography": "Cartography", ", all of training": " (all)"}
 PARTS = {  # variant of the score -> words, colour and marker
     "influence": ("influence alone", _style.GREEN, "^"),
     "latent": ("class model alone", _style.SKY, "s"),
@@ -51,7 +53,7 @@ def draw(dataset: str, data: FigureData) -> Figure | None:
     low = min(95.0, 5.0 * math.floor(lowest / 5))
     for row, setting in enumerate(rows):
         _draw_parts(axes, row, found[setting])
-        _draw_best_other(axes, row, low, _means(data, dataset, setting))
+        _draw_best_other(axes, row, low, float(found[setting][""].mean()), _means(data, dataset, setting))
     _style.method_rows(axes, [data.setting_title(dataset, s) for s in rows], [False] * len(rows))
     axes.set_xlim(low, 100 + 0.01 * (100 - low))
     axes.set_xlabel("AUC-PR (%)")
@@ -80,15 +82,23 @@ def _draw_parts(axes: Axes, row: int, parts: Mapping[str, np.ndarray]) -> None:
         axes.plot(values.mean(), y, color=colour, marker=marker, markersize=size, linestyle="", label=words, zorder=3)
 
 
-def _draw_best_other(axes: Axes, row: int, low: float, means: Mapping[str, float]) -> None:
-    """Draw the best other method by name; one that lies below the axis stands at its edge, with its number."""
+def _draw_best_other(axes: Axes, row: int, low: float, own: float, means: Mapping[str, float]) -> None:
+    """Draw the best other method by name; one that lies below the axis stands at its edge, with its number.
+
+    The name is to the left, but where it would lie outside of the axes or on the star of SG-OIF, at `own`.
+    """
     if not means:
         return
     best = max(means, key=means.__getitem__)
     outside = means[best] < low
-    words = f"{title('noisy', best)} {means[best]:.1f}" if outside else title("noisy", best)
+    name = title("noisy", best)
+    for long, short in SHORT_NAMES.items():
+        name = name.replace(long, short)
+    words = f"{name} {means[best]:.1f}" if outside else name
     look: dict[str, Any] = {"marker": "<" if outside else "D", "markersize": 4, "linestyle": ""}
     at = (max(low, means[best]), row - 0.3)
     axes.plot(*at, color=_style.ORANGE, zorder=2, label=None if outside else "best other method", clip_on=False, **look)
-    side: dict[str, Any] = {"xytext": (5, 0), "ha": "left"} if outside else {"xytext": (-5, 0), "ha": "right"}
+    is_near_the_edge, is_near_the_star = at[0] < low + 0.2 * (100 - low), 0 <= at[0] - own < 0.08 * (100 - low)
+    to_the_right = {"xytext": (5, 0), "ha": "left"}
+    side: dict[str, Any] = to_the_right if is_near_the_edge or is_near_the_star else {"xytext": (-5, 0), "ha": "right"}
     axes.annotate(words, at, textcoords="offset points", fontsize=5.5, va="center", color="#8a5f00", **side)
