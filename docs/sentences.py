@@ -61,7 +61,7 @@ def paper(measured: Measured) -> Iterator[str]:
     printed, here = ablation_losses(measured, "Table 4")
     words = [
         "Its idea holds: influence that is kept up to date during training finds wrong labels, at little cost.",
-        f"Its numbers mostly do not come out. Of {sum(judged.values())} that could be measured as defined,",
+        f"Its numbers mostly do not come out. Of {sum(judged.values())} that are measured as defined so far,",
         f"{_are(judged['reproduced'])} reproduced, {judged['differs']} differ and {_are(judged['inconclusive'])} open;",
         f"{verdicts['not run']} more are not run.",
         f"{proved} of the {len(table1)} numbers in its Table 1 equal test accuracies published with",

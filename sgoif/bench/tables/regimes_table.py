@@ -79,8 +79,13 @@ def _cells(panels: Sequence[Panel]) -> tuple[str, list[_Cell]]:
             cells.append(_Cell(panel, ", ".join(word for word in words if word != noise) or USUAL, noise))
         else:  # the noise is what all cells share
             cells.append(_Cell(panel, "", rest))
-    order = list(dict.fromkeys(cell.regime for cell in cells))
-    return shared, sorted(cells, key=lambda cell: order.index(cell.regime))
+    order = list(dict.fromkeys((cell.regime, cell.panel.kind) for cell in cells))
+    regimes = list(dict.fromkeys(cell.regime for cell in cells))
+
+    def place(cell: _Cell) -> tuple[int, int, float]:
+        return regimes.index(cell.regime), order.index((cell.regime, cell.panel.kind)), cell.panel.noise or 0.0
+
+    return shared, sorted(cells, key=place)
 
 
 def _quality(source: Source, cells: Sequence[_Cell], measured: Sequence[_Cell], methods: Sequence[str]) -> Block:

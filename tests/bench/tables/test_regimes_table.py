@@ -8,9 +8,10 @@ from sgoif.bench.config import load_config
 from sgoif.bench.evaluation.metric_record import Subject, metrics_file
 from sgoif.bench.evaluation.regime_words import describe_regime, without_shared_words
 from sgoif.bench.evaluation.summary import summarise
+from sgoif.bench.evaluation.table_layout import Panel
 from sgoif.bench.tables import build_tables
 from sgoif.bench.tables.formats.markdown import to_markdown
-from sgoif.bench.tables.regimes_table import _compared_in_words
+from sgoif.bench.tables.regimes_table import _cells, _compared_in_words
 from sgoif.utils.files import atomic_write_json
 from sgoif.utils.paths import ROOT
 
@@ -51,6 +52,12 @@ def test_every_cell_is_a_row_under_its_regime_and_what_all_share_is_said_once(ta
     for row in block.rows:
         assert [entry.mean for entry in row.entries] == pytest.approx([0.9, 0.1, 0.8, 0.2])
         assert [entry.mark for entry in row.entries] == ["best", "", "", ""]  # of the row
+
+
+def test_cells_of_one_kind_of_noise_stand_by_its_rate():
+    rates = (0.01, 0.25, 0.05, 0.5)  # as their names are sorted: noisy1, noisy25, noisy5, noisy50
+    panels = [Panel("noisy", "d", f"noisy{r}", f"Photos, published {r:.0%}", kind="published", noise=r) for r in rates]
+    assert [cell.panel.noise for cell in _cells(panels)[1]] == sorted(rates)
 
 
 def test_the_share_called_wrong_stands_beside_the_true_one(table):
