@@ -14,7 +14,6 @@ from records import (
     THOUSAND,
     TRUSTED,
     TWO_NETWORKS,
-    VERDICTS,
     Measured,
     listed,
     speed,
@@ -22,6 +21,7 @@ from records import (
 )
 
 from sgoif.bench.methods import registry
+from sgoif.bench.paper.comparison import VERDICTS
 
 OOD_SETS = {"MNIST": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 PARTS = ("near", "far")

@@ -6,6 +6,7 @@ from pathlib import Path
 from statistics import mean
 
 from sgoif.bench.config import load_config
+from sgoif.bench.paper.comparison import NOT_RUN, VERDICTS
 from sgoif.bench.sharing.records_file import read_parts
 from sgoif.bench.tables import names
 from sgoif.utils.packed_json import read_packed_json
@@ -122,7 +123,7 @@ class Measured:
     def ledger(self) -> list[dict]:
         """One cell for each number of the paper: of this run, and where it has none of the runs on OOD detection."""
         found = [_ledger(run) for run in dict.fromkeys((self.run, "openood", "measured"))]
-        return [next((c for c in cells if _tells(c)), cells[0]) for cells in zip(*found, strict=True)]
+        return [next((c for c in cells if c["verdict"] != NOT_RUN), cells[0]) for cells in zip(*found, strict=True)]
 
     def seeds_of(self, where: Where, method: str, metric: str = "auc_pr", variant: str = "") -> dict:
         return self.values.get((*where, method, metric, variant), {})
@@ -178,23 +179,12 @@ class Measured:
 
     def verdicts(self, table: str | None = None) -> dict[str, int]:
         """How many numbers of the paper, or of one of its tables, have which verdict."""
-        cells = [verdict(c) for c in self.ledger if table in (None, c["table"])]
+        cells = [c["verdict"] for c in self.ledger if table in (None, c["table"])]
         return {kind: cells.count(kind) for kind in VERDICTS}
-
-
-VERDICTS = ("reproduced", "differs", "inconclusive", "stand-in", "not defined", "not run")
-
-
-def verdict(cell: dict) -> str:
-    return "stand-in" if cell["verdict"] == "not run" and cell["stand_in"] else cell["verdict"]
 
 
 def _ledger(run: str) -> list[dict]:
     return read_packed_json(PUBLISHED / run / "ledger.json.gz", "make published")["cells"]
-
-
-def _tells(cell: dict) -> bool:
-    return verdict(cell) != "not run"
 
 
 def summary(run: str) -> dict[tuple[str, str, str, str, str], dict]:

@@ -82,7 +82,13 @@ def test_what_is_not_run_is_named(some):
     assert unfinished.seeds_in_words(some) == "one seed with its own draw of noise (SG-OIF and some rivals have more)"
 
 
-def test_a_stand_in_is_a_verdict_of_its_own():
-    cell = {"verdict": "not run", "stand_in": True}
-    assert records.verdict(cell) == "stand-in" and records.verdict({**cell, "stand_in": False}) == "not run"
-    assert records.verdict({"verdict": "not defined", "stand_in": True}) == "not defined"
+def test_a_number_is_counted_with_the_first_run_that_tells_something_of_it(monkeypatch):
+    ledgers = {"measurement": ["differs", "not run", "not run"], "openood": ["not run", "stand-in", "not run"]}
+    cells = {run: [{"verdict": v, "table": "Table 1", "of": run} for v in found] for run, found in ledgers.items()}
+    cells["measured"] = [{"verdict": "reproduced", "table": "Table 1", "of": "measured"} for _ in range(3)]
+    monkeypatch.setattr(records, "_ledger", cells.get)
+    found = records.Measured.__new__(records.Measured)
+    found.run = "measurement"
+    assert [c["of"] for c in found.ledger] == ["measurement", "openood", "measured"]
+    counts = {verdict: n for verdict, n in found.verdicts().items() if n}
+    assert counts == {"differs": 1, "stand-in": 1, "reproduced": 1}

@@ -2,8 +2,8 @@
 
 results/<run>/ledger.json is {run, rules, tables, cells, findings}:
 
-* `tables`: [{name, label, shows, reproduced, differs, inconclusive, not_defined, not_run, proved, on_stand_in}]; the
-  last seven are counts of numbers.
+* `tables`: [{name, label, shows, reproduced, differs, inconclusive, stand-in, not_defined, not_run, proved,
+  on_stand_in}]; the last eight are counts of numbers. `on_stand_in` also has those that are not defined.
 * `cells`: one flat record per printed number, {table, row, column, printed, printed_text, unit,
   sources: [{name, value, status}], measured, measured_what, measured_on, interval: [low, high] or null, seeds,
   stand_in, verdict, reason, also: [{what, value, interval, seeds, verdict}]}. `also` holds the other reading of a
@@ -31,9 +31,10 @@ from sgoif.utils.files import atomic_write_json, atomic_write_text
 REPRODUCED = "reproduced"
 DIFFERS = "differs"
 INCONCLUSIVE = "inconclusive"
+ON_STAND_IN = "stand-in"
 NOT_DEFINED = "not defined"
 NOT_RUN = "not run"
-VERDICTS = (REPRODUCED, DIFFERS, INCONCLUSIVE, NOT_DEFINED, NOT_RUN)
+VERDICTS = (REPRODUCED, DIFFERS, INCONCLUSIVE, ON_STAND_IN, NOT_DEFINED, NOT_RUN)
 TRAINING_FREE = ("gram", "ebo", "gradnorm", "react", "mls", "klm", "dice", "vim", "knn")
 RULES = {
     REPRODUCED: "measured on the paper's dataset; the mean is within the tolerance of the printed number, and the "
@@ -43,8 +44,9 @@ RULES = {
     INCONCLUSIVE: "measured on the paper's dataset, but the seeds do not decide between the two: the interval is wider "
     "than the tolerance or reaches over its edge, or there is one seed within the tolerance",
     NOT_DEFINED: "the paper does not say what would have to be measured; the nearest measurement stands beside it",
-    NOT_RUN: "this run does not measure it on the paper's dataset; what stands in for the dataset, or for its OOD sets,"
-    " is labelled so and never counts as a reproduction",
+    ON_STAND_IN: "measured on data that stands in for the paper's dataset or for its OOD sets, which never counts as a "
+    "reproduction",
+    NOT_RUN: "this run does not measure it",
     "tolerance": "2 points for numbers in %, 1 point for OOD scores that need no training of their own, 0.05 for "
     "overheads and τ, 5% for HVPs per step; half of the last printed digit is added",
 }
@@ -118,7 +120,7 @@ def judge(number: PrintedNumber, m: Measurement) -> tuple[str, str]:
     if m.value is None:
         return NOT_RUN, m.reason
     if m.stand_in:
-        return NOT_RUN, f"not measured on the paper's data; the number is of a stand-in ({m.stand_in})"
+        return ON_STAND_IN, f"not measured on the paper's data; the number is of a stand-in ({m.stand_in})"
     allowed = tolerance(number)
     limit = allowed + number.half_digit
     apart = abs(m.value - number.value)

@@ -26,10 +26,9 @@ def page(ledger: Mapping[str, Any]) -> str:
 
 def _counts(tables: Sequence[Mapping[str, Any]]) -> str:
     names = {
-        **{verdict: verdict for verdict in ("reproduced", "differs", "inconclusive")},
+        **{verdict: verdict for verdict in ("reproduced", "differs", "inconclusive", "stand-in")},
         "not_defined": "not defined",
         "not_run": "not run",
-        "on_stand_in": "measured on a stand-in",
         "proved": "found in public",
     }
     rows = [[t["name"], *(str(t[key]) for key in names)] for t in tables]
@@ -93,7 +92,7 @@ def _row(entry: Mapping[str, Any], notes: _Notes) -> list[str]:
     verdict = f"{entry['verdict']} {notes.add(shared_reason(entry['reason']))}"
     others = []
     for other in entry["also"]:
-        judged = "" if other["verdict"] in ("not run", "not defined") else f": {other['verdict']}"
+        judged = "" if other["verdict"] in ("not run", "not defined", "stand-in") else f": {other['verdict']}"
         value = _measured(other["value"], other["interval"], other["seeds"])
         others.append(f"{value} {notes.add(other['what'])}{judged}")
     return [

@@ -10,7 +10,7 @@ from typing import Any
 from sgoif.bench.paper.comparison_page import shared_reason
 from sgoif.utils.files import read_json
 
-VERDICTS = ("reproduced", "differs", "inconclusive", "not defined", "not run")  # in the order of the page
+VERDICTS = ("reproduced", "differs", "inconclusive", "stand-in", "not defined", "not run")  # in the order of the page
 JUDGED = VERDICTS[:3]  # those that compare a number with the printed one
 KEPT = ("table", "row", "column", "printed_text", "unit", "measured", "seeds", "verdict")
 PUBLIC = {"proved": "=", "differs": "≠"}  # how a public number stands to the printed one

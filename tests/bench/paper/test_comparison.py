@@ -17,6 +17,7 @@ from sgoif.bench.paper.comparison import (
     INCONCLUSIVE,
     NOT_DEFINED,
     NOT_RUN,
+    ON_STAND_IN,
     REPRODUCED,
     VERDICTS,
     build_ledger,
@@ -85,7 +86,8 @@ def test_a_whole_run_on_stand_ins_reproduces_nothing_and_invents_nothing(tmp_pat
     known = {v for r in records if r.get("mean") is not None for v in (r["mean"], 100.0 * r["mean"])}
     found = read_json(run.root / "ledger.json")
     shown = [c for c in found["cells"] if c["measured"] is not None]
-    assert {c["verdict"] for c in found["cells"]} == {NOT_DEFINED, NOT_RUN}
+    assert {c["verdict"] for c in found["cells"]} == {NOT_DEFINED, NOT_RUN, ON_STAND_IN}
+    assert all(c["stand_in"] for c in found["cells"] if c["verdict"] == ON_STAND_IN)
     assert {c["table"] for c in shown} >= {"Table 1", "Table 3", "Table 4"}
     for c in shown:
         assert c["measured"] in known and all(a["value"] in known for a in c["also"])
@@ -132,7 +134,7 @@ def test_a_stand_in_among_the_ood_sets_is_no_reproduction(metric, column, far, s
     panel = {"task": "ood", "setting": "clean", "kind": "", "noise": None, "near": ["cifar100"], "far": [far]}
     printed = PAPER["Table 3"].value("KNN", column) / 100
     found = cell(summary(("knn", metric, printed, 0.0001, 3), panel=panel), "KNN", column, "Table 3")
-    assert (found["verdict"], found["stand_in"]) == ((NOT_RUN, True) if stand_in else (REPRODUCED, False))
+    assert (found["verdict"], found["stand_in"]) == ((ON_STAND_IN, True) if stand_in else (REPRODUCED, False))
     assert (far in found["reason"]) == (far in found["measured_what"]) == stand_in
 
 
@@ -141,7 +143,7 @@ def test_a_reading_without_the_stand_in_keeps_its_verdict():
     printed = PAPER["Table 3"].value("KNN", "CIFAR-10 · AUROC") / 100
     numbers = [("knn", f"auroc:{group}", printed, 0.0001, 3) for group in ("overall", "near")]
     found = cell(summary(*numbers, panel=panel), "KNN", "CIFAR-10 · AUROC", "Table 3")
-    assert found["verdict"] == NOT_RUN and [o["verdict"] for o in found["also"]] == [REPRODUCED]
+    assert found["verdict"] == ON_STAND_IN and [o["verdict"] for o in found["also"]] == [REPRODUCED]
 
 
 def test_a_number_is_judged_under_its_own_name_and_under_the_other_reading():
@@ -190,7 +192,8 @@ def test_variants_are_found_by_what_they_change():
                                          ("CIFAR-10N", False), ("", False)])  # fmt: skip
 def test_a_stand_in_is_taken_for_its_dataset_alone_and_labelled(place, taken):
     found = cell(summary(("sgoif", "p_at_1", 0.911, 0.0, 3), panel={**STAND_IN, "stands_for": place}), "SG-OIF (ours)")
-    assert found["verdict"] == NOT_RUN and (found["measured"] is not None) == found["stand_in"] == taken
+    assert found["verdict"] == (ON_STAND_IN if taken else NOT_RUN)
+    assert (found["measured"] is not None) == found["stand_in"] == taken
     assert ("STAND-IN" in found["measured_what"]) == taken
     assert (
         "stand-in" in found["reason"]
@@ -207,7 +210,9 @@ def test_a_stand_in_of_an_ablation_stands_in_no_table_of_methods():
         in_table_2 = cell(records, "SG-OIF (ours)", "WebVision · Overhead", "Table 2")
         assert (in_table_2["measured"] is not None) == taken
         stability = cell(records, "Full (SG-OIF)", "τ@Top1%", "Table 7")  # the paper names no noise: any is taken
-        assert (stability["verdict"], stability["measured_on"]) == (NOT_RUN, "Digits sym20") and stability["stand_in"]
+        assert (stability["verdict"], stability["measured_on"]) == (ON_STAND_IN, "Digits sym20") and stability[
+            "stand_in"
+        ]
         assert cell(records, "Full (SG-OIF)", "AUPR", "Table 7")["verdict"] == NOT_DEFINED
 
 
