@@ -9,7 +9,9 @@ row c of the noise matrix T:
 S is the covariance that all classes share. v_c are the variances of class c along the whitened coordinates S^(-1/2) x,
 drawn towards 1 by `SHARED_CLASSES` times as many examples as a class has in the mean. Without them a rare class would
 be judged by how frequent ones scatter: few examples have a high probability of a rare class, so its coordinate hardly
-varies among the others, and even a weak prediction of it would prove its label right.
+varies among the others, and even a weak prediction of it would prove its label right. With many classes the shared
+variances count more (`SHARED_PER_COORDINATE`): the records have a coordinate for every class, and a class that scatters
+a little more along each of a hundred coordinates would claim every atypical example.
 
 The mixture is fitted by expectation-maximisation. It starts from the labels, each taken to be right with probability
 `RIGHT_AT_START`, so that every class keeps its name. A class of the mixture may not become much larger than its label
@@ -41,6 +43,7 @@ RIGHT_AT_START = 0.8  # probability that a label is right, before anything is kn
 MAX_GROWTH = 1.2  # of a class, over the number of its labels
 RIDGE = 0.02  # added to the covariance, relative to its mean variance
 SHARED_CLASSES = 2.0  # weight of the shared variances, in classes of mean size
+SHARED_PER_COORDINATE = 0.1  # the same for every coordinate of a record; it counts with more than twenty
 CHUNK_ROWS = 65_536  # examples in memory at once, times the number of classes
 
 
@@ -168,7 +171,8 @@ def _own_variances(sums: _Sums, whitening: Tensor | None, means: Tensor, n: int)
     """Variances [C, d] of each class along the whitened coordinates, drawn towards 1."""
     if sums.squares is None or whitening is None:
         return torch.ones_like(means)
-    shared = SHARED_CLASSES * n / len(means)
+    n_classes, coordinates = means.shape
+    shared = max(SHARED_CLASSES, SHARED_PER_COORDINATE * coordinates) * n / n_classes
     sizes = sums.sizes.unsqueeze(1) + 1e-6
     scatter = (sums.squares - sizes * (means @ whitening).square()).clamp(min=0)
     return (scatter + shared) / (sizes + shared)

@@ -2,8 +2,10 @@
 
 import pytest
 import torch
+from sklearn.metrics import average_precision_score
 
 from sgoif.errors import InfluenceError
+from sgoif.label_noise import class_mixture
 from sgoif.label_noise.class_mixture import ClassMixture, fit_class_mixture
 
 C = 5
@@ -75,6 +77,28 @@ def test_every_class_has_its_own_variances():
     assert (found.log_odds[wrong] > 0).double().mean() > 0.9
     assert (found.log_odds[labels == true] > 0).double().mean() < 0.02
     assert sum(sizes) == len(labels)
+
+
+def test_with_many_classes_none_claims_the_atypical_examples(monkeypatch):
+    """Sixty classes, some of which scatter more along every coordinate, and one example in seven twice as far out."""
+    generator = torch.Generator().manual_seed(0)
+    classes = 60
+    true = torch.arange(classes).repeat_interleave(100)
+    labels = torch.where(torch.rand(len(true), generator=generator) < 0.3, (true + 1) % classes, true)
+    atypical = torch.rand(len(true), 1, generator=generator) < 0.15
+    spread = torch.linspace(0.1, 0.2, classes)[true].unsqueeze(1) * (1 + atypical)
+    records = torch.eye(classes)[true] + spread * torch.randn(len(true), classes, generator=generator)
+    wrong = labels != true
+    assert average_precision_score(wrong, fit_class_mixture(records, labels).log_odds) > 0.99
+    monkeypatch.setattr(class_mixture, "SHARED_PER_COORDINATE", 0.0)
+    assert average_precision_score(wrong, fit_class_mixture(records, labels).log_odds) < 0.9
+
+
+def test_up_to_twenty_classes_share_their_variances_alike(monkeypatch):
+    records, labels, _ = planted(mixing(0.3), [100] * C)
+    before = fit_class_mixture(records, labels).log_odds
+    monkeypatch.setattr(class_mixture, "SHARED_PER_COORDINATE", 0.0)
+    assert torch.equal(before, fit_class_mixture(records, labels).log_odds)
 
 
 def test_log_odds_do_not_depend_on_order_chunks_or_units(monkeypatch):
