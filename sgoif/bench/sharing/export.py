@@ -25,6 +25,7 @@ from sgoif.bench.methods.registry import SHARED
 from sgoif.bench.sharing.partial_run import FORMAT, PartialRun, owner_of, write_partial_run
 from sgoif.errors import UserError
 
+FEW = 12  # so many cells are evaluated in this process: to start others would take longer
 NOT_EXPORTED = ("arrays", "curves")  # keys of a result.json that describe files which are not exported
 
 
@@ -171,6 +172,10 @@ def _evaluated(evaluators: Sequence[CellEvaluator]) -> Iterator[tuple[CellEvalua
     todo = [(number, name) for number, evaluator in enumerate(evaluators) for name in evaluator.names()]
     if not todo:
         return
+    if len(todo) <= FEW:
+        for number, name in todo:
+            yield evaluators[number], name, _records(evaluators[number], name)
+        return
     workers = min(len(os.sched_getaffinity(0)), len(todo))
     spawn = multiprocessing.get_context("spawn")  # torch's threads do not survive a fork
     with ProcessPoolExecutor(workers, spawn, _start_worker, (evaluators,)) as pool:
@@ -184,7 +189,11 @@ def _start_worker(evaluators: Sequence[CellEvaluator]) -> None:
 
 def _evaluate_one(numbered: tuple[int, Name]) -> list[MetricRecord] | str:
     number, name = numbered
+    return _records(_WORKER_EVALUATORS[number], name)
+
+
+def _records(evaluator: CellEvaluator, name: Name) -> list[MetricRecord] | str:
     try:
-        return _WORKER_EVALUATORS[number].records(name)
+        return evaluator.records(name)
     except UserError as e:
         return str(e)
