@@ -11,17 +11,70 @@ import argparse
 import datetime
 import json
 import tempfile
+from collections.abc import Callable
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 from benchmarks.common import ROOT, rounded
-from benchmarks.jobs import Jobs
+from benchmarks.processes import Processes, jobs_in_order, with_one_cell_a_job, write_labels
 from sgoif.bench.config import resolve_config
+from sgoif.bench.data.prepare import prepare
 from sgoif.bench.evaluation.evaluate import evaluate
 from sgoif.bench.execution.environment import environment
 from sgoif.bench.methods import registry
+from sgoif.errors import UserError
 
 Scores = dict[str, dict[str, dict[str, float]]]  # method -> candidate -> setting -> mean AUC-PR over seeds
+
+
+@dataclass(frozen=True)
+class DatasetRun:
+    """The cells of one task and dataset of a configuration, and where they are computed.
+
+    Attributes:
+        config: The resolved configuration.
+        task: "noisy" or "tuning".
+        dataset: Name of the dataset.
+        folder: Folder of the run.
+    """
+
+    config: dict[str, Any]
+    task: str
+    dataset: str
+    folder: Path
+
+    def run(
+        self,
+        methods: list[str],
+        workers: int = 1,
+        until: float = float("inf"),
+        report: Callable[[], object] = lambda: None,
+    ) -> int:
+        """Prepare the dataset, write its labels and compute every cell of methods and of the shared runs they read.
+
+        Args:
+            methods: The methods, in the order in which they are begun.
+            workers: Processes at a time.
+            until: `time.monotonic()` at which nothing runs any more.
+            report: Called about every minute, and at the end.
+
+        Returns:
+            How many jobs were not finished in time.
+
+        Raises:
+            UserError: If something outside the methods is wrong.
+        """
+        plan, data = with_one_cell_a_job(self.config), self.config["data"]
+        prepare(self.dataset, Path(data["root"]), data["mirror"], data["download"])
+        order = {"dataset": self.dataset, "seeds": plan.seeds(self.task, self.dataset), "methods": methods}
+        jobs = jobs_in_order(plan, [order], task=self.task)
+        write_labels(plan, self.folder, jobs)
+        processes = Processes(plan, self.folder, jobs, until, report)
+        processes.run(workers)
+        for job, failure in processes.failed.items():
+            raise UserError(f"{job.dataset} {job.method} {job.number}: {failure}; see {self.folder}/stretch-*.log")
+        return len(processes.undone)
 
 
 def measure(config: dict[str, Any], dataset: str, methods: list[str], folder: Path) -> tuple[Scores, dict[str, str]]:
@@ -30,19 +83,18 @@ def measure(config: dict[str, Any], dataset: str, methods: list[str], folder: Pa
     Returns:
         The scores, and the reasons of the methods that failed.
     """
-    jobs = Jobs(config, "tuning", dataset, folder)
-    jobs.write_inputs()
-    jobs.run(methods)
-    return scores_of(jobs, methods)
+    cells = DatasetRun(config, "tuning", dataset, folder)
+    cells.run(methods)
+    return scores_of(cells, methods)
 
 
-def scores_of(jobs: Jobs, methods: list[str]) -> tuple[Scores, dict[str, str]]:
+def scores_of(cells: DatasetRun, methods: list[str]) -> tuple[Scores, dict[str, str]]:
     """Evaluate the cells that are there.
 
     Returns:
         The scores, and the reasons of the methods that failed.
     """
-    values, failed = values_of(jobs)
+    values, failed = values_of(cells)
     scores = {
         method: {
             candidate: {setting: sum(seeds.values()) / len(seeds) for setting, seeds in by_setting.items()}
@@ -53,7 +105,7 @@ def scores_of(jobs: Jobs, methods: list[str]) -> tuple[Scores, dict[str, str]]:
     return scores, {method: reason for method, reason in failed.items() if method in methods}
 
 
-def values_of(jobs: Jobs) -> tuple[dict[str, dict[str, dict[str, dict[int, float]]]], dict[str, str]]:
+def values_of(cells: DatasetRun) -> tuple[dict[str, dict[str, dict[str, dict[int, float]]]], dict[str, str]]:
     """Evaluate the cells that are there.
 
     Returns:
@@ -61,20 +113,20 @@ def values_of(jobs: Jobs) -> tuple[dict[str, dict[str, dict[str, dict[int, float
     """
     values: dict[str, dict[str, dict[str, dict[int, float]]]] = {}
     failed = {}
-    for record in evaluate(jobs.folder, Path(jobs.config["data"]["root"]), jobs.task, jobs.dataset, jobs.config):
+    for record in evaluate(cells.folder, Path(cells.config["data"]["root"]), cells.task, cells.dataset, cells.config):
         method = record["method"]
         if record["metric"] == "auc_pr" and record["epoch"] is None:
-            by_setting = values.setdefault(method, {}).setdefault(record["variant"] or own_score(jobs, method), {})
+            by_setting = values.setdefault(method, {}).setdefault(record["variant"] or own_score(cells, method), {})
             by_setting.setdefault(record["setting"], {})[record["seed"]] = record["value"]
         elif record["metric"] == "status" and record["status"] == "failed":
             failed[method] = record["reason"]
     return values, failed
 
 
-def own_score(jobs: Jobs, method: str) -> str:
+def own_score(cells: DatasetRun, method: str) -> str:
     """Return the name of the score that a method or variant ranks by: the variant's `score`, or what is declared."""
     name, variant = registry.split_variant(method)
-    params = jobs.config.get("variants", {}).get(name, {}).get(variant, {})
+    params = cells.config.get("variants", {}).get(name, {}).get(variant, {})
     score: str = params.get("score", registry.declaration("noisy", name).ranked_by)
     return score
 

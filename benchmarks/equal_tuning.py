@@ -4,7 +4,7 @@ Every trial of `benchmarks.trials` runs on the tuning settings of a configuratio
 Of each method the trial and the declared score with the best mean AUC-PR are chosen. With `--report` the chosen ones,
 the defaults and an untuned SG-OIF then run on the settings that the configuration reports.
 `--out` holds every trial with its result and is written about once a minute; a start with the same `--folder` goes on
-where the last one stopped. No cell is begun after `--limit` seconds.
+where the last one stopped. After `--limit` seconds nothing runs any more.
 """
 
 from __future__ import annotations
@@ -17,9 +17,8 @@ import time
 from pathlib import Path
 from typing import Any
 
-from benchmarks.candidates import own_score, values_of
+from benchmarks.candidates import DatasetRun, own_score, values_of
 from benchmarks.common import ROOT, rounded
-from benchmarks.jobs import Jobs
 from benchmarks.trials import TRIALS, UNTUNED, names, variants
 from sgoif.bench.config import resolve_config
 from sgoif.bench.execution.environment import environment
@@ -76,45 +75,44 @@ def choose(trials: list[dict[str, Any]]) -> dict[str, Any] | None:
     }
 
 
-def tuning_jobs(options: argparse.Namespace, folder: Path) -> Jobs:
-    """Return the jobs of all trials; the first trials of all methods come before the second ones."""
+def tuning_run(options: argparse.Namespace, folder: Path) -> DatasetRun:
+    """Return the cells of all trials; the first trials of all methods come before the second ones."""
     methods = [name for row in zip(*(names(family) for family in options.methods), strict=True) for name in row]
     dataset = {"tuning_methods": methods, "tuning_seeds": options.seeds, "methods": ["sgoif"], "extra_methods": []}
-    return _jobs(options, folder, "tuning", dataset, variants(options.methods))
+    return _dataset_run(options, folder, "tuning", dataset, variants(options.methods))
 
 
-def report_jobs(options: argparse.Namespace, folder: Path, chosen: dict[str, Any]) -> Jobs:
-    """Return the jobs of the chosen trials, the defaults and an untuned SG-OIF on the reported settings."""
+def report_run(options: argparse.Namespace, folder: Path, chosen: dict[str, Any]) -> DatasetRun:
+    """Return the cells of the chosen trials, the defaults and an untuned SG-OIF on the reported settings."""
     tuned = {family: found for family, found in chosen.items() if found and family != "sgoif"}
     wanted: dict[str, Any] = {"sgoif": {"untuned": UNTUNED}}
     for family, found in tuned.items():
         wanted.setdefault(found["method"], {})[f"tuned_{family}"] = found["params"]
     rows = [name for family, found in tuned.items() for name in (family, f"{found['method']}@tuned_{family}")]
-    return _jobs(options, folder, "noisy", {"methods": [*OURS, *rows], "extra_methods": []}, wanted)
+    return _dataset_run(options, folder, "noisy", {"methods": [*OURS, *rows], "extra_methods": []}, wanted)
 
 
-def _jobs(options: argparse.Namespace, folder: Path, task: str, dataset: dict, wanted: dict) -> Jobs:
+def _dataset_run(options: argparse.Namespace, folder: Path, task: str, dataset: dict, wanted: dict) -> DatasetRun:
     layer = {
         "run": "equal_tuning",
         "extends": options.config,
         "data": {"root": str(options.data or folder / "data"), "download": options.data is None},
-        "execution": {"cells_per_job": 1},
         "variants": wanted,
         "noisy": {options.dataset: {**dataset, "retrain": False, "restrict": None}},
         "tables": {"replace": True, "all": {"kind": "noise_sets", "dataset": options.dataset}},
     }
     config = resolve_config(layer, ROOT / "configs")
-    return Jobs(config, task, options.dataset, folder / "run", options.workers, options.until)
+    return DatasetRun(config, task, options.dataset, folder / "run")
 
 
-def report_values(jobs: Jobs) -> dict[str, Any]:
+def report_values(cells: DatasetRun) -> dict[str, Any]:
     """Return AUC-PR by method, setting and seed of each method's own score, and the parameters behind the names."""
-    values, failed = values_of(jobs)
+    values, failed = values_of(cells)
     found: dict[str, Any] = {}
-    for method in jobs.config["noisy"][jobs.dataset]["methods"]:
+    for method in cells.config["noisy"][cells.dataset]["methods"]:
         name, variant = registry.split_variant(method)
-        params = jobs.config["variants"].get(name, {}).get(variant, {})
-        found[method] = {"params": params, "auc_pr": values.get(method, {}).get(own_score(jobs, method), {})}
+        params = cells.config["variants"].get(name, {}).get(variant, {})
+        found[method] = {"params": params, "auc_pr": values.get(method, {}).get(own_score(cells, method), {})}
         if method in failed:
             found[method]["failed"] = failed[method]
     return found
@@ -134,11 +132,11 @@ class Report:
         self.chosen: dict[str, Any] = {}
         self.reported: dict[str, Any] = {}
 
-    def add_trials(self, jobs: Jobs, families: list[str]) -> None:
+    def add_trials(self, cells: DatasetRun, families: list[str]) -> None:
         """Evaluate the trials that have run, and write."""
-        values, failed = values_of(jobs)
-        cells = len(self.about["settings"]) * len(self.about["seeds"])
-        self.trials = {family: trial_results(family, values, cells) for family in families}
+        values, failed = values_of(cells)
+        count = len(self.about["settings"]) * len(self.about["seeds"])
+        self.trials = {family: trial_results(family, values, count) for family in families}
         self.chosen = {family: choose(trials) for family, trials in self.trials.items()}
         for method, reason in failed.items():
             print(f"{method} failed: {reason}")
@@ -160,27 +158,27 @@ class Report:
 
 def measure(options: argparse.Namespace, folder: Path) -> Report:
     """Run the trials and, if it is asked for, what was chosen."""
-    jobs = tuning_jobs(options, folder)
-    report = Report(options, list(jobs.config["noisy"][options.dataset]["tuning"]))
+    trials = tuning_run(options, folder)
+    report = Report(options, list(trials.config["noisy"][options.dataset]["tuning"]))
     missed = 0
     if options.trials:
         figures = json.loads(options.trials.read_text())["figures"]
         report.trials, report.chosen = figures["trials"], figures["chosen"]
     else:
-        jobs.write_inputs()
-        methods = jobs.config["noisy"][options.dataset]["tuning_methods"]
-        missed += jobs.run(methods, lambda: report.add_trials(jobs, options.methods))
+        methods = trials.config["noisy"][options.dataset]["tuning_methods"]
+        missed += trials.run(
+            methods, options.workers, options.until, lambda: report.add_trials(trials, options.methods)
+        )
     if options.report:
-        last = report_jobs(options, folder, report.chosen)
+        last = report_run(options, folder, report.chosen)
 
         def add() -> None:
             report.reported = report_values(last)
             report.write()
 
-        last.write_inputs()
-        missed += last.run(last.config["noisy"][options.dataset]["methods"], add)
+        missed += last.run(last.config["noisy"][options.dataset]["methods"], options.workers, options.until, add)
     if missed:
-        print(f"{missed} cells were not begun within {options.limit} s; start again with the same --folder to go on")
+        print(f"{missed} cells were not finished within {options.limit} s; start again with the same --folder to go on")
     return report
 
 
@@ -198,10 +196,10 @@ def main(argv: list[str] | None = None) -> None:
     arguments.add_argument("--data", type=Path, help="folder of prepared datasets; default: prepare in --folder")
     arguments.add_argument("--folder", type=Path, help="cells, to go on from; default: a temporary folder")
     arguments.add_argument("--workers", type=int, default=1, help="processes at a time")
-    arguments.add_argument("--limit", type=float, default=float("inf"), help="seconds after which no cell is begun")
+    arguments.add_argument("--limit", type=float, default=float("inf"), help="seconds after which nothing runs")
     arguments.add_argument("--out", type=Path)
     options = arguments.parse_args(argv)
-    options.until = time.time() + options.limit
+    options.until = time.monotonic() + options.limit
     with tempfile.TemporaryDirectory() as temporary:
         report = measure(options, options.folder or Path(temporary))
     for family, found in report.chosen.items():

@@ -4,11 +4,12 @@ import json
 
 import pytest
 
-from benchmarks import trials
+from benchmarks import candidates, trials
+from benchmarks.candidates import DatasetRun
 from benchmarks.equal_tuning import choose, report_values, trial_results
-from benchmarks.jobs import Jobs
-from sgoif.bench.config import load_config
+from sgoif.bench.config import load_config, resolve_config
 from sgoif.bench.methods import registry
+from sgoif.errors import UserError
 from sgoif.utils.paths import ROOT
 
 FILE = ROOT / "benchmarks/measured/equal_tuning-digits.json"
@@ -67,9 +68,35 @@ def test_a_tuned_variant_is_reported_by_the_score_that_was_chosen_for_it(monkeyp
     monkeypatch.setattr("benchmarks.candidates.evaluate", lambda *_: found)
     params = {"alpha": 3.0, "score": "window_margin"}
     config = {"noisy": {"digits": {"methods": ["sce", "sce@tuned_sce"]}}, "variants": {"sce": {"tuned_sce": params}}}
-    reported = report_values(Jobs({**config, "data": {"root": "data"}}, "noisy", "digits", ROOT))
+    reported = report_values(DatasetRun({**config, "data": {"root": "data"}}, "noisy", "digits", ROOT))
     assert {name: row["auc_pr"] for name, row in reported.items()} == {
         "sce": {"a": {0: 0.5}},
         "sce@tuned_sce": {"a": {0: 0.7}},
     }
     assert reported["sce@tuned_sce"]["params"] == params
+
+
+@pytest.fixture
+def tuning_run(tmp_path):
+    tuning = {"t": {"kind": "class_conditional", "noise": 0.3, "sparsity": 0.0}}
+    dataset = {"tuning": tuning, "tuning_methods": ["random"], "tuning_seeds": [7], "cells_per_job": 9}
+    layer = {"run": "few", "extends": "mini.yaml", "data": {"root": str(tmp_path / "data")}}
+    config = resolve_config({**layer, "noisy": {"digits": dataset}}, ROOT / "tests" / "helpers")
+    return DatasetRun(config, "tuning", "digits", tmp_path / "run")
+
+
+def test_cells_on_tuning_noise_are_computed_and_evaluated(tuning_run):
+    reports = []
+    assert tuning_run.run(["random"], report=lambda: reports.append(candidates.values_of(tuning_run))) == 0
+    ((values, failed),) = reports  # at the end, because a minute has not passed
+    assert 0.2 < values["random"][""]["t"][7] < 0.5 and not failed
+    assert not (tuning_run.folder / "cells" / "tuning" / "digits" / "t" / "seed7" / "plain").exists()
+
+
+def test_an_error_outside_the_methods_is_told(tuning_run, monkeypatch):
+    def fail(processes, workers):
+        processes.failed[processes.waiting[0]] = "UserError: the disk is full"
+
+    monkeypatch.setattr(candidates.Processes, "run", fail)
+    with pytest.raises(UserError, match=r"digits random 0: UserError: the disk is full; see .*log"):
+        tuning_run.run(["random"])

@@ -6,7 +6,7 @@ import pytest
 import yaml
 
 from benchmarks import stretch
-from benchmarks.stretch import Job
+from benchmarks.processes import Job, jobs_in_order, reads, write_labels
 from sgoif.bench.config import load_config
 from sgoif.bench.data.prepare import prepare
 from sgoif.bench.execution.plan import Cell, Plan
@@ -25,23 +25,21 @@ def plan() -> Plan:
 
 def test_shared_runs_come_before_what_reads_them_and_nothing_twice(plan):
     order = [{"dataset": "digits", "seeds": [1], "methods": ["mixup", "aum", "loss"]}, {"seeds": [0, 1]}]
-    jobs = stretch.jobs_in_order(plan, order, have=())
+    jobs = jobs_in_order(plan, order, have=())
     of_seed_1 = (2, 3)  # batches: seeds, then settings
     first = [Job("digits", method, n) for n in of_seed_1 for method in ("mixup",)]
     assert jobs[:2] == first and len(jobs) == len(set(jobs)) == 4 * (5 + 2)
-    assert all(
-        jobs.index(Job(j.dataset, run, j.number)) < jobs.index(j) for j in jobs for run in stretch.reads(j.method)
-    )
+    assert all(jobs.index(Job(j.dataset, run, j.number)) < jobs.index(j) for j in jobs for run in reads(j.method))
 
 
 def test_what_is_published_is_left_out_and_its_shared_run_with_it(plan):
     order = [{"dataset": "digits", "seeds": [0], "methods": ["loss", "mixup"]}]
     have = {Cell("noisy", "digits", setting, 0, "loss") for setting in ("n20_s0", "n40_s6")}
-    assert stretch.jobs_in_order(plan, order, have) == [Job("digits", "mixup", 0), Job("digits", "mixup", 1)]
-    some = stretch.jobs_in_order(plan, order, {Cell("noisy", "digits", "n20_s0", 0, "loss")})
+    assert jobs_in_order(plan, order, have) == [Job("digits", "mixup", 0), Job("digits", "mixup", 1)]
+    some = jobs_in_order(plan, order, {Cell("noisy", "digits", "n20_s0", 0, "loss")})
     assert some == [Job("digits", m, n) for m, n in (("plain", 1), ("loss", 1), ("mixup", 0), ("mixup", 1))]
     with pytest.raises(UserError, match="no method of noisy/digits 'sgoif'"):
-        stretch.jobs_in_order(plan, [{"seeds": [0], "methods": ["sgoif"]}], ())
+        jobs_in_order(plan, [{"seeds": [0], "methods": ["sgoif"]}], ())
 
 
 def test_the_order_of_the_measurement_names_what_its_configuration_has():
@@ -49,7 +47,7 @@ def test_the_order_of_the_measurement_names_what_its_configuration_has():
     for spec in plan.config["noisy"].values():
         spec["cells_per_job"] = 1
     order = yaml.safe_load((ROOT / "benchmarks" / "order.yaml").read_text())
-    jobs = stretch.jobs_in_order(plan, order, ())
+    jobs = jobs_in_order(plan, order, ())
     wanted = {
         Job(dataset, method, number)
         for dataset in plan.datasets("noisy")
@@ -64,7 +62,7 @@ def test_a_stretch_goes_on_where_another_was(plan, tmp_path, monkeypatch, capsys
     monkeypatch.chdir(tmp_path)
     prepare("digits", Path("data"), None, download=False)
     done, run_dir = Job("digits", "random", 0), Path("results") / "mini"
-    stretch.write_labels(plan, run_dir, [done])
+    write_labels(plan, run_dir, [done])
     run_batch(plan, run_dir, "noisy", "digits", "random", 0, "cpu")
     Path("order.yaml").write_text("- {seeds: [0], methods: [random]}")
     call = ["--config", str(MINI), "--order", "order.yaml", "--workers", "1", "--out", "out.json.gz"]
