@@ -110,6 +110,16 @@ def test_the_paper_plans_without_any_dataset_in_time(tmp_path):
     assert time.perf_counter() - before < 180  # 20 s on an idle machine: this is about hours
 
 
+def test_what_the_rules_import_needs_no_torch():
+    """A plan takes half the time without it."""
+    rules = [ROOT / "Snakefile", *(ROOT / "workflow").rglob("*.smk")]
+    imports = re.findall(r"^from sgoif.* import .*$", "\n".join(path.read_text() for path in rules), re.M)
+    assert "from sgoif.bench import figures" in imports
+    code = "\n".join([*imports, "import sys", "figures.modules()", "assert 'torch' not in sys.modules"])
+    done = subprocess.run([sys.executable, "-c", code], cwd=ROOT, capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
 @pytest.mark.parametrize(
     ("override", "told"),
     [

@@ -17,7 +17,7 @@ from __future__ import annotations
 from collections import defaultdict
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from functools import cached_property
+from functools import cache
 from pathlib import Path
 from typing import Any
 
@@ -50,35 +50,41 @@ class NetworkShape:
     channels: int
     classes: int
 
-    @cached_property
-    def _network(self) -> Any:
-        import torch
-
-        from sgoif.training.models import build_network
-
-        with torch.device("meta"):  # shapes alone: nothing is allocated or computed
-            return build_network(self.model, self.classes, self.channels, self.size).eval()
-
-    @cached_property
+    @property
     def flops(self) -> float:
         """FLOPs of one forward pass of one image."""
-        import torch
-        from torch.utils.flop_counter import FlopCounterMode
+        return _flops(self)
 
-        counter = FlopCounterMode(display=False)
-        with counter, torch.no_grad():
-            self._network(torch.empty(1, self.channels, self.size, self.size, device="meta"))
-        return float(counter.get_total_flops())
-
-    @cached_property
+    @property
     def parameters(self) -> int:
         """Number of parameters and buffers."""
-        return sum(p.numel() for p in self._network.state_dict().values())
+        return sum(p.numel() for p in _network(self).state_dict().values())
 
-    @cached_property
+    @property
     def width(self) -> int:
         """Number of features before the classification layer."""
-        return int(self._network.head.in_features)
+        return int(_network(self).head.in_features)
+
+
+@cache  # by shape: a hundred measured trainings have a few networks
+def _network(shape: NetworkShape) -> Any:
+    import torch
+
+    from sgoif.training.models import build_network
+
+    with torch.device("meta"):  # shapes alone: nothing is allocated or computed
+        return build_network(shape.model, shape.classes, shape.channels, shape.size).eval()
+
+
+@cache
+def _flops(shape: NetworkShape) -> float:
+    import torch
+    from torch.utils.flop_counter import FlopCounterMode
+
+    counter = FlopCounterMode(display=False)
+    with counter, torch.no_grad():
+        _network(shape)(torch.empty(1, shape.channels, shape.size, shape.size, device="meta"))
+    return float(counter.get_total_flops())
 
 
 @dataclass(frozen=True)

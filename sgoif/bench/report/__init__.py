@@ -18,7 +18,6 @@ from sgoif.bench import figures
 from sgoif.bench.evaluation.summary_record import layouts, read_summary
 from sgoif.bench.evaluation.table_layout import stand_ins
 from sgoif.bench.execution.provenance import provenance
-from sgoif.bench.fidelity.table import build_fidelity_tables
 from sgoif.bench.report.headline import headline
 from sgoif.bench.report.ledger import ledger_section
 from sgoif.bench.report.sections import cost_section, failures_section, table_section
@@ -59,6 +58,8 @@ def report_page(run_dir: Path, config: Mapping[str, Any], linked: bool = False) 
         linked: Whether it shows the figures that lie beside it, as `<figure>.png`; else they are in the page.
     """
     from jinja2 import Environment, FileSystemLoader, StrictUndefined
+
+    from sgoif.bench.fidelity.table import build_fidelity_tables  # needs torch, which a plan does not
 
     records = read_summary(run_dir)
     css, script = ((FOLDER / name).read_text() for name in TEMPLATES[1:])

@@ -22,6 +22,7 @@ from sgoif.bench.cost_model.schedule import Job, schedule_hours
 from sgoif.bench.evaluation.overhead import SHARED_GPU
 from sgoif.bench.execution.plan import Plan
 from sgoif.errors import UserError
+from sgoif.training import models
 from sgoif.utils.packed_json import write_packed_json
 from sgoif.utils.paths import ROOT
 from tests.helpers.project_copy import MINI_CONFIG
@@ -29,6 +30,7 @@ from tests.helpers.project_copy import MINI_CONFIG
 SMALL = yaml.safe_load(MINI_CONFIG.read_text())
 SMALL["recipes"]["digits"]["model"] = "small_cnn"
 DIGITS = NetworkShape("small_cnn", 8, 1, 10)
+network = models.build_network
 RATIOS = {
     ("noisy", "loss"): MethodCost(0.1, 1.0, 0.0, "GPU"),
     ("noisy", "mixup"): MethodCost(1.5, 0.0, 0.0, "CPU"),
@@ -51,6 +53,13 @@ def test_flops_parameters_and_width_are_those_of_the_network():
     products = 1 * 16 * 9 * 64 + 16 * 32 * 9 * 64 + 32 * 64 * 9 * 16 + 64 * 10
     assert (DIGITS.flops, DIGITS.width) == (2 * products, 64)
     assert DIGITS.parameters == 9 * (16 + 16 * 32 + 32 * 64) + 650 + sum(4 * c + 1 for c in (16, 32, 64))
+
+
+def test_a_network_is_built_once_for_all_trainings_of_its_shape(monkeypatch):
+    built = []
+    monkeypatch.setattr(models, "build_network", lambda *shape: built.append(shape) or network(*shape))
+    shapes = [NetworkShape("small_cnn", 12, 1, 10) for _ in range(3)]
+    assert len({(s.flops, s.parameters, s.width) for s in shapes}) == 1 and len(built) == 1
 
 
 def test_training_scales_with_images_epochs_and_flops():

@@ -7,8 +7,6 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from sgoif.bench.fidelity.certificate_table import ALL_PROBLEMS, LEVEL_METRICS
-from sgoif.bench.fidelity.table import build_fidelity_tables
 from sgoif.bench.figures import _style
 from sgoif.bench.figures._data import FigureData
 from sgoif.errors import UserError
@@ -35,6 +33,9 @@ def subjects(config: Mapping[str, Any]) -> list[str]:
 
 def draw(name: str, data: FigureData) -> Figure | None:
     """Draw the figure of one measurement, from the fidelity table."""
+    from sgoif.bench.fidelity.certificate_table import ALL_PROBLEMS, LEVEL_METRICS  # they need torch, a plan does not
+    from sgoif.bench.fidelity.table import build_fidelity_tables
+
     spec = data.config["fidelity"][name]
     try:
         [table] = build_fidelity_tables(data.run_dir, {"fidelity": {name: spec}})
@@ -42,8 +43,9 @@ def draw(name: str, data: FigureData) -> Figure | None:
         return None
     block = next(b for b in table.blocks if b.columns[0].metric == LEVEL_METRICS[0])
     nominal = np.array([float(metric.rsplit("_", 1)[1]) for metric in LEVEL_METRICS])
-    measured = {row.title: _percent(row.entries, "mean") for row in block.rows}
-    spread = {row.title: _percent(row.entries, "std") for row in block.rows}
+    levels = slice(len(LEVEL_METRICS))
+    measured = {row.title: _percent(row.entries[levels], "mean") for row in block.rows}
+    spread = {row.title: _percent(row.entries[levels], "std") for row in block.rows}
     total = measured.pop(ALL_PROBLEMS, None)
     several = len(measured) > 1
     figure, grid = _style.canvas(1, 1 + several, height=2.9, width_ratios=(1, 1.2) if several else None)
@@ -88,5 +90,5 @@ def _draw_problems(
 
 def _percent(entries: Any, field: str) -> np.ndarray:
     """Return mean or standard deviation of the coverage at each level, in per cent."""
-    values = [getattr(entry, field) for entry in entries[: len(LEVEL_METRICS)]]
+    values = [getattr(entry, field) for entry in entries]
     return np.array([np.nan if value is None else 100 * value for value in values])
