@@ -11,6 +11,10 @@ from typing import Any
 
 import numpy as np
 
+# What git compares: all but what the code writes. The scripts in docs/ are code.
+WRITTEN = ("results/published", *(f"docs/**/*.{suffix}" for suffix in ("md", "json", "png", "svg")))
+CODE = (":(top)", *(f":(top,exclude,glob){pattern}" for pattern in WRITTEN))
+
 
 @functools.cache
 def environment() -> dict[str, Any]:
@@ -35,16 +39,19 @@ def cpu_name() -> str:
 
 
 @functools.cache
-def commit() -> str:
-    """Returns the commit of the checkout, marked if it has uncommitted changes; empty outside a checkout."""
+def commit(folder: Path = Path(__file__).parent) -> str:
+    """Returns the commit of the checkout around a folder; empty outside a checkout.
+
+    It ends in "-dirty" if a tracked file has uncommitted changes. Published results and the pages of docs/ do not
+    count: they are written from the code of the commit, before they are committed themselves.
+    """
     try:
-        described = subprocess.run(
-            ["git", "describe", "--always", "--dirty", "--abbrev=12"],
-            cwd=Path(__file__).parent,
-            capture_output=True,
-            text=True,
-            timeout=10,
-        )
+        described = _git(folder, "describe", "--always", "--abbrev=12")
+        changed = _git(folder, "diff", "--quiet", "HEAD", "--", *CODE).returncode == 1
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return described.stdout.strip()
+    return described.stdout.strip() + ("-dirty" if changed else "")
+
+
+def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:
+    return subprocess.run(["git", *arguments], cwd=folder, capture_output=True, text=True, timeout=10)

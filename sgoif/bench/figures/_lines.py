@@ -34,12 +34,14 @@ class Line:
         mean: Mean over seeds, shape [points].
         low: Smallest of all seeds.
         high: Largest.
+        seeds: How many seeds there are.
     """
 
     x: list[float] = field(default_factory=list)
     mean: list[float] = field(default_factory=list)
     low: list[float] = field(default_factory=list)
     high: list[float] = field(default_factory=list)
+    seeds: list[int] = field(default_factory=list)
 
 
 @dataclass
@@ -74,6 +76,7 @@ def quality_lines(
             line.mean.append(100 * record["mean"])
             line.low.append(100 * min(values))
             line.high.append(100 * max(values))
+            line.seeds.append(len(values))
         else:
             lines[method] = line
     return lines
@@ -123,12 +126,20 @@ def draw_panels(
     notes += [f"below the axis in part: {', '.join(below)}"] if below else []
     if any(not is_ranked("noisy", m) for m in named):
         notes.append("dashed grey: beside the others, since it is given more (†: all clean labels that were set aside)")
-    _style.footnote(figure, "; ".join(["bars hold all seeds", *notes]))
+    _style.footnote(figure, "; ".join([_seeds(panels), *notes]))
     if own_axes or rows > 1 or (columns > 1 and _name_room(named) > MAX_NAME_ROOM):
         _legend(figure, named, styles)
     else:
         _name_ends(figure, grid, panels, named, styles)
     return figure
+
+
+def _seeds(panels: Sequence[LinePanel]) -> str:
+    """What the bars show, in words; a point of one seed has none."""
+    counts = {n for panel in panels for line in panel.lines.values() for n in line.seeds}
+    if max(counts, default=1) == 1:
+        return "one seed"
+    return "bars hold all seeds" + (", points without a bar are of one seed" if 1 in counts else "")
 
 
 def _legend(figure: Figure, named: Sequence[str], styles: Mapping[str, Any]) -> None:

@@ -8,7 +8,7 @@ from __future__ import annotations
 import contextlib
 import io
 import textwrap
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal
@@ -109,6 +109,14 @@ def canvas(rows: int = 1, columns: int = 1, height: float = 3.0, **options: Any)
 def subtitle(figure: Figure, text: str) -> None:
     """Write what the data are beneath the title."""
     _AROUND[figure].subtitle = text
+
+
+def seeds_in_words(counts: Collection[int]) -> str:
+    """Return how many seeds the drawn means are over, from the number behind each of them."""
+    few, many = min(counts), max(counts)
+    if many == 1:
+        return "one seed"
+    return f"mean of {few} to {many} seeds" if few < many else f"mean of {many} seeds"
 
 
 def footnote(figure: Figure, text: str) -> None:

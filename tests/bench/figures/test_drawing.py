@@ -1,10 +1,12 @@
 """What the helpers of figures draw: ticks that can be read, marks that exist, no empty place."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from sgoif.bench.figures import _labels, _lines, _style
-from sgoif.bench.figures.comparison import pareto, ranks
+from sgoif.bench.figures.comparison import ood_sets, pareto, ranks, review
 from sgoif.bench.figures.method import gating, noise_estimate
 
 
@@ -141,3 +143,39 @@ def test_a_legend_of_long_names_has_two_columns(canvas):
         panels = [_lines.LinePanel(str(i), {"sgoif": line, method: line}) for i in range(3)]
         figure = _lines.draw_panels(panels, "x", "y", own_axes=True)
         assert _style._AROUND[figure].columns == columns
+
+
+@pytest.mark.parametrize(
+    ("seeds", "told"),
+    [
+        ([[1, 1], [1, 1]], "one seed"),
+        ([[3, 3], [3, 3]], "bars hold all seeds"),
+        ([[3, 3], [1, 1]], "bars hold all seeds, points without a bar are of one seed"),
+    ],
+)
+def test_the_footnote_of_lines_tells_what_bars_there_are(canvas, seeds, told):
+    ours, aum = (_lines.Line([0, 1], [90, 95], [89, 94], [91, 96], n) for n in seeds)
+    figure = _lines.draw_panels([_lines.LinePanel("", {"sgoif": ours, "aum": aum})], "x", "y")
+    assert _style._AROUND[figure].footnote == told
+
+
+@pytest.mark.parametrize("values", [[0.9], [0.9, 0.8, 0.7]])
+def test_lines_know_the_number_of_their_seeds(values):
+    panel = SimpleNamespace(dataset="d", setting="s", methods=["sgoif"])
+    record = {("d", "s", "sgoif"): {"mean": np.mean(values), "values": values}, ("d", "s", ""): {"mean": 0.2}}
+    data = SimpleNamespace(numbers=lambda *_: record)
+    assert _lines.quality_lines(data, "t", [(0.2, panel)])["sgoif"].seeds == [len(values)]
+    assert review._precision(data, "t", [panel])["sgoif"].seeds == [len(values)] * len(review.SHARES)
+
+
+def test_the_number_of_seeds_in_words():
+    said = {(1, 1): "one seed", (3, 3): "mean of 3 seeds", (1, 3, 2): "mean of 1 to 3 seeds"}
+    assert {counts: _style.seeds_in_words(counts) for counts in said} == said
+
+
+@pytest.mark.parametrize(("n", "told"), [(1, "AUROC (%), one seed"), (3, "AUROC (%), mean of 3 seeds")])
+def test_a_heat_map_tells_its_seeds(canvas, n, told):
+    panel = SimpleNamespace(dataset="d", setting="clean", title="D", methods=["msp"], near=["mnist"], far=[])
+    record = {("d", "clean", "msp"): {"mean": 0.9, "n_seeds": n}}
+    data = SimpleNamespace(layout=lambda _: SimpleNamespace(panels=[panel]), numbers=lambda *_: record)
+    assert _style._AROUND[ood_sets.draw("t", data)].subtitle == told

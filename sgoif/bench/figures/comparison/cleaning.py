@@ -20,8 +20,9 @@ PLACE = 35
 TITLE = "Test accuracy before and after cleaning"
 CAPTION = (
     "Plain training on the noisy labels, and training again after SG-OIF removed what it flags; small marks are the "
-    "models that the other methods yield, the best of them named. Only methods whose model was trained are shown: "
-    "a detector that was not retrained has none. Mean over the seeds that have one; bars hold all seeds."
+    "models that the other methods yield, the best of them named. Only methods whose model was trained are shown: a "
+    "detector that was not retrained has none. Mean over the seeds that have one; with several, bars hold all of "
+    "them."
 )
 TRUSTED = "sgoif_trusted"
 

@@ -22,8 +22,9 @@ PLACE = 10
 TITLE = "Wrong labels found"
 CAPTION = (
     "AUC-PR (average precision of finding the wrong labels) of every method in every setting of the grid: one panel "
-    "for each noise rate, one mark for each sparsity of the noise matrix. Mean over seeds; bars hold all seeds. Best "
-    "mean at the top. Every panel has its own axis, from the lowest mark on; a random ranking gets the noise rate."
+    "for each noise rate, one mark for each sparsity of the noise matrix. Mean over seeds; with several, bars hold "
+    "all of them. Best mean at the top. Every panel has its own axis, from the lowest mark on; a random ranking gets "
+    "the noise rate."
 )
 
 
@@ -57,9 +58,7 @@ def draw(table: str, data: FigureData) -> Figure | None:
         axes.tick_params(axis="y", length=0)
         axes.spines["left"].set_visible(False)
     _style.legend(figure, panels[0, 0].get_legend_handles_labels()[0])
-    counts = sorted({r["n_seeds"] for r in grid.found.values()})
-    seeds = " to ".join(map(str, dict.fromkeys((counts[0], counts[-1]))))
-    told = "one seed" if counts == [1] else f"mean of {seeds} seeds"
+    told = _style.seeds_in_words([r["n_seeds"] for r in grid.found.values()])
     _style.subtitle(figure, f"{data.title(data.config['tables'][table]['dataset'])}; {told}")
     return figure
 

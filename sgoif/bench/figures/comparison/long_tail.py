@@ -15,7 +15,8 @@ PLACE = 14
 TITLE = "Wrong labels found in a long tail"
 CAPTION = (
     "AUC-PR against the size of the largest class over that of the smallest (log scale; 1 = balanced), one panel for "
-    "each kind of noise. Mean over seeds; bars hold all seeds. The best methods are named, the others pale."
+    "each kind of noise. Mean over seeds; with several, bars hold all of them. The best methods are named, the others "
+    "pale."
 )
 
 

@@ -16,8 +16,9 @@ PLACE = 12
 TITLE = "Wrong labels found, by noise rate"
 CAPTION = (
     "AUC-PR (average precision of finding the wrong labels) against the share of wrong labels, one panel for each "
-    "sparsity of the noise matrix or kind of noise. Mean over seeds; bars hold all seeds. The best methods are named, "
-    "the others pale; the axis begins at the lowest point of a named method. A random ranking gets the noise rate."
+    "sparsity of the noise matrix or kind of noise. Mean over seeds; with several, bars hold all of them. The best "
+    "methods are named, the others pale; the axis begins at the lowest point of a named method. A random ranking gets "
+    "the noise rate."
 )
 
 

@@ -40,18 +40,20 @@ def draw(table: str, data: FigureData) -> Figure | None:
     columns = [(panel, name) for panel in panels for name in (*panel.near, *panel.far)]
     methods = [m for m in dict.fromkeys(m for p in panels for m in p.methods) if m != PLAIN]
     values = np.full((len(methods), len(columns)), np.nan)
+    counts = []
     for j, (panel, name) in enumerate(columns):
         found = data.numbers(table, f"auroc:{name}")
         for i, method in enumerate(methods):
             if (record := found.get((panel.dataset, panel.setting, method))) is not None:
                 values[i, j] = 100 * record["mean"]
+                counts.append(record["n_seeds"])
     there = np.isfinite(values).any(1) if values.size else np.zeros(0, dtype=bool)
     if not there.any():
         return None
     order = sorted(np.flatnonzero(there), key=lambda i: -float(np.nanmean(values[i])))
     figure, grid = _style.canvas(height=0.17 * len(order) + 1.5)
     _heat_map(grid[0, 0], values[order], [methods[i] for i in order], columns)
-    _style.subtitle(figure, "AUROC (%), mean over seeds")
+    _style.subtitle(figure, f"AUROC (%), {_style.seeds_in_words(counts)}")
     if any(set_title(name).endswith(STAND_IN_MARK) for _, name in columns):
         _style.footnote(figure, f"{STAND_IN_MARK} stands in for the official set: a part of it, or other crops")
     return figure

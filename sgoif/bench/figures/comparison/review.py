@@ -21,9 +21,9 @@ PLACE = 18
 TITLE = "How many of the reviewed labels are wrong"
 CAPTION = (
     "Precision among the 1, 5 and 10% of examples that look most suspicious: of the labels that a person checks, how "
-    "many are wrong. One panel for each dataset and noise rate (in a grid the mean over sparsities); bars hold all "
-    "seeds. The best methods are named, the others pale; the axis of a panel begins at the lowest point of a named "
-    "method. Where fewer labels are wrong than are reviewed, 100% cannot be reached."
+    "many are wrong. One panel for each dataset and noise rate (in a grid the mean over sparsities); with several "
+    "seeds, bars hold all of them. The best methods are named, the others pale; the axis of a panel begins at the "
+    "lowest point of a named method. Where fewer labels are wrong than are reviewed, 100% cannot be reached."
 )
 SHARES = (1, 5, 10)  # percent, for which recall is recorded
 
@@ -67,6 +67,7 @@ def _precision(data: FigureData, table: str, panels: Sequence[Panel]) -> dict[st
                 break
             known = [v for v in values if v is not None]
             line.x.append(share)
+            line.seeds.append(max(map(len, known)))
             for bound, summed in ((line.mean, np.mean), (line.low, np.min), (line.high, np.max)):
                 bound.append(float(np.mean([summed(v) for v in known])))
         else:

@@ -15,7 +15,8 @@ PLACE = 16
 TITLE = "Wrong labels found, by length of training"
 CAPTION = (
     "AUC-PR against the number of training epochs (log scale), one panel for each kind of noise; every point is a "
-    "training run of its own length. Mean over seeds; bars hold all seeds. The best methods are named, the others pale."
+    "training run of its own length. Mean over seeds; with several, bars hold all of them. The best methods are "
+    "named, the others pale."
 )
 
 

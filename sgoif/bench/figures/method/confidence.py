@@ -17,9 +17,9 @@ if TYPE_CHECKING:
 PLACE = 80
 TITLE = "Confidence of the anchors, and what the gate gains"
 CAPTION = (
-    "Left: mean confidence of the anchors at each check; mean over seeds, the band holds all. Right: final AUC-PR with "
-    "the stability gate minus that with the other gates, a mark for each seed and setting and a bar at their mean; "
-    "right of zero the stability gate finds more."
+    "Left: mean confidence of the anchors at each check; mean over seeds, with several a band that holds all. Right: "
+    "final AUC-PR with the stability gate minus that with the other gates, a mark for each seed and setting and a bar "
+    "at their mean; right of zero the stability gate finds more."
 )
 
 

@@ -19,8 +19,8 @@ TITLE = "SG-OIF over training"
 CAPTION = (
     "SG-OIF with its stability gate, with a moving-average gate (its tolerance is twice a moving average of the "
     "residual) and without a gate. Residual: relative residual of the anchors' inverse-curvature directions at each "
-    "check (log scale), where the run kept it. AUC-PR: of the scores of each epoch alone. Mean over seeds; the band "
-    "holds all seeds. A run without the other gates shows the stability gate alone."
+    "check (log scale), where the run kept it. AUC-PR: of the scores of each epoch alone. Mean over seeds; with "
+    "several, a band holds all of them. A run without the other gates shows the stability gate alone."
 )
 
 

@@ -18,10 +18,11 @@ if TYPE_CHECKING:
 PLACE = 60
 TITLE = "What the gate changes"
 CAPTION = (
-    "SG-OIF with each kind of gate. Residual at each check: mean over seeds, the band holds all. Grey: the tolerance "
-    "of the stability gate, which follows learning rate, gradient and curvature; the confidence of an anchor falls "
-    "from 1 to 0 as its residual grows to the tolerance. That of the moving-average gate is twice a moving average of "
-    "the residual. AUC-PR of the final scores beside the best other detectors; a mark for each seed, a bar at the mean."
+    "SG-OIF with each kind of gate. Residual at each check: mean over seeds, with several a band that holds all. "
+    "Grey: the tolerance of the stability gate, which follows learning rate, gradient and curvature; the confidence "
+    "of an anchor falls from 1 to 0 as its residual grows to the tolerance. That of the moving-average gate is twice "
+    "a moving average of the residual. AUC-PR of the final scores beside the best other detectors; a mark for each "
+    "seed, a bar at the mean."
 )
 MIN_SPAN = 1.0  # points of AUC-PR that the axis shows at least: smaller differences shall look small
 N_OTHERS = 5  # the best other detectors that are shown beside the gates

@@ -21,9 +21,9 @@ PLACE = 45
 TITLE = "Influence, class model, and both"
 CAPTION = (
     "AUC-PR of three rankings of one training run in every setting: the influence score alone (the paper's part), the "
-    "log-odds of the class model alone (not in the paper), and SG-OIF, which ranks by both. Mean over seeds; bars "
-    "hold all seeds. Orange: the best other method that is not given all clean labels, by name; (all): scored over "
-    "all of training."
+    "log-odds of the class model alone (not in the paper), and SG-OIF, which ranks by both. Mean over seeds; with "
+    "several, bars hold all of them. Orange: the best other method that is not given all clean labels, by name; "
+    "(all): scored over all of training."
 )
 SHORT_NAMES = {"mean margin (AUM)": "AUM", "Dataset Cartography": "Cartography", ", all of training": " (all)"}
 PARTS = {  # variant of the score -> words, colour and marker
