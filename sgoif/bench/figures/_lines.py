@@ -125,7 +125,9 @@ def draw_panels(
     below = [title("noisy", m) for m in cut if m in named] + ["pale ones"] * any(m not in named for m in cut)
     notes += [f"below the axis in part: {', '.join(below)}"] if below else []
     if any(not is_ranked("noisy", m) for m in named):
-        notes.append("dashed grey: beside the others, since it is given more (†: all clean labels that were set aside)")
+        notes.append("dashed grey: shown beside the others, does not compete")
+    if any("†" in title("noisy", m) for m in order):
+        notes.append("†: is given clean labels that were set aside, all of them or a sample")
     _style.footnote(figure, "; ".join([_seeds(panels), *notes]))
     if own_axes or rows > 1 or (columns > 1 and _name_room(named) > MAX_NAME_ROOM):
         _legend(figure, named, styles)

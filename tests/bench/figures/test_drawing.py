@@ -179,3 +179,15 @@ def test_a_heat_map_tells_its_seeds(canvas, n, told):
     record = {("d", "clean", "msp"): {"mean": 0.9, "n_seeds": n}}
     data = SimpleNamespace(layout=lambda _: SimpleNamespace(panels=[panel]), numbers=lambda *_: record)
     assert _style._AROUND[ood_sets.draw("t", data)].subtitle == told
+
+
+def test_the_footnote_of_lines_does_not_say_that_a_sample_is_all_clean_labels(canvas):
+    line = _lines.Line([0, 1], [90, 95], [90, 95], [90, 95], [1, 1])
+    notes = {}
+    for method in ("fastif", "aum"):
+        figure = _lines.draw_panels([_lines.LinePanel("", {"sgoif": line, method: line})], "x", "y")
+        notes[method] = _style._AROUND[figure].footnote
+    assert notes == {
+        "fastif": "one seed; †: is given clean labels that were set aside, all of them or a sample",
+        "aum": "one seed",
+    }
