@@ -28,7 +28,7 @@ from sgoif.utils.paths import ROOT
 from tests.helpers.project_copy import MINI_CONFIG
 
 SMALL = yaml.safe_load(MINI_CONFIG.read_text())
-SMALL["recipes"]["digits"]["model"] = "small_cnn"
+SMALL["recipes"]["digits"] |= {"model": "small_cnn", "epochs": 6}
 DIGITS = NetworkShape("small_cnn", 8, 1, 10)
 network = models.build_network
 RATIOS = {

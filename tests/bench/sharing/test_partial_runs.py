@@ -19,13 +19,21 @@ from sgoif.bench.data.prepare import prepare
 from sgoif.bench.execution import run_batch
 from sgoif.bench.execution.integrity.run_files import noise_draws
 from sgoif.bench.execution.plan import Plan
-from sgoif.bench.sharing import merge
+from sgoif.bench.sharing import export, merge
 from sgoif.bench.sharing.measured_part import NOT_YET
 from sgoif.utils.files import atomic_write_json, read_json
 from tests.helpers.project_copy import MINI_CONFIG
 
 OOD_TABLE = "Table 3: Out-of-distribution detection"
 CELLS = {"noisy/digits": ["plain", "random", "loss", "aum"], "ood/digits_id": ["plain", "msp"]}
+
+
+@pytest.fixture(scope="module", autouse=True)
+def in_this_process():
+    """Evaluate all cells here: to start other processes takes ten times as long. One test does it there."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setattr(export, "FEW", 100)
+        yield
 
 
 @pytest.fixture(scope="module")
@@ -166,12 +174,17 @@ def test_an_interrupted_batch_is_exported_as_far_as_it_came(work, capsys):
     assert len(told.splitlines()) == 1, "what was not computed yet is not damaged"
 
 
-def test_a_damaged_cell_is_named_and_left_out(work, capsys):
+def test_a_damaged_cell_is_named_and_left_out(work, whole, capsys, monkeypatch):
+    """Here with processes that evaluate: they give the same records, and say what is wrong."""
+    monkeypatch.setattr(export, "FEW", 0)
     cells = Path("results/mini/cells/noisy/digits/n20_s0")
     (cells / "seed0/loss/arrays.npz").write_bytes(b"no scores")
     (cells / "seed1/random/result.json").write_text("{")
-    found = names(exported("a.json.gz"))
+    partial_run = exported("a.json.gz")
+    found = names(partial_run)
     assert len(found) == 13 and not {"digits/n20_s0/0/loss", "digits/n20_s0/1/random"} & found
+    undamaged = [r for r in json.loads(gzip.decompress(whole))["records"] if r["method"] in ("aum", "msp")]
+    assert undamaged and [r for r in partial_run["records"] if r["method"] in ("aum", "msp")] == undamaged
     told = sorted(capsys.readouterr().err.splitlines())
     assert len(told) == 2 and all(line.startswith("warning: left out: ") for line in told)
     assert "seed0/loss: arrays.npz is not the file" in told[0] and "seed1/random: result.json is damaged" in told[1]
