@@ -8,7 +8,6 @@ method should rank by. Results are added to those in `--out`.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import tempfile
 from collections.abc import Callable
@@ -16,12 +15,11 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import ROOT, rounded
+from benchmarks.common import ROOT, rounded, write_report
 from benchmarks.processes import Processes, jobs_in_order, with_one_cell_a_job, write_labels
 from sgoif.bench.config import resolve_config
 from sgoif.bench.data.prepare import prepare
 from sgoif.bench.evaluation.evaluate import evaluate
-from sgoif.bench.execution.environment import environment
 from sgoif.bench.methods import registry
 from sgoif.errors import UserError
 
@@ -168,14 +166,7 @@ def main(argv: list[str] | None = None) -> None:
 def _add_to(path: Path, scores: Scores, parameters: dict[str, Any]) -> None:
     """Write the scores into a report, beside those of other methods that it holds already."""
     before = json.loads(path.read_text())["figures"] if path.is_file() else {}
-    content = {
-        "name": "candidates",
-        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-        **environment(),
-        "parameters": parameters,
-        "figures": rounded(dict(sorted({**before, **scores}.items()))),
-    }
-    path.write_text(json.dumps(content, indent=1) + "\n")
+    write_report(path, "candidates", parameters, dict(sorted({**before, **scores}.items())))
 
 
 if __name__ == "__main__":

@@ -104,14 +104,7 @@ class Report:
         print(f"[{time.perf_counter() - self.start:6.1f} s] {where}: {json.dumps(rounded(figures))}", flush=True)
         if self.options.out:
             options = {k: str(v) if isinstance(v, Path) else v for k, v in vars(self.options).items() if k != "out"}
-            content = {
-                "name": self.name,
-                "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-                **environment(),
-                "parameters": {**options, **self.extra},
-                "figures": rounded(self.figures),
-            }
-            self.options.out.write_text(json.dumps(content, indent=1) + "\n")
+            write_report(self.options.out, self.name, {**options, **self.extra}, self.figures)
 
 
 class Bench(Report):
@@ -182,6 +175,25 @@ class Bench(Report):
     def accuracy(self, net: nn.Module) -> float:
         """Return the accuracy on the test images."""
         return (predict(net, self.test)[0].argmax(1) == self.test_labels).float().mean().item()
+
+
+def write_report(path: Path, name: str, parameters: dict[str, Any], figures: Any) -> None:
+    """Write what was measured, with the date, the machine, the versions and the commit.
+
+    Args:
+        path: The file, JSON.
+        name: Name of the benchmark.
+        parameters: What it was measured with.
+        figures: Numbers, or a nested dict of them.
+    """
+    content = {
+        "name": name,
+        "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
+        **environment(),
+        "parameters": parameters,
+        "figures": rounded(figures),
+    }
+    path.write_text(json.dumps(content, indent=1) + "\n")
 
 
 def rounded(value: Any) -> Any:

@@ -10,7 +10,6 @@ where the last one stopped. After `--limit` seconds nothing runs any more.
 from __future__ import annotations
 
 import argparse
-import datetime
 import json
 import tempfile
 import time
@@ -18,10 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.candidates import DatasetRun, own_score, values_of
-from benchmarks.common import ROOT, rounded
+from benchmarks.common import ROOT, write_report
 from benchmarks.trials import TRIALS, UNTUNED, names, variants
 from sgoif.bench.config import resolve_config
-from sgoif.bench.execution.environment import environment
 from sgoif.bench.methods import registry
 
 Values = dict[str, dict[str, dict[str, dict[int, float]]]]  # method -> score -> setting -> seed -> AUC-PR
@@ -144,16 +142,9 @@ class Report:
 
     def write(self) -> None:
         """Write all that is known so far."""
-        if self.path is None:
-            return
-        content = {
-            "name": "equal_tuning",
-            "date": datetime.datetime.now(datetime.UTC).isoformat(timespec="seconds"),
-            **environment(),
-            "parameters": self.about,
-            "figures": rounded({"chosen": self.chosen, "trials": self.trials, "reported": self.reported}),
-        }
-        self.path.write_text(json.dumps(content, indent=1) + "\n")
+        if self.path is not None:
+            figures = {"chosen": self.chosen, "trials": self.trials, "reported": self.reported}
+            write_report(self.path, "equal_tuning", self.about, figures)
 
 
 def measure(options: argparse.Namespace, folder: Path) -> Report:
