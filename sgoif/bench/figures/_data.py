@@ -154,6 +154,11 @@ class FigureData:
                 found.setdefault(changed["gate"], f"{OURS}@{name}")
         return {gate: found[gate] for gate in GATES if gate in found}
 
+    def gate_traces(self, dataset: str, setting: str, name: str) -> dict[str, tuple[np.ndarray, np.ndarray]]:
+        """Return gate -> a trace by check of SG-OIF with that gate, see `traces`; a gate without one is left out."""
+        found = {g: self.traces(dataset, setting, m, name) for g, m in self.gate_methods(dataset).items()}
+        return {gate: trace for gate, trace in found.items() if trace[1].size}
+
     def comparison_setting(self, dataset: str) -> str:
         """Return the setting to compare gates in: where most of them have numbers, else the usual example."""
         settings = list(self.config["noisy"][dataset]["settings"])

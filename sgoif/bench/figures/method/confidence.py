@@ -32,8 +32,7 @@ def draw(dataset: str, data: FigureData) -> Figure | None:
     """Draw the figure of one dataset."""
     setting = data.comparison_setting(dataset)
     gates = data.gate_methods(dataset)
-    traces = {g: data.traces(dataset, setting, m, "confidence") for g, m in gates.items()}
-    traces = {g: found for g, found in traces.items() if len(found[0])}
+    traces = data.gate_traces(dataset, setting, "confidence")
     gains = {g: found for g, m in gates.items() if g != "stability" and len(found := _gains(data, dataset, m))}
     panels = [found for found in (traces, gains) if found]
     if len(traces) < 2:  # the confidence of one gate has nothing to be compared with

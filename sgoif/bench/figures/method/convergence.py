@@ -33,8 +33,7 @@ def draw(dataset: str, data: FigureData) -> Figure | None:
     """Draw the figure of one dataset."""
     setting = data.comparison_setting(dataset)
     gates = data.gate_methods(dataset)
-    residuals = {g: data.traces(dataset, setting, m, "residual") for g, m in gates.items()}
-    residuals = {g: found for g, found in residuals.items() if len(found[0])}
+    residuals = data.gate_traces(dataset, setting, "residual")
     precision = {g: p for g, m in gates.items() if (p := data.by_epoch(dataset, setting, m)).size}
     panels = [kind for kind, found in (("residual", residuals), ("precision", precision)) if found]
     if not panels:

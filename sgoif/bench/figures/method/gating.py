@@ -37,8 +37,7 @@ def draw(dataset: str, data: FigureData) -> Figure | None:
     """Draw the figure of one dataset."""
     setting = data.comparison_setting(dataset)
     gates = data.gate_methods(dataset)
-    residuals = {g: data.traces(dataset, setting, m, "residual") for g, m in gates.items()}
-    residuals = {g: found for g, found in residuals.items() if found[1].size}
+    residuals = data.gate_traces(dataset, setting, "residual")
     scores = _scores(dataset, setting, data)
     if sum(method in scores for method in gates.values()) < 2:
         return None
