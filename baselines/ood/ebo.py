@@ -13,22 +13,19 @@ Score: T = 1 ranks; with the sentinel's temperature it is declared beside it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
-from sgoif.bench.methods.base import OODDetector
-from sgoif.bench.methods.ood.features import check_param, finite, sentinel_temperature
+from sgoif.bench.methods.ood.features import check_param, finite
+from sgoif.bench.methods.ood.softened import SoftenedDetector
 from sgoif.training.images import ImageSet
 
 
-class EBO(OODDetector):
+class EBO(SoftenedDetector):
     name = "ebo"
     title = "EBO"
     group = "Energy and gradient"
     order = 1
-    candidates: ClassVar = {"published": "T = 1, as published", "softened": "T as SG-OIF's sentinel has it"}
-    ranked_by = "published"
 
     @dataclass(frozen=True)
     class Params:
@@ -43,5 +40,4 @@ class EBO(OODDetector):
 
     def scores(self, images: ImageSet) -> dict[str, Tensor]:
         logits = finite(self.logits(images), "ebo: logits of the network")
-        softened = self.from_logits(logits, sentinel_temperature(logits.shape[1]))
-        return {"published": self.from_logits(logits, self.params.temperature), "softened": softened}
+        return self.at_both(lambda t: self.from_logits(logits, t), logits.shape[1], self.params.temperature)

@@ -16,22 +16,19 @@ Score: T = 1 ranks; with the sentinel's temperature it is declared beside it.
 from __future__ import annotations
 
 from dataclasses import dataclass
-from typing import ClassVar
 
 from torch import Tensor
 
-from sgoif.bench.methods.base import OODDetector
-from sgoif.bench.methods.ood.features import check_param, features_and_logits, sentinel_temperature
+from sgoif.bench.methods.ood.features import check_param, features_and_logits
+from sgoif.bench.methods.ood.softened import SoftenedDetector
 from sgoif.training.images import ImageSet
 
 
-class GradNorm(OODDetector):
+class GradNorm(SoftenedDetector):
     name = "gradnorm"
     title = "GradNorm"
     group = "Energy and gradient"
     order = 2
-    candidates: ClassVar = {"published": "T = 1, as published", "softened": "T as SG-OIF's sentinel has it"}
-    ranked_by = "published"
 
     @dataclass(frozen=True)
     class Params:
@@ -47,5 +44,4 @@ class GradNorm(OODDetector):
 
     def scores(self, images: ImageSet) -> dict[str, Tensor]:
         features, logits = features_and_logits(self.net, images, self.name)
-        softened = self.closed_form(features, logits, sentinel_temperature(logits.shape[1]))
-        return {"published": self.closed_form(features, logits, self.params.temperature), "softened": softened}
+        return self.at_both(lambda t: self.closed_form(features, logits, t), logits.shape[1], self.params.temperature)

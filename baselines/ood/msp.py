@@ -12,22 +12,18 @@ Score: T = 1 ranks; with the sentinel's temperature it is declared beside it.
 
 from __future__ import annotations
 
-from typing import ClassVar
-
 from torch import Tensor
 
-from sgoif.bench.methods.base import OODDetector
-from sgoif.bench.methods.ood.features import finite, sentinel_temperature
+from sgoif.bench.methods.ood.features import finite
+from sgoif.bench.methods.ood.softened import SoftenedDetector
 from sgoif.training.images import ImageSet
 
 
-class MSP(OODDetector):
+class MSP(SoftenedDetector):
     name = "msp"
     title = "MSP"
     group = "Free baseline"
     order = 1
-    candidates: ClassVar = {"published": "T = 1, as published", "softened": "T as SG-OIF's sentinel has it"}
-    ranked_by = "published"
 
     @staticmethod
     def from_logits(logits: Tensor, temperature: float = 1.0) -> Tensor:
@@ -35,5 +31,4 @@ class MSP(OODDetector):
 
     def scores(self, images: ImageSet) -> dict[str, Tensor]:
         logits = finite(self.logits(images), "msp: logits of the network")
-        softened = self.from_logits(logits, sentinel_temperature(logits.shape[1]))
-        return {"published": self.from_logits(logits), "softened": softened}
+        return self.at_both(lambda t: self.from_logits(logits, t), logits.shape[1])

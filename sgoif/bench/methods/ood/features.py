@@ -15,7 +15,6 @@ from numpy.typing import ArrayLike
 from torch import Tensor, nn
 
 from sgoif.backend.eval_mode import eval_mode
-from sgoif.config import InfluenceConfig
 from sgoif.errors import UserError
 from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.images import ImageSet
@@ -65,11 +64,6 @@ def features_and_logits(net: Network, images: ImageSet, method: str) -> tuple[Te
 def percentile(values: Tensor, percent: float) -> float:
     """Return a percentile over all entries, linearly interpolated; `torch.quantile` is limited to 16 million."""
     return float(np.percentile(values.detach().cpu().numpy(), percent))
-
-
-def sentinel_temperature(n_classes: int) -> float:
-    """Return the temperature that the shift sentinel softens predictions with: 4 up to ten classes, less with more."""
-    return InfluenceConfig().softening(n_classes)
 
 
 def largest(features: Tensor, percent: float) -> Tensor:
