@@ -63,6 +63,7 @@ retry: $(VENV)/run.stamp  ## compute failed cells again: all, or those of METHOD
 	$(make_tables)
 
 test: $(VENV)/test.stamp checks  ## the tests, as CI runs them (make test-slow: the rest)
+	@python -m compileall -q sgoif baselines  # once, not in each of a hundred processes, where PYTHONDONTWRITEBYTECODE is set
 	@python -m pytest -n 2 --dist loadscope --no-loadscope-reorder
 
 test-slow: $(VENV)/test.stamp  ## trained OOD methods and benchmarks at length, which make test leaves out

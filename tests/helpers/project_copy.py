@@ -13,10 +13,10 @@ GENERATED = ("results", "data", "parcel", "mlruns", "site")
 
 
 def copy_project(folder: Path) -> Path:
-    """Everything but hidden files and what is generated; what is published is part of the project."""
+    """Everything but hidden files and what is generated; what is published or compiled is part of the project."""
     for source in [p for p in ROOT.iterdir() if not p.name.startswith(".") and p.name not in GENERATED]:
         if source.is_dir():
-            shutil.copytree(source, folder / source.name, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, folder / source.name)
         else:
             shutil.copy2(source, folder)
     shutil.copytree(ROOT / "results" / "published", folder / "results" / "published")
@@ -24,9 +24,10 @@ def copy_project(folder: Path) -> Path:
 
 
 def sh(folder: Path, command: str) -> subprocess.CompletedProcess:
-    """Runs a command line there with this environment's programs first, on one thread."""
+    """Runs a command line there with this environment's programs first, on one thread; pytest without its plugins."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
+    environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # they take a second to load
     return subprocess.run(["bash", "-c", command], cwd=folder, env=environment, capture_output=True, text=True)
 
 

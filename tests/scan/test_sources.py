@@ -16,6 +16,7 @@ import numpy as np
 import pytest
 from PIL import Image
 
+from sgoif.cli import main
 from sgoif.scan.sources.read import ReadOptions, read_source
 from sgoif.utils.paths import ROOT
 from tests.helpers.scan_folders import blobs, rows, run
@@ -92,6 +93,15 @@ def test_the_readme_runs(tmp_path, monkeypatch):
     assert (tmp_path / "digits-scan" / "cleaned.csv").is_file()
 
 
+def test_weights_that_are_not_here_are_not_asked_of_the_network(tmp_path, capfd):
+    if "HF_HOME" in os.environ or (Path.home() / ".cache" / "huggingface").exists():
+        pytest.skip("weights may be here")
+    assert main(["scan", "digits", "--model", "resnet18", "--finetune", "--out", str(tmp_path / "weights")]) == 2
+    told = capfd.readouterr().err
+    assert "the weights of resnet18 are not here; --download fetches them" in told
+    assert "Retrying" not in told, "nothing is asked of the network"
+
+
 def test_the_command_as_a_program(tmp_path):
     """`python -m sgoif`: help, the benchmark behind `bench`, mistakes, and Ctrl-C at a moment of its own choosing."""
 
@@ -104,13 +114,6 @@ def test_the_command_as_a_program(tmp_path):
     wrong = sgoif("scan", "nowhere/at/all")
     assert wrong.returncode == 2 and wrong.stderr == "error: no folder or file nowhere/at/all\n"
 
-    if "HF_HOME" not in os.environ and not (Path.home() / ".cache" / "huggingface").exists():
-        weights = sgoif("scan", "digits", "--model", "resnet18", "--finetune", "--out", str(tmp_path / "weights"))
-        assert (
-            weights.returncode == 2
-            and "the weights of resnet18 are not here; --download fetches them" in weights.stderr
-        )
-        assert "Retrying" not in weights.stderr, "nothing is asked of the network"
     words = ["scan", "digits", "--epochs", "200", "--out", str(tmp_path / "out")]
     process = subprocess.Popen(
         [sys.executable, "-m", "sgoif", *words],

@@ -29,7 +29,7 @@ def copy_project(folder: Path) -> Path:
     for part in PARTS:
         source = ROOT / part
         if source.is_dir():
-            shutil.copytree(source, folder / part, ignore=shutil.ignore_patterns("__pycache__"))
+            shutil.copytree(source, folder / part)
         else:
             shutil.copy(source, folder / part)
     shutil.copy(MINI_CONFIG, folder / "mini.yaml")
@@ -115,20 +115,6 @@ def test_a_second_run_has_nothing_to_do_and_an_edited_method_reruns_itself_and_w
     assert ran - figures == {"noisy_aum", *after} and {"figure_detection", "figure_pareto"} <= figures
 
 
-def killed_group(process: subprocess.Popen) -> None:
-    os.killpg(process.pid, signal.SIGKILL)
-
-
-def processes_in(folder: Path) -> list[int]:
-    """Processes that work in a folder: the run, Snakemake, shells and jobs."""
-    found = []
-    for entry in Path("/proc").glob("[0-9]*"):
-        with contextlib.suppress(OSError):
-            if Path(os.readlink(entry / "cwd")) == folder.resolve():
-                found.append(int(entry.name))
-    return found
-
-
 def test_killed_anywhere_and_started_again_gives_the_same_numbers(finished, tmp_path):
     folder = copy_project(tmp_path)
     summary = ("--until", "summarise")  # what follows is killed in tests/chaos
@@ -137,7 +123,8 @@ def test_killed_anywhere_and_started_again_gives_the_same_numbers(finished, tmp_
         process = start(folder, *summary)
         time.sleep(seconds)
         struck.append(process.poll() is None)
-        os.killpg(process.pid, signal.SIGKILL)
+        with contextlib.suppress(ProcessLookupError):  # on a fast machine it may be done
+            os.killpg(process.pid, signal.SIGKILL)
         process.wait()
     assert struck[0], "it was done before it was killed"
     run(folder, *summary)
