@@ -29,7 +29,7 @@ class CheckDiagnostics:
 
 
 def read_scores(engine: Engine) -> InfluenceResult:
-    """Score what is queued and return the result so far; trusted anchors pass once more to name the latent classes."""
+    """Score what is queued and return the result so far; trusted anchors pass once more to tell what labels mean."""
     config, trusted = engine.config, None
     with torch.autocast(engine.scope.device.type, enabled=False):
         with engine.stream.run(engine.queue.tensors()):

@@ -11,9 +11,8 @@ from torch import Tensor
 from sgoif.backend.linalg import tf32_products
 from sgoif.config import InfluenceConfig
 from sgoif.label_noise.count import estimate_label_errors
-from sgoif.label_noise.evidence import SignalWeights, read_labels, read_labels_by_trusted, root_mean_square
+from sgoif.label_noise.evidence import SignalWeights, TrustedPredictions, read_labels, root_mean_square
 from sgoif.label_noise.issues import LabelIssues, suggest_labels
-from sgoif.label_noise.latent_classes import TrustedPredictions
 from sgoif.scores.interval import visit_half_width
 from sgoif.scores.predictions import PredictionStatistics
 from sgoif.scores.visit_statistics import VisitStatistics
@@ -129,8 +128,7 @@ class InfluenceResult:
         """Find the labels that are probably wrong, without knowing the truth.
 
         The labels with the highest `suspicion` are taken. Their number is the expected number of wrong labels by the
-        log-odds. As far as the log-odds lack full weight (with trusted anchors only), the number that the suspicion
-        alone implies takes their place.
+        log-odds. Without log-odds it is the number that the influence scores imply.
 
         Args:
             labels: The labels that were trained on, shape [N].
@@ -145,7 +143,7 @@ class InfluenceResult:
         """
         labels = torch.as_tensor(labels).long().cpu()
         suspicion = self.suspicion
-        count, mask = estimate_label_errors(suspicion, labels, self.log_odds, min(1.0, self.weights.log_odds))
+        count, mask = estimate_label_errors(suspicion, labels, self.log_odds)
         if probabilities is None:
             probabilities = self.mean_predictions
         suggested = labels
@@ -173,12 +171,9 @@ def _evidence_fields(
     if visited.any():
         seen, labels, influence = means.predictions[visited], means.labels[visited], means.class_influence
         with tf32_products(enabled=False):
-            if trusted is None:
-                score = score.to(seen.device)[visited]
-                influence = None if influence is None else influence[visited]
-                evidence = read_labels(seen, influence, labels, score, means.margin[visited])
-            else:
-                evidence = read_labels_by_trusted(seen, labels, trusted)
+            score = score.to(seen.device)[visited]
+            influence = None if influence is None else influence[visited]
+            evidence = read_labels(seen, influence, labels, score, means.margin[visited], trusted)
         log_odds[visited] = evidence.log_odds.to(log_odds.dtype)
         tensors["transition"] = evidence.transition
         values = {"noise_entropy": evidence.noise_entropy, "weights": evidence.weights}

@@ -17,6 +17,10 @@ The mixture is fitted by expectation-maximisation. It starts from the labels, ea
 `RIGHT_AT_START`, so that every class keeps its name. A class of the mixture may not become much larger than its label
 (`MAX_GROWTH`): otherwise the class of a rare label collects the atypical examples of frequent ones.
 
+Where most labels of a class are wrong in the same way, a start from the labels cannot notice. With a first guess of the
+classes, such as trusted examples allow, it starts from that instead. A class then may not become much larger than in
+the guess.
+
 The log-odds that label y_i is wrong follow from Bayes' rule:
 
     J_ic = log pi_c + log N(x_i; mu_c, S_c) + log T_{c y_i},
@@ -55,11 +59,13 @@ class ClassMixture:
         log_odds: Log-odds that the labels are wrong, shape [n].
         transition: Estimated noise matrix T, shape [C, C]; row c says how often class c has each label.
         class_sizes: Expected number of examples of each true class, shape [C].
+        classes: The most probable class of each example, shape [n].
     """
 
     log_odds: Tensor
     transition: Tensor
     class_sizes: Tensor
+    classes: Tensor
 
     @property
     def noise_entropy(self) -> float:
@@ -84,12 +90,13 @@ def noise_entropy(transition: Tensor, class_sizes: Tensor) -> float:
     return float((mass * entropy).sum() / mass.sum().clamp(min=1e-12))
 
 
-def fit_class_mixture(records: Tensor, labels: Tensor) -> ClassMixture:
+def fit_class_mixture(records: Tensor, labels: Tensor, guess: Tensor | None = None) -> ClassMixture:
     """Fit the mixture.
 
     Args:
         records: One record per example, with one column per class, shape [n, C].
         labels: Labels, shape [n].
+        guess: Classes to start from, shape [n]; None starts from the labels, each right with `RIGHT_AT_START`.
 
     Returns:
         Log-odds, noise matrix and class sizes.
@@ -103,13 +110,14 @@ def fit_class_mixture(records: Tensor, labels: Tensor) -> ClassMixture:
     x = records.double()
     x = (x - x.mean(0)) / x.std(unbiased=False).clamp(min=1e-12)
     labelled = torch.bincount(labels, minlength=n_classes).double()
-    sums, whitening = _Sums.at_start(x, labels, labelled), None
+    sums, whitening = _Sums.of_labels(x, labels, labelled) if guess is None else _Sums.of_guess(x, labels, guess), None
+    largest = MAX_GROWTH * (labelled if guess is None else sums.sizes) + 1
     moment = x.T @ x
     for _ in range(ITERATIONS):
-        parameters = _maximise(sums, whitening, moment, labelled, n)
+        parameters = _maximise(sums, whitening, moment, largest, n)
         whitening = parameters.whitening
-        sums, log_odds = _expect(x, labels, parameters)
-    return ClassMixture(log_odds, parameters.log_transition.exp(), sums.sizes)
+        sums, log_odds, classes = _expect(x, labels, parameters)
+    return ClassMixture(log_odds, parameters.log_transition.exp(), sums.sizes, classes)
 
 
 @dataclass(frozen=True)
@@ -122,13 +130,20 @@ class _Sums:
     squares: Tensor | None  # [C, d] of whitened records; None before the first fit
 
     @classmethod
-    def at_start(cls, x: Tensor, labels: Tensor, labelled: Tensor) -> _Sums:
+    def of_labels(cls, x: Tensor, labels: Tensor, labelled: Tensor) -> _Sums:
         """Sums with every label right with probability `RIGHT_AT_START`, else any other class."""
         n_classes = len(labelled)
         other = (1 - RIGHT_AT_START) / max(n_classes - 1, 1)
         by_label = x.new_zeros(n_classes, x.shape[1]).index_add_(0, labels, x)
         mixing = x.new_full((n_classes, n_classes), other).fill_diagonal_(RIGHT_AT_START)
         return cls(mixing @ labelled, mixing @ by_label, mixing * labelled, None)
+
+    @classmethod
+    def of_guess(cls, x: Tensor, labels: Tensor, guess: Tensor) -> _Sums:
+        """Sums with every example in the class that is guessed."""
+        n_classes = x.shape[1]
+        pairs = torch.bincount(guess * n_classes + labels, minlength=n_classes**2).view(n_classes, n_classes).to(x)
+        return cls(pairs.sum(1), torch.zeros_like(pairs).index_add_(0, guess, x), pairs, None)
 
 
 @dataclass(frozen=True)
@@ -142,14 +157,14 @@ class _Parameters:
     log_transition: Tensor  # [C, C]
 
 
-def _maximise(sums: _Sums, whitening: Tensor | None, moment: Tensor, labelled: Tensor, n: int) -> _Parameters:
+def _maximise(sums: _Sums, whitening: Tensor | None, moment: Tensor, largest: Tensor, n: int) -> _Parameters:
     """Return the parameters that the sums imply.
 
     Args:
         sums: Sums over the examples.
         whitening: The map [d, d] that the sums of squares were whitened with.
         moment: x'x, shape [d, d].
-        labelled: Number of each label, shape [C].
+        largest: How large each class may be, in examples, shape [C].
         n: Number of examples.
     """
     sizes = sums.sizes + 1e-6
@@ -160,7 +175,7 @@ def _maximise(sums: _Sums, whitening: Tensor | None, moment: Tensor, labelled: T
     whiten = vectors @ ((values.clamp(min=0) + ridge).rsqrt().unsqueeze(1) * vectors.T)
     variances = _own_variances(sums, whitening, means, n)
     centres = means @ whiten
-    weights = torch.minimum(sizes, MAX_GROWTH * labelled + 1)
+    weights = torch.minimum(sizes, largest)
     offset = weights.log() - (centres.square() / variances + variances.log()).sum(1) / 2
     transition = sums.labels + 1 / len(sizes)
     log_transition = (transition / transition.sum(1, keepdim=True)).log()
@@ -178,12 +193,12 @@ def _own_variances(sums: _Sums, whitening: Tensor | None, means: Tensor, n: int)
     return (scatter + shared) / (sizes + shared)
 
 
-def _expect(x: Tensor, labels: Tensor, parameters: _Parameters) -> tuple[_Sums, Tensor]:
-    """Return the sums under the classes' probabilities, and the log-odds of the labels."""
+def _expect(x: Tensor, labels: Tensor, parameters: _Parameters) -> tuple[_Sums, Tensor, Tensor]:
+    """Return the sums under the classes' probabilities, the log-odds of the labels, and the most probable classes."""
     n_classes, dimension = len(parameters.offset), x.shape[1]
     sizes, by_label = x.new_zeros(n_classes), x.new_zeros(n_classes, n_classes)
     records, squares = x.new_zeros(n_classes, dimension), x.new_zeros(n_classes, dimension)
-    log_odds = []
+    log_odds, classes = [], []
     for part, part_labels in zip(torch.split(x, CHUNK_ROWS), torch.split(labels, CHUNK_ROWS), strict=True):
         white = part @ parameters.whitening
         square = white.square()
@@ -197,4 +212,5 @@ def _expect(x: Tensor, labels: Tensor, parameters: _Parameters) -> tuple[_Sums, 
         own = part_labels.unsqueeze(1)
         others = joint.scatter(1, own, -torch.inf).logsumexp(1)
         log_odds.append(others - joint.gather(1, own)[:, 0])
-    return _Sums(sizes, records, by_label.T, squares), torch.cat(log_odds)
+        classes.append(joint.argmax(1))
+    return _Sums(sizes, records, by_label.T, squares), torch.cat(log_odds), torch.cat(classes)

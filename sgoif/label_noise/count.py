@@ -1,8 +1,7 @@
 """Estimates how many labels are wrong, and which, without knowing the truth.
 
 With the log-odds o_i of a class model (`InfluenceResult.log_odds`) the count is the expected number of wrong labels,
-sum_i sigmoid(o_i). If the log-odds have a weight below 1, the count is the weighted mean of that and of the count from
-scores alone.
+sum_i sigmoid(o_i).
 
 From scores alone the count is the larger of two:
 
@@ -37,16 +36,13 @@ def scale_per_class(scores: Tensor, labels: Tensor) -> Tensor:
     return scores / torch.sqrt(squares / counts).clamp(min=torch.finfo(scores.dtype).tiny)[labels]
 
 
-def estimate_label_errors(
-    scores: Tensor, labels: Tensor, log_odds: Tensor | None = None, weight: float = 1.0
-) -> tuple[int, Tensor]:
+def estimate_label_errors(scores: Tensor, labels: Tensor, log_odds: Tensor | None = None) -> tuple[int, Tensor]:
     """Estimate the number of wrong labels and take that many of the highest scores.
 
     Args:
         scores: Shape [N]; higher means more suspicious, zero means harmless.
         labels: Labels, shape [N].
         log_odds: Log-odds that a label is wrong, shape [N], if there are any.
-        weight: How far the log-odds determine the number, in [0, 1]; the scores do so for the rest.
 
     Returns:
         The number of wrong labels, and the mask [N] of that many highest scores.
@@ -63,12 +59,10 @@ def estimate_label_errors(
         raise InfluenceError("label errors: scores must be finite")
     if log_odds is not None and log_odds.shape != scores.shape:
         raise InfluenceError(f"label errors: log-odds {tuple(log_odds.shape)} for scores {tuple(scores.shape)}")
-    expected = 0.0
-    if log_odds is not None:
-        expected += weight * float(log_odds.double().sigmoid().sum())
-    if log_odds is None or weight < 1:
-        expected += (1.0 if log_odds is None else 1 - weight) * count_from_scores(scores, labels)
-    count = round(expected)
+    if log_odds is None:
+        count = count_from_scores(scores, labels)
+    else:
+        count = round(float(log_odds.double().sigmoid().sum()))
     mask = torch.zeros(len(scores), dtype=torch.bool)
     mask[scores.argsort(descending=True)[:count]] = True
     return count, mask

@@ -16,10 +16,10 @@ margins: the more the wrong labels of a class are all the same one (noise entrop
 learnt them, and the less a signal without a class model tells them apart. The log-odds of the result are the mean of
 both, by their weights.
 
-**Trusted examples.** They name the classes even where most labels of a class are wrong, which a mixture that starts
-from the labels cannot do. The class model then is `latent_classes`, with its weight t and its noise scatter c:
-
-    weights  1 for the influence,  t for the log-odds,  3 c t for the margins.
+**Trusted examples.** The mixtures start from them: every example is taken to be of the class whose trusted examples
+have the nearest predictions in the mean. That names the classes even where most labels of one are wrong, which the
+labels alone cannot do. The influence then is on right labels, and stays right where wrong ones are all the same: its
+weight a_k is 2, that of the margins 4 e^4.
 """
 
 from __future__ import annotations
@@ -29,15 +29,18 @@ from dataclasses import dataclass
 import torch
 from torch import Tensor
 
-from sgoif.label_noise.class_mixture import fit_class_mixture
-from sgoif.label_noise.latent_classes import TrustedPredictions, fit_latent_classes
+from sgoif.label_noise.class_mixture import CHUNK_ROWS, fit_class_mixture
 
 SCATTERED_WEIGHT = 4.0  # of influence and margins at noise entropy 1
 SCATTERED_POWER = 2
 SUSPECTED = 0.2  # share of the labels that counts as suspected where signals are weighed
 MIN_LOG_ODDS_WEIGHT = 1e-3  # of the weights of all signals, so that the others stay finite in units of it
 ROUNDS = 2  # of weighing the signals by the labels that they suspect together
-TRUSTED_MARGIN_WEIGHT = 3.0  # of the margins at noise scatter 1, with trusted examples
+TRUSTED_INFLUENCE_WEIGHT = 2.0  # of the influence on trusted examples
+TRUSTED_MARGIN_POWER = 4  # of the noise entropy, in the weight of the margins with trusted examples
+
+TrustedPredictions = tuple[Tensor, Tensor]
+"""Predictions [m, C] and right labels [m] of examples outside the training set."""
 
 
 @dataclass(frozen=True)
@@ -62,8 +65,7 @@ class LabelEvidence:
     Attributes:
         log_odds: Log-odds that the labels are wrong, shape [n].
         transition: Estimated noise matrix, shape [C, C]; row c says how often class c has each label.
-        noise_entropy: How far the wrong labels of a class are spread over many labels, in [0, 1]; with trusted examples
-            the noise scatter of the latent classes.
+        noise_entropy: How far the wrong labels of a class are spread over many labels, in [0, 1].
         weights: How far each signal counts.
     """
 
@@ -74,9 +76,14 @@ class LabelEvidence:
 
 
 def read_labels(
-    predictions: Tensor, class_influence: Tensor | None, labels: Tensor, influence: Tensor, margin: Tensor
+    predictions: Tensor,
+    class_influence: Tensor | None,
+    labels: Tensor,
+    influence: Tensor,
+    margin: Tensor,
+    trusted: TrustedPredictions | None = None,
 ) -> LabelEvidence:
-    """Return what the records of training say about the labels, without any trusted example.
+    """Return what the records of training say about the labels.
 
     Args:
         predictions: Mean predictions, shape [n, C].
@@ -84,15 +91,46 @@ def read_labels(
         labels: Labels, shape [n].
         influence: Influence scores, shape [n].
         margin: Mean margins, shape [n].
+        trusted: Predictions [m, C] and right labels [m] of examples outside the training set, if there are any.
     """
-    by_predictions = fit_class_mixture(predictions.clamp(min=0).sqrt(), labels)
+    roots = predictions.clamp(min=0).sqrt()
+    guess = None if trusted is None else guess_classes(roots, labels, trusted)
+    by_predictions = fit_class_mixture(roots, labels, guess)
     odds = [by_predictions.log_odds]
     if class_influence is not None:
         centred = class_influence - class_influence.mean(1, keepdim=True)
-        odds.append(fit_class_mixture(centred, labels).log_odds)
+        guess = None if trusted is None else by_predictions.classes
+        odds.append(fit_class_mixture(centred, labels, guess).log_odds)
     entropy = by_predictions.noise_entropy
-    log_odds, weights = weigh_signals(influence, margin, torch.stack(odds), entropy)
+    scattered = SCATTERED_WEIGHT * entropy**SCATTERED_POWER
+    factors = (scattered, scattered)
+    if trusted is not None:
+        factors = (TRUSTED_INFLUENCE_WEIGHT, SCATTERED_WEIGHT * entropy**TRUSTED_MARGIN_POWER)
+    log_odds, weights = weigh_signals(influence, margin, torch.stack(odds), factors)
     return LabelEvidence(log_odds, by_predictions.transition, entropy, weights)
+
+
+def guess_classes(roots: Tensor, labels: Tensor, trusted: TrustedPredictions) -> Tensor:
+    """Return the class whose trusted examples have the nearest mean root of the predictions.
+
+    Args:
+        roots: Square roots of the mean predictions, shape [n, C].
+        labels: Labels, shape [n].
+        trusted: Predictions [m, C] and right labels [m] of examples outside the training set.
+
+    Returns:
+        Classes, shape [n]. The mean of the examples with the label counts as one more trusted example of its class.
+    """
+    n_classes = roots.shape[1]
+
+    def sums(points: Tensor, classes: Tensor) -> tuple[Tensor, Tensor]:
+        count = torch.bincount(classes, minlength=n_classes).unsqueeze(1).to(points)
+        return points.new_zeros(n_classes, n_classes).index_add_(0, classes, points), count
+
+    labelled, label_count = sums(roots, labels)
+    right, right_count = sums(trusted[0].clamp(min=0).sqrt().to(roots), trusted[1])
+    centres = (right + labelled / label_count.clamp(min=1)) / (right_count + 1)
+    return torch.cat([torch.cdist(part, centres).argmin(1) for part in torch.split(roots, CHUNK_ROWS)])
 
 
 def root_mean_square(signals: Tensor) -> Tensor:
@@ -101,7 +139,7 @@ def root_mean_square(signals: Tensor) -> Tensor:
 
 
 def weigh_signals(
-    influence: Tensor, margin: Tensor, log_odds: Tensor, noise_entropy: float
+    influence: Tensor, margin: Tensor, log_odds: Tensor, factors: tuple[float, float]
 ) -> tuple[Tensor, SignalWeights]:
     """Weigh the signals by how far the labels that they suspect together stand out in each of them.
 
@@ -109,7 +147,7 @@ def weigh_signals(
         influence: Influence scores, shape [n].
         margin: Mean margins, shape [n].
         log_odds: Log-odds of one class model or of several, shape [k, n].
-        noise_entropy: How far the wrong labels of a class are spread over many labels, in [0, 1].
+        factors: Weights a_k of influence and margins beside 1 for the log-odds.
 
     Returns:
         The mean of the log-odds by their weights, shape [n], and the weights, in units of that of the log-odds.
@@ -117,8 +155,7 @@ def weigh_signals(
     signals = torch.stack([influence.to(log_odds), margin.to(log_odds), *log_odds])
     size = root_mean_square(signals)
     signals = signals / size
-    scattered = SCATTERED_WEIGHT * noise_entropy**SCATTERED_POWER
-    start = signals.new_tensor([scattered, scattered, *[1.0] * len(log_odds)])
+    start = signals.new_tensor([*factors, *[1.0] * len(log_odds)])
     weights = start / start.sum()
     for _ in range(ROUNDS):
         weights = start * _standing_out(signals, weights @ signals).clamp(min=0).square()
@@ -135,18 +172,3 @@ def _standing_out(signals: Tensor, suspicion: Tensor) -> Tensor:
     top = suspicion.argsort(descending=True, stable=True)[: max(1, int(SUSPECTED * n))]
     suspected = signals[:, top].sum(1)
     return suspected / len(top) - (signals.sum(1) - suspected) / max(n - len(top), 1)
-
-
-def read_labels_by_trusted(predictions: Tensor, labels: Tensor, trusted: TrustedPredictions) -> LabelEvidence:
-    """Return what predictions say about the labels, with the classes named by trusted examples.
-
-    Args:
-        predictions: Mean predictions, shape [n, C].
-        labels: Labels, shape [n].
-        trusted: Predictions [m, C] and right labels [m] of examples outside the training set.
-    """
-    classes = fit_latent_classes(predictions, labels, trusted)
-    weight, scatter = classes.latent_weight, classes.noise_scatter
-    weights = SignalWeights(1.0, weight, TRUSTED_MARGIN_WEIGHT * scatter * weight)
-    log_odds: Tensor = torch.as_tensor(classes.log_odds(predictions, labels))
-    return LabelEvidence(log_odds, classes.transition, scatter, weights)

@@ -2,12 +2,13 @@
 
 A network that has not learnt yet predicts the same for all examples. One that has learnt the labels by heart predicts
 them, right or wrong. In between its predictions say what it thinks of the labels, and they do so the more, the more
-the probabilities p of the labels differ between examples. So all visits of a step have the weight
+the probabilities p of the labels differ between examples. Of two such steps the later one knows more. So all visits of
+step t have the weight
 
-    w = var(p)
+    w = t var(p)^(3/2)
 
-over the examples of the step. It needs no score window: it is small at the start and vanishes once the labels are
-learnt by heart, however long the training is.
+with the variance over the examples of the step. It needs no score window: it is small at the start and vanishes once
+the labels are learnt by heart, however long the training is.
 
 The margin of a visit is the largest other logit minus the label's. The class influence of a visit says how the scoring
 direction would move each logit (`ScoredBatch.class_influence`); only scope "head" has one.
@@ -22,7 +23,8 @@ from torch import Tensor
 
 from sgoif.backend import collectives
 
-MIN_STEP_WEIGHT = 1e-6  # so that steps of one example, which have no variance, count alike
+STEP_WEIGHT_POWER = 1.5  # of the variance
+MIN_STEP_VARIANCE = 1e-6  # so that steps of one example, which have no variance, count alike
 STATE = ("labels", "predictions", "class_influence", "margin", "weight")
 
 
@@ -83,13 +85,13 @@ class PredictionStatistics:
         self.weight = torch.zeros(n_examples, device=device, dtype=dtype)
         self.labels = torch.full((n_examples,), -1, device=device)
 
-    def add(self, visits: PredictedVisits, place: Tensor, steps: int) -> None:
+    def add(self, visits: PredictedVisits, place: Tensor, steps: range) -> None:
         """Add one visit of each example.
 
         Args:
             visits: The visits.
-            place: Which of the `steps` steps each visit belongs to, counted from 0, shape [n].
-            steps: Number of steps that the visits come from.
+            place: Which of the `steps` each visit belongs to, counted from 0, shape [n].
+            steps: The steps that the visits come from; the first of the training is 0.
         """
         index, valid, labels = visits.index, visits.valid.unsqueeze(1), visits.labels.unsqueeze(1)
         logits = torch.where(valid, visits.logits, 0)
@@ -132,22 +134,24 @@ class PredictionStatistics:
             getattr(self, name).copy_(state[name])
 
 
-def step_weights(probability: Tensor, valid: Tensor, place: Tensor, steps: int) -> Tensor:
-    """Return the weight var(p) of each step, over the examples of all processes.
+def step_weights(probability: Tensor, valid: Tensor, place: Tensor, steps: range) -> Tensor:
+    """Return the weight t var(p)^(3/2) of each step, over the examples of all processes.
 
     Args:
         probability: Predicted probability of the label at each visit, shape [n].
         valid: Which visits count, shape [n].
-        place: Step of each visit, counted from 0, shape [n].
-        steps: Number of steps.
+        place: Which of the `steps` each visit belongs to, counted from 0, shape [n].
+        steps: The steps; the first of the training is 0.
 
     Returns:
-        Weights, shape [steps].
+        Weights, shape [len(steps)].
     """
     counted = valid.to(probability.dtype)
     moments = torch.stack([probability, probability.square(), torch.ones_like(probability)]) * counted
-    sums = moments.new_zeros(3, steps).index_add_(1, place, moments)
+    sums = moments.new_zeros(3, len(steps)).index_add_(1, place, moments)
     collectives.sum_(sums)
     count = sums[2].clamp(min=1)
     mean, square = sums[0] / count, sums[1] / count
-    return (square - mean.square()).clamp(min=MIN_STEP_WEIGHT)
+    variance = (square - mean.square()).clamp(min=MIN_STEP_VARIANCE)
+    number = torch.arange(steps.start + 1, steps.stop + 1, device=variance.device, dtype=variance.dtype)
+    return number * variance**STEP_WEIGHT_POWER

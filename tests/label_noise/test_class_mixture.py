@@ -43,9 +43,10 @@ def test_noise_entropy_tells_one_wrong_label_from_many():
     assert fit_class_mixture(*planted(mixing(0.3), [400] * C)[:2]).noise_entropy > 0.9
     assert fit_class_mixture(*planted(pairs(0.3), [400] * C)[:2]).noise_entropy < 0.2
     by_hand = torch.tensor([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.2, 0.2, 0.6]], dtype=torch.float64)
-    mixture = ClassMixture(torch.zeros(1), by_hand, torch.tensor([10.0, 5.0, 20.0], dtype=torch.float64))
+    sizes = torch.tensor([10.0, 5.0, 20.0], dtype=torch.float64)
+    mixture = ClassMixture(torch.zeros(1), by_hand, sizes, torch.zeros(1, dtype=torch.long))
     assert mixture.noise_entropy == pytest.approx(20 * 0.4 * 1 / (10 * 0.5 + 20 * 0.4))
-    two = ClassMixture(torch.zeros(1), torch.eye(2).double(), torch.ones(2).double())
+    two = ClassMixture(torch.zeros(1), torch.eye(2).double(), torch.ones(2).double(), torch.zeros(1).long())
     assert two.noise_entropy == 1
 
 

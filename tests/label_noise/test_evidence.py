@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sgoif.label_noise.class_mixture import fit_class_mixture
-from sgoif.label_noise.evidence import SignalWeights, read_labels, weigh_signals
+from sgoif.label_noise.evidence import SignalWeights, guess_classes, read_labels, weigh_signals
 
 N = 1000
 WRONG = torch.arange(N) < 200
@@ -28,7 +28,7 @@ def suspicion(influence, margin, log_odds, weights: SignalWeights) -> torch.Tens
 @pytest.mark.parametrize("good", [0, 1, 2, 3], ids=["influence", "margin", "predictions", "class influences"])
 def test_a_signal_in_which_suspected_labels_stand_out_counts_more(good):
     signals = [signal(6.0 if place == good else 0.3, place) for place in range(4)]
-    log_odds, weights = weigh_signals(signals[0], signals[1], torch.stack(signals[2:]), noise_entropy=0.5)
+    log_odds, weights = weigh_signals(signals[0], signals[1], torch.stack(signals[2:]), factors=(1.0, 1.0))
     found = suspicion(signals[0], signals[1], log_odds, weights)
     assert ranked_right(found) > 0.97
     assert ranked_right(found) > ranked_right(sum(x / x.square().mean().sqrt() for x in signals))
@@ -37,31 +37,31 @@ def test_a_signal_in_which_suspected_labels_stand_out_counts_more(good):
 
 def test_a_signal_that_contradicts_the_others_does_not_count():
     good, against = signal(4.0, 0), -signal(4.0, 1)
-    _, weights = weigh_signals(against, good, torch.stack([signal(4.0, 2), signal(4.0, 3)]), noise_entropy=1.0)
+    _, weights = weigh_signals(against, good, torch.stack([signal(4.0, 2), signal(4.0, 3)]), factors=(4.0, 4.0))
     assert weights.influence == 0 and weights.margin > 0
 
 
-def test_influence_and_margins_count_by_the_squared_noise_entropy():
+def test_influence_and_margins_count_by_their_factors():
     signals = [signal(4.0, seed) for seed in range(3)]
-    full = weigh_signals(signals[0], signals[1], signals[2][None], noise_entropy=1.0)[1]
-    none = weigh_signals(signals[0], signals[1], signals[2][None], noise_entropy=0.0)[1]
+    full = weigh_signals(signals[0], signals[1], signals[2][None], factors=(4.0, 4.0))[1]
+    none = weigh_signals(signals[0], signals[1], signals[2][None], factors=(0.0, 0.0))[1]
     assert none == SignalWeights(0.0, 1.0, 0.0)
     assert full.influence == pytest.approx(4, rel=0.4) and full.margin == pytest.approx(4, rel=0.4)
 
 
 def test_log_odds_are_the_mean_of_both_by_their_weights():
     good, poor = 3 * signal(6.0, 0), signal(0.5, 1)
-    mean, _ = weigh_signals(signal(4.0, 2), signal(4.0, 3), torch.stack([good, poor]), noise_entropy=1.0)
+    mean, _ = weigh_signals(signal(4.0, 2), signal(4.0, 3), torch.stack([good, poor]), factors=(4.0, 4.0))
     share = ((mean - poor) / (good - poor)).median()
     torch.testing.assert_close(mean, share * good + (1 - share) * poor)
     assert share > 0.6
-    alone, _ = weigh_signals(signal(4.0, 2), signal(4.0, 3), good[None], noise_entropy=1.0)
+    alone, _ = weigh_signals(signal(4.0, 2), signal(4.0, 3), good[None], factors=(4.0, 4.0))
     torch.testing.assert_close(alone, good)
 
 
 @pytest.mark.parametrize("n", [1, 2, 7])
 def test_few_examples_and_signals_that_say_nothing_give_finite_weights(n):
-    log_odds, weights = weigh_signals(torch.zeros(n), torch.zeros(n), torch.zeros(2, n).double(), noise_entropy=1.0)
+    log_odds, weights = weigh_signals(torch.zeros(n), torch.zeros(n), torch.zeros(2, n).double(), factors=(4.0, 4.0))
     assert torch.isfinite(log_odds).all() and all(map(torch.isfinite, map(torch.tensor, vars(weights).values())))
 
 
@@ -78,3 +78,50 @@ def test_evidence_comes_from_predictions_and_class_influences():
     assert both.noise_entropy == by_predictions.noise_entropy
     assert torch.equal(both.transition, by_predictions.transition)
     assert not torch.allclose(both.log_odds, alone.log_odds)
+
+
+def noisy_training(wrong_share: float):
+    """Two of five classes exchange most labels. A network that learnt them predicts rows of the noise matrix."""
+    generator = torch.Generator().manual_seed(0)
+    transition = torch.eye(5, dtype=torch.float64)
+    transition[:2, :2] = torch.tensor([[1 - wrong_share, wrong_share], [wrong_share, 1 - wrong_share]])
+    true = torch.arange(5).repeat(200)
+    labels = torch.multinomial(transition[true], 1, generator=generator)[:, 0]
+
+    def predict(classes):
+        blurred = transition[classes] + 0.15 * torch.rand(len(classes), 5, generator=generator, dtype=torch.float64)
+        return blurred / blurred.sum(1, keepdim=True)
+
+    return predict, true, labels
+
+
+def test_trusted_examples_tell_which_of_two_labels_is_wrong():
+    """Where 70% of the labels of two classes are exchanged, the labels alone take the wrong ones for right."""
+    predict, true, labels = noisy_training(0.7)
+    nothing = torch.zeros(1000, dtype=torch.float64)
+    trusted = torch.arange(5).repeat(20)
+    wrong = labels != true
+    misled = read_labels(predict(true), None, labels, nothing, nothing).log_odds > 0
+    found = read_labels(predict(true), None, labels, nothing, nothing, (predict(trusted), trusted)).log_odds > 0
+    assert (misled == wrong).double().mean() < 0.65
+    assert (found == wrong).double().mean() > 0.98
+
+
+def test_with_trusted_examples_the_influence_counts_however_structured_the_noise_is():
+    predict, true, labels = noisy_training(0.3)
+    influence = (labels != true).double() + 0.1 * torch.randn(1000, generator=torch.Generator().manual_seed(1))
+    trusted = torch.arange(5).repeat(20)
+    alone = read_labels(predict(true), None, labels, influence, influence)
+    told = read_labels(predict(true), None, labels, influence, influence, (predict(trusted), trusted))
+    assert alone.noise_entropy < 0.3
+    assert told.weights.influence > 3 * alone.weights.influence
+    assert told.weights.margin < alone.weights.margin
+
+
+def test_the_guess_is_the_class_of_the_nearest_trusted_mean():
+    roots = torch.tensor([[0.9, 0.1, 0.0], [0.1, 0.9, 0.0], [0.0, 0.0, 1.0]])
+    labels = torch.tensor([0, 1, 2])
+    swapped = roots[:2].square().repeat_interleave(5, 0), torch.tensor([1] * 5 + [0] * 5)
+    assert guess_classes(roots, labels, swapped).tolist() == [1, 0, 2]  # 2 has no trusted example: its label's mean
+    alone = swapped[0][:1], torch.tensor([2])  # one trusted example and the mean of the label count alike
+    assert guess_classes(roots, labels, alone).tolist() == [0, 1, 2]

@@ -7,7 +7,6 @@ import torch
 
 from sgoif.label_noise.count import count_from_scores, estimate_label_errors, scale_per_class
 from sgoif.label_noise.two_gaussians import TwoGaussians, fit_two_gaussians, upper_component_probability
-from sgoif.label_noise.vmf_mixture import VMFMixtures, concentration, on_sphere
 
 DOUBLE = torch.float64
 
@@ -99,52 +98,3 @@ def test_the_highest_scores_are_taken_and_log_odds_count_alone():
     assert estimate_label_errors(scores, labels, numbers(-9, -9, -9, -9))[0] == 0
     count, mask = estimate_label_errors(scores, labels)
     assert count == mask.sum() >= 2 and mask[2] and mask[0]
-
-
-# --- directions on the sphere -----------------------------------------------------------------------------------------
-
-
-def test_points_are_roots_of_probabilities_of_unit_length():
-    found = on_sphere(numbers([0.25, 0.75], [2.0, 2.0], [-0.1, 1.0]))
-    torch.testing.assert_close(found, numbers([0.5, 0.75**0.5], [0.5**0.5, 0.5**0.5], [0, 1]))
-
-
-def test_concentration_by_the_formula():
-    assert concentration(numbers(0.5), 3).item() == pytest.approx(0.5 * (3 - 0.25) / 0.75)
-    assert torch.isfinite(concentration(numbers(0, 1), 3)).all()
-
-
-def test_a_start_has_its_length_equal_weights_and_bayes_rule():
-    mixtures = VMFMixtures.from_centres(torch.eye(3, dtype=DOUBLE), [0.5, 0.8])
-    assert mixtures.centres.shape == (2, 3, 3) and (mixtures.weights == 1 / 3).all()
-    assert mixtures.kappa.tolist() == pytest.approx([0.5 * 2.75 / 0.75, 0.8 * (3 - 0.64) / 0.36])
-    mixtures.weights = numbers([0.2, 0.3, 0.5], [1.0, 1.0, 2.0])
-    u = on_sphere(numbers([0.5, 0.3, 0.2], [0.1, 0.1, 0.8]))
-    for s in range(2):
-        joint = mixtures.weights[s] * torch.exp(mixtures.kappa[s] * u)
-        torch.testing.assert_close(mixtures.posterior(u)[:, s], joint / joint.sum(1, keepdim=True))
-
-
-def test_one_iteration_by_hand():
-    """Means of the points by their posterior; one pseudo-point for each component; kappa from the mean length."""
-    mixtures = VMFMixtures.from_centres(torch.eye(2, dtype=DOUBLE), [0.9, 0.5])
-    u = on_sphere(numbers([0.9, 0.1], [0.8, 0.2], [0.3, 0.7]))
-    member = mixtures.posterior(u)
-    before = mixtures.kappa.clone(), mixtures.centres.clone(), mixtures.weights.clone()
-    active = torch.tensor([True, False])
-    mixtures._iterate(u, active)
-    sums = member[:, 0].T @ u
-    lengths = sums.norm(dim=1)
-    torch.testing.assert_close(mixtures.centres[0], sums / lengths[:, None])
-    torch.testing.assert_close(mixtures.weights[0], member[:, 0].sum(0) + 1)
-    torch.testing.assert_close(mixtures.kappa[0], concentration(lengths.sum() / 3, 2))
-    for now, then in zip((mixtures.kappa, mixtures.centres, mixtures.weights), before, strict=True):
-        assert torch.equal(now[1], then[1])  # one that has converged stays as it is
-    assert active.tolist() == [True, False]
-
-
-def test_the_tightest_has_the_largest_concentration():
-    mixtures = VMFMixtures(torch.rand(3, 2, 2), numbers(1, 9, 4), torch.rand(3, 2))
-    best = mixtures.tightest
-    assert best.kappa.tolist() == [9] and torch.equal(best.centres, mixtures.centres[1:2])
-    assert torch.equal(best.weights, mixtures.weights[1:2])

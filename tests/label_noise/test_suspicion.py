@@ -5,7 +5,7 @@ import torch
 from torch import nn
 
 from sgoif import InfluenceConfig, InfluenceError, OnlineInfluence
-from sgoif.label_noise.count import count_from_scores, estimate_label_errors
+from sgoif.label_noise.count import estimate_label_errors
 from sgoif.label_noise.evidence import SignalWeights
 from sgoif.result import InfluenceResult
 
@@ -29,30 +29,23 @@ def test_suspicion_is_the_weighted_sum_of_the_signals_each_over_its_root_mean_sq
     assert torch.equal(result([0.0, 0.0], [0.0, 0.0]).suspicion, torch.zeros(2))  # and not 0 / 0
 
 
-def issues(log_odds_weight: float, **more):
+def issues(**more):
     """Two labels by the log-odds, three by the scores above zero."""
     predictions = torch.tensor([[0.2, 0.5, 0.3], [0.1, 0.2, 0.7], [0.6, 0.1, 0.3], [0.3, 0.3, 0.4]])
-    weights = SignalWeights(0.1, log_odds_weight, 0.0)
+    weights = SignalWeights(0.1, 1.0, 0.0)
     found = result([3.0, 2.0, 1.0, -9.0], [-30.0, 30.0, -30.0, 30.0], weights=weights, mean_predictions=predictions)
     return found, found.find_label_issues(torch.tensor([1, 2, 0, 0]), **more)
 
 
 def test_label_issues_are_the_most_suspicious_as_many_as_the_log_odds_expect():
-    found, wrong = issues(1.0)
+    found, wrong = issues()
     assert wrong.count == 2 and wrong.mask.tolist() == [False, True, False, True]
     assert torch.equal(wrong.order, found.suspicion.argsort(descending=True)) and wrong.mask[wrong.order[:2]].all()
     assert wrong.suggested.tolist() == [1, 1, 0, 2]  # never the label itself where it is wrong, else the label
 
 
-@pytest.mark.parametrize("weight", [0.0, 0.25, 0.5, 0.99])
-def test_the_count_goes_over_to_the_scores_without_a_cliff(weight):
-    found, wrong = issues(weight)
-    alone = count_from_scores(found.suspicion.double(), torch.tensor([1, 2, 0, 0]))
-    assert wrong.count == round(weight * 2 + (1 - weight) * alone) and wrong.mask.sum() == wrong.count
-
-
 def test_suggestions_come_from_other_probabilities_if_there_are_any():
-    assert issues(1.0, probabilities=torch.tensor([[0.3, 0.2, 0.1]] * 4))[1].suggested.tolist() == [1, 0, 0, 1]
+    assert issues(probabilities=torch.tensor([[0.3, 0.2, 0.1]] * 4))[1].suggested.tolist() == [1, 0, 0, 1]
     alone = result([3.0, -1.0], None).find_label_issues(torch.tensor([0, 1]))
     assert alone.suggested.tolist() == [0, 1] and alone.mask.tolist() == [True, False]
 
@@ -90,8 +83,8 @@ def watched(memory: bool, window: float = 0.5) -> tuple[InfluenceResult, torch.T
 
 
 def weighted_mean(values, logits, y):
-    """Mean [7, …] of what the passes had, each weighted by the variance of the labels' probabilities."""
-    weight = logits.softmax(2)[:, torch.arange(7), y].var(1, unbiased=False)
+    """Mean [7, …] of what the passes had, weighted by their number and the variance of the labels' probabilities."""
+    weight = logits.softmax(2)[:, torch.arange(7), y].var(1, unbiased=False) ** 1.5 * torch.arange(1, len(logits) + 1)
     return torch.einsum("s,s...->...", weight, values) / weight.sum()
 
 

@@ -28,7 +28,7 @@ TABLE = {  # a file or folder: its tests; the longest entry that fits is taken
     "sgoif/solvers": ["tests/theory/test_solver_lemmas.py", "tests/theory/test_complexity_lemma.py", *METHOD],
     "sgoif/anchors": ["tests/theory/test_coverage_lemma.py", PARTS, *METHOD],
     "sgoif/scores": ["tests/theory/test_ranking_lemmas.py", PARTS, *METHOD, "tests/label_noise/test_suspicion.py"],
-    "sgoif/label_noise": ["tests/label_noise/test_latent_classes.py", "tests/label_noise/test_suspicion.py", PARTS,
+    "sgoif/label_noise": ["tests/label_noise/test_class_mixture.py", "tests/label_noise/test_suspicion.py", PARTS,
                           "tests/applications/test_applications.py", "tests/method/test_quality.py"],
     "sgoif/backend": ["tests/gradients/test_layers.py", "tests/theory/test_coverage_lemma.py",
                       "tests/theory/test_solver_lemmas.py", *METHOD],

@@ -4,7 +4,7 @@ import pytest
 import torch
 
 from sgoif.backend import collectives
-from sgoif.scores.predictions import MIN_STEP_WEIGHT, STATE, PredictedVisits, PredictionStatistics, step_weights
+from sgoif.scores.predictions import MIN_STEP_VARIANCE, STATE, PredictedVisits, PredictionStatistics, step_weights
 
 CPU, DOUBLE = torch.device("cpu"), torch.float64
 WEIGHT = [name for name in STATE if name != "labels"].index("weight")
@@ -15,8 +15,8 @@ def statistics(class_influence: bool = True) -> PredictionStatistics:
     return PredictionStatistics(3, 2, CPU, DOUBLE, class_influence)
 
 
-def add(kept, logits, labels, place, index=None, valid=None, influence=None) -> None:
-    n, steps = len(labels), max(place) + 1
+def add(kept, logits, labels, place, index=None, valid=None, influence=None, first=0) -> None:
+    n = len(labels)
     visits = PredictedVisits(
         torch.tensor(index or list(range(n))),
         torch.tensor(valid or [True] * n),
@@ -24,21 +24,28 @@ def add(kept, logits, labels, place, index=None, valid=None, influence=None) -> 
         torch.tensor(labels),
         None if influence is None else torch.tensor(influence, dtype=DOUBLE),
     )
-    kept.add(visits, torch.tensor(place), steps)
+    kept.add(visits, torch.tensor(place), range(first, first + max(place) + 1))
 
 
 def test_a_step_counts_by_the_variance_of_its_labels_probabilities():
     probability = torch.tensor([0.75, 0.25, 0.9, 0.9, 0.5], dtype=DOUBLE)
     valid = torch.tensor([True, True, True, True, False])
-    weights = step_weights(probability, valid, torch.tensor([0, 0, 1, 1, 1]), 3)
-    assert weights.tolist() == pytest.approx([0.0625, MIN_STEP_WEIGHT, MIN_STEP_WEIGHT])
+    weights = step_weights(probability, valid, torch.tensor([0, 0, 1, 1, 1]), range(3))
+    least = MIN_STEP_VARIANCE**1.5
+    assert weights.tolist() == pytest.approx([0.25**3, 2 * least, 3 * least])
+
+
+def test_of_two_equal_steps_the_later_one_counts_more():
+    probability, valid = torch.tensor([0.75, 0.25] * 2, dtype=DOUBLE), torch.ones(4, dtype=torch.bool)
+    weights = step_weights(probability, valid, torch.tensor([0, 0, 1, 1]), range(9, 11))
+    assert weights.tolist() == pytest.approx([10 * 0.25**3, 11 * 0.25**3])
 
 
 def test_weights_are_small_before_and_after_learning():
     """Untrained, half-way and learnt by heart: only the middle one counts."""
     untrained, midway, by_heart = torch.full((4,), 0.1), torch.tensor([0.9, 0.9, 0.1, 0.9]), torch.full((4,), 0.999)
     place = torch.arange(3).repeat_interleave(4)
-    weights = step_weights(torch.cat([untrained, midway, by_heart]), torch.ones(12, dtype=torch.bool), place, 3)
+    weights = step_weights(torch.cat([untrained, midway, by_heart]), torch.ones(12, dtype=torch.bool), place, range(3))
     assert weights.argmax() == 1 and weights[1] > 1e4 * weights[[0, 2]].max()
 
 
@@ -46,10 +53,10 @@ def test_means_are_weighted_by_step():
     kept = statistics()
     add(kept, [[LOGIT, 0], [LOGIT, 0], [0, 0]], [0, 1, 1], [0, 0, 0], influence=[[1.0, 0], [2, 0], [3, 0]])
     weights = step_weights(torch.tensor([0.75, 0.25, 0.5], dtype=DOUBLE), torch.ones(3, dtype=torch.bool),
-                           torch.zeros(3, dtype=torch.long), 1)  # fmt: skip
-    add(kept, [[0, LOGIT], [2 * LOGIT, 0]], [0, 1], [0, 0], index=[0, 1], influence=[[5.0, 1], [6, 1]])
+                           torch.zeros(3, dtype=torch.long), range(1))  # fmt: skip
+    add(kept, [[0, LOGIT], [2 * LOGIT, 0]], [0, 1], [0, 0], index=[0, 1], influence=[[5.0, 1], [6, 1]], first=7)
     second = step_weights(torch.tensor([0.25, 0.1], dtype=DOUBLE), torch.ones(2, dtype=torch.bool),
-                          torch.zeros(2, dtype=torch.long), 1)  # fmt: skip
+                          torch.zeros(2, dtype=torch.long), range(7, 8))  # fmt: skip
     found, first, last = kept.read(), weights.item(), second.item()
     both = first + last
     assert found.labels.tolist() == [0, 1, 1]

@@ -85,7 +85,7 @@ class SGOIFDetector(NoisyLabelDetector):
         history = self._train(task, batches, learner, influence)
         result = influence.scores()
         if self.params.memory:
-            COMPUTE.forward_passes += influence.external_anchors  # they name the latent classes
+            COMPUTE.forward_passes += influence.external_anchors  # they tell what the labels mean
         issues = result.find_label_issues(task.labels)
         return Detection(
             scores=result.suspicion.numpy(),
