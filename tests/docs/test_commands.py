@@ -15,11 +15,14 @@ import shlex
 import subprocess
 import sys
 import tomllib
+from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
 import pytest
 
+from sgoif.bench.config import load_config
+from sgoif.bench.config.checks import CHECKED_PARAMS, params_digest
 from tests.docs.pages import PAGES, without_code
 from tests.helpers.project_copy import ROOT, copy_project, make, sh
 
@@ -65,8 +68,11 @@ def inline(page: str) -> list[str]:
 
 
 @pytest.fixture(scope="module")
-def project(tmp_path_factory) -> Path:
-    return copy_project(tmp_path_factory.mktemp("docs"))
+def project(tmp_path_factory) -> Iterator[Path]:
+    """A copy in which the hyper-parameters of the embedded run count as checked: for that Snakemake loads torch."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.setenv(CHECKED_PARAMS, params_digest(load_config(ROOT / "configs" / "embedded.yaml")))
+        yield copy_project(tmp_path_factory.mktemp("docs"))
 
 
 def loop() -> dict:

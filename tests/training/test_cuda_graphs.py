@@ -14,17 +14,17 @@ from tests.helpers.digit_tasks import RECIPE, noisy_task
 from tests.helpers.simulated_cuda_graphs import NotCapturable, capture_steps
 
 # the learning rate is a device tensor on a GPU alone, so here it is one number
-SMALL = replace(RECIPE, epochs=6, schedule="constant", lr=0.05)
-# method, hyper-parameters, epochs after which it is killed
+SMALL = replace(RECIPE, epochs=4, schedule="constant", lr=0.05)
+# method, hyper-parameters, epochs after which it is killed: two epochs are three steps, a capture and four replays
 TRAINERS = [
-    ("sce", {}, 4),
-    ("mixup", {}, 4),
-    ("mentornet", {}, 4),
-    ("mentornet", {"mentor": "data_driven", "mentor_steps": 50}, 4),
-    ("coteaching", {"noise_rate": 0.3, "ramp": 0.5}, 4),
-    ("incv", {"iterations": 1, "least_steps": 1, "pattern": "symmetric"}, 10),
-    ("sgoif", {"scope": "all", "update_every": 2}, 4),  # hooks that a replay does not run
-    ("sgoif_trusted", {}, 4),  # and passes beside the captured ones
+    ("sce", {}, 2),
+    ("mixup", {}, 2),
+    ("mentornet", {}, 2),
+    ("mentornet", {"mentor": "data_driven", "mentor_steps": 50}, 2),
+    ("coteaching", {"noise_rate": 0.3, "ramp": 0.5}, 2),
+    ("incv", {"iterations": 1, "least_steps": 1, "pattern": "symmetric"}, 6),
+    ("sgoif", {"scope": "all", "update_every": 2}, 2),  # hooks that a replay does not run
+    ("sgoif_trusted", {}, 2),  # and passes beside the captured ones
 ]
 
 

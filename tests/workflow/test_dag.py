@@ -12,22 +12,29 @@ from pathlib import Path
 import pytest
 
 from sgoif.bench.config import load_config
+from sgoif.bench.config.checks import CHECKED_PARAMS, params_digest
 from sgoif.bench.methods import registry
 from sgoif.utils.paths import ROOT
 
 TRUTH = re.compile(r"/truth/|_labels\.npy|/labels\.npz")
 
 
-def snakemake(*arguments: str, folder: Path = ROOT) -> subprocess.CompletedProcess:
-    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}"}
+def snakemake(*arguments: str, folder: Path = ROOT, **variables: str) -> subprocess.CompletedProcess:
+    environment = {**os.environ, "PATH": f"{Path(sys.executable).parent}:{os.environ['PATH']}", **variables}
     command = [sys.executable, "-m", "snakemake", "--nolock", *arguments]
     return subprocess.run(command, cwd=folder, env=environment, capture_output=True, text=True, timeout=120)
+
+
+def checked(config: Path) -> dict[str, str]:
+    """What `sgoif.bench run` tells Snakemake: that it has checked the hyper-parameters, for which torch is loaded."""
+    return {CHECKED_PARAMS: params_digest(load_config(config))}
 
 
 @pytest.fixture(scope="module")
 def planned(tmp_path_factory) -> str:
     """The jobs of the embedded run as a dry run prints them, with the truth files counted as missing."""
-    done = snakemake("-n", "--forceall", "--configfile", "configs/embedded.yaml")
+    file = "configs/embedded.yaml"
+    done = snakemake("-n", "--forceall", "--configfile", file, **checked(ROOT / file))
     assert done.returncode == 0, done.stderr[-2000:]
     return done.stdout + done.stderr
 
@@ -91,7 +98,8 @@ def test_a_restricted_plain_run_leaves_the_others_their_labels(tmp_path):
     wide.write_text(json.dumps({"extends": "embedded.yaml", "run": "embedded", **asked}))
     target = "results/embedded/batches/noisy/digits/sgoif/0.json"
     targets = [target, target.replace("sgoif", "loss")]
-    done = snakemake("-n", "-F", "--configfile", str(wide), "--resources", "gpu=16", "--", *targets)
+    options = ("-n", "-F", "--configfile", str(wide), "--resources", "gpu=16")
+    done = snakemake(*options, "--", *targets, **checked(wide))
     assert done.returncode == 0, done.stderr[-2000:]
     sgoif = next(job for job in jobs(done.stdout + done.stderr) if job["rule"] == "noisy_sgoif")
     loss = next(job for job in jobs(done.stdout + done.stderr) if job["rule"] == "noisy_loss")
