@@ -179,6 +179,9 @@ def answer(project: Path, line: str, monkeypatch: pytest.MonkeyPatch) -> None:
     if asked := program(words):
         parses(*asked, monkeypatch)
         return
+    if words[:2] == ["python", "-m"] and words[2].startswith("examples."):
+        runpy.run_module(words[2], run_name="__main__")  # in this process, which has loaded torch
+        return
     command = dry(words)
     if command is None:
         return
