@@ -154,7 +154,7 @@ class Engine:
         if self.predictions is not None:
             logits = torch.cat([p.logits for p in passes]).to(score.dtype)
             visits = PredictedVisits(batch.index, batch.valid, logits, batch.labels, scored.class_influence)
-            self.predictions.add(visits, steps - first, range(first, end))
+            self.predictions.add(visits, steps - first, range(first, end), self.epoch_steps)
         invalid = torch.zeros(end - first, device=score.device)
         invalid.index_add_(0, steps - first, (~batch.valid).to(invalid.dtype))
         self.parts.count("nan_batches", (invalid > 0).sum())

@@ -2,10 +2,10 @@
 
 A network that has not learnt yet predicts the same for all examples. One that has learnt the labels by heart predicts
 them, right or wrong. In between its predictions say what it thinks of the labels, and they do so the more, the more
-the probabilities p of the labels differ between examples. Of two such steps the later one knows more. So all visits of
-step t have the weight
+the probabilities p of the labels differ between examples. Of two such steps the later one knows more, in the first
+`LEARNING_EPOCHS` of training. So all visits of a step in epoch t, counted from 1 and with fractions, have the weight
 
-    w = t var(p)^(3/2)
+    w = min(t, 10) var(p)^(3/2)
 
 with the variance over the examples of the step. It needs no score window: it is small at the start and vanishes once
 the labels are learnt by heart, however long the training is.
@@ -24,6 +24,7 @@ from torch import Tensor
 from sgoif.backend import collectives
 
 STEP_WEIGHT_POWER = 1.5  # of the variance
+LEARNING_EPOCHS = 10.0  # a later step counts more than an earlier one, up to here
 MIN_STEP_VARIANCE = 1e-6  # so that steps of one example, which have no variance, count alike
 STATE = ("labels", "predictions", "class_influence", "margin", "weight")
 
@@ -85,19 +86,20 @@ class PredictionStatistics:
         self.weight = torch.zeros(n_examples, device=device, dtype=dtype)
         self.labels = torch.full((n_examples,), -1, device=device)
 
-    def add(self, visits: PredictedVisits, place: Tensor, steps: range) -> None:
+    def add(self, visits: PredictedVisits, place: Tensor, steps: range, epoch_steps: int) -> None:
         """Add one visit of each example.
 
         Args:
             visits: The visits.
             place: Which of the `steps` each visit belongs to, counted from 0, shape [n].
             steps: The steps that the visits come from; the first of the training is 0.
+            epoch_steps: Number of steps in an epoch.
         """
         index, valid, labels = visits.index, visits.valid.unsqueeze(1), visits.labels.unsqueeze(1)
         logits = torch.where(valid, visits.logits, 0)
         predicted = logits.softmax(1)
         own = predicted.gather(1, labels)
-        weight = step_weights(own[:, 0], visits.valid, place, steps)[place] * visits.valid
+        weight = step_weights(own[:, 0], visits.valid, place, steps, epoch_steps)[place] * visits.valid
         margin = logits.scatter(1, labels, -torch.inf).amax(1) - logits.gather(1, labels)[:, 0]
         self.predictions.index_add_(0, index, predicted * weight.unsqueeze(1))
         self.margin.index_add_(0, index, margin * weight)
@@ -134,14 +136,15 @@ class PredictionStatistics:
             getattr(self, name).copy_(state[name])
 
 
-def step_weights(probability: Tensor, valid: Tensor, place: Tensor, steps: range) -> Tensor:
-    """Return the weight t var(p)^(3/2) of each step, over the examples of all processes.
+def step_weights(probability: Tensor, valid: Tensor, place: Tensor, steps: range, epoch_steps: int) -> Tensor:
+    """Return the weight min(t, 10) var(p)^(3/2) of each step, over the examples of all processes.
 
     Args:
         probability: Predicted probability of the label at each visit, shape [n].
         valid: Which visits count, shape [n].
         place: Which of the `steps` each visit belongs to, counted from 0, shape [n].
         steps: The steps; the first of the training is 0.
+        epoch_steps: Number of steps in an epoch.
 
     Returns:
         Weights, shape [len(steps)].
@@ -153,5 +156,6 @@ def step_weights(probability: Tensor, valid: Tensor, place: Tensor, steps: range
     count = sums[2].clamp(min=1)
     mean, square = sums[0] / count, sums[1] / count
     variance = (square - mean.square()).clamp(min=MIN_STEP_VARIANCE)
-    number = torch.arange(steps.start + 1, steps.stop + 1, device=variance.device, dtype=variance.dtype)
-    return number * variance**STEP_WEIGHT_POWER
+    number = torch.arange(steps.start, steps.stop, device=variance.device, dtype=variance.dtype)
+    epoch = (1 + number / max(epoch_steps, 1)).clamp(max=LEARNING_EPOCHS)
+    return epoch * variance**STEP_WEIGHT_POWER

@@ -83,8 +83,9 @@ def watched(memory: bool, window: float = 0.5) -> tuple[InfluenceResult, torch.T
 
 
 def weighted_mean(values, logits, y):
-    """Mean [7, …] of what the passes had, weighted by their number and the variance of the labels' probabilities."""
-    weight = logits.softmax(2)[:, torch.arange(7), y].var(1, unbiased=False) ** 1.5 * torch.arange(1, len(logits) + 1)
+    """Mean [7, …] of what the passes had, weighted by epoch and the variance of the labels' probabilities."""
+    epoch = 1 + torch.arange(len(logits)) / 2  # an epoch of eight examples has two steps
+    weight = epoch * logits.softmax(2)[:, torch.arange(7), y].var(1, unbiased=False) ** 1.5
     return torch.einsum("s,s...->...", weight, values) / weight.sum()
 
 

@@ -24,28 +24,35 @@ def add(kept, logits, labels, place, index=None, valid=None, influence=None, fir
         torch.tensor(labels),
         None if influence is None else torch.tensor(influence, dtype=DOUBLE),
     )
-    kept.add(visits, torch.tensor(place), range(first, first + max(place) + 1))
+    kept.add(visits, torch.tensor(place), range(first, first + max(place) + 1), epoch_steps=1)
 
 
 def test_a_step_counts_by_the_variance_of_its_labels_probabilities():
     probability = torch.tensor([0.75, 0.25, 0.9, 0.9, 0.5], dtype=DOUBLE)
     valid = torch.tensor([True, True, True, True, False])
-    weights = step_weights(probability, valid, torch.tensor([0, 0, 1, 1, 1]), range(3))
+    weights = step_weights(probability, valid, torch.tensor([0, 0, 1, 1, 1]), range(3), 1)
     least = MIN_STEP_VARIANCE**1.5
     assert weights.tolist() == pytest.approx([0.25**3, 2 * least, 3 * least])
 
 
-def test_of_two_equal_steps_the_later_one_counts_more():
+def test_of_two_equal_steps_the_later_one_counts_more_in_the_first_ten_epochs():
     probability, valid = torch.tensor([0.75, 0.25] * 2, dtype=DOUBLE), torch.ones(4, dtype=torch.bool)
-    weights = step_weights(probability, valid, torch.tensor([0, 0, 1, 1]), range(9, 11))
-    assert weights.tolist() == pytest.approx([10 * 0.25**3, 11 * 0.25**3])
+
+    def weights(first: int) -> list[float]:
+        return step_weights(probability, valid, torch.tensor([0, 0, 1, 1]), range(first, first + 2), 4).tolist()
+
+    assert weights(0) == pytest.approx([0.25**3, 1.25 * 0.25**3])
+    assert weights(35) == pytest.approx([9.75 * 0.25**3, 10 * 0.25**3])
+    assert weights(4000) == pytest.approx([10 * 0.25**3] * 2)
 
 
 def test_weights_are_small_before_and_after_learning():
     """Untrained, half-way and learnt by heart: only the middle one counts."""
     untrained, midway, by_heart = torch.full((4,), 0.1), torch.tensor([0.9, 0.9, 0.1, 0.9]), torch.full((4,), 0.999)
     place = torch.arange(3).repeat_interleave(4)
-    weights = step_weights(torch.cat([untrained, midway, by_heart]), torch.ones(12, dtype=torch.bool), place, range(3))
+    weights = step_weights(
+        torch.cat([untrained, midway, by_heart]), torch.ones(12, dtype=torch.bool), place, range(3), 1
+    )
     assert weights.argmax() == 1 and weights[1] > 1e4 * weights[[0, 2]].max()
 
 
@@ -53,10 +60,10 @@ def test_means_are_weighted_by_step():
     kept = statistics()
     add(kept, [[LOGIT, 0], [LOGIT, 0], [0, 0]], [0, 1, 1], [0, 0, 0], influence=[[1.0, 0], [2, 0], [3, 0]])
     weights = step_weights(torch.tensor([0.75, 0.25, 0.5], dtype=DOUBLE), torch.ones(3, dtype=torch.bool),
-                           torch.zeros(3, dtype=torch.long), range(1))  # fmt: skip
+                           torch.zeros(3, dtype=torch.long), range(1), 1)  # fmt: skip
     add(kept, [[0, LOGIT], [2 * LOGIT, 0]], [0, 1], [0, 0], index=[0, 1], influence=[[5.0, 1], [6, 1]], first=7)
     second = step_weights(torch.tensor([0.25, 0.1], dtype=DOUBLE), torch.ones(2, dtype=torch.bool),
-                          torch.zeros(2, dtype=torch.long), range(7, 8))  # fmt: skip
+                          torch.zeros(2, dtype=torch.long), range(7, 8), 1)  # fmt: skip
     found, first, last = kept.read(), weights.item(), second.item()
     both = first + last
     assert found.labels.tolist() == [0, 1, 1]
