@@ -120,6 +120,7 @@ def guess_classes(roots: Tensor, labels: Tensor, trusted: TrustedPredictions) ->
 
     Returns:
         Classes, shape [n]. The mean of the examples with the label counts as one more trusted example of its class.
+        Trusted examples whose predictions are not finite do not count.
     """
     n_classes = roots.shape[1]
 
@@ -128,7 +129,8 @@ def guess_classes(roots: Tensor, labels: Tensor, trusted: TrustedPredictions) ->
         return points.new_zeros(n_classes, n_classes).index_add_(0, classes, points), count
 
     labelled, label_count = sums(roots, labels)
-    right, right_count = sums(trusted[0].clamp(min=0).sqrt().to(roots), trusted[1])
+    finite = trusted[0].isfinite().all(1)
+    right, right_count = sums(trusted[0][finite].clamp(min=0).sqrt().to(roots), trusted[1][finite])
     centres = (right + labelled / label_count.clamp(min=1)) / (right_count + 1)
     return torch.cat([torch.cdist(part, centres).argmin(1) for part in torch.split(roots, CHUNK_ROWS)])
 

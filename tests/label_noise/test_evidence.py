@@ -125,3 +125,5 @@ def test_the_guess_is_the_class_of_the_nearest_trusted_mean():
     assert guess_classes(roots, labels, swapped).tolist() == [1, 0, 2]  # 2 has no trusted example: its label's mean
     alone = swapped[0][:1], torch.tensor([2])  # one trusted example and the mean of the label count alike
     assert guess_classes(roots, labels, alone).tolist() == [0, 1, 2]
+    spoiled = torch.cat([swapped[0], torch.full((3, 3), torch.nan)]), torch.cat([swapped[1], torch.tensor([0, 1, 2])])
+    assert guess_classes(roots, labels, spoiled).tolist() == [1, 0, 2]
