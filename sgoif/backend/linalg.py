@@ -109,8 +109,8 @@ def tf32_products(enabled: bool) -> Iterator[None]:
     """Allow or forbid TF32 (10 bits of mantissa) for products of float32 matrices on a GPU inside the body.
 
     TF32 is used only for products of probe gradients with directions, in head scope. Scores, anchors and curvature
-    follow the process-wide setting (PyTorch: off; the benchmark's GPU jobs: on). Latent-class EM always runs in full
-    float32.
+    follow the process-wide setting (PyTorch: off; the benchmark's GPU jobs: on). The class model is fitted without
+    it.
     """
     try:
         before = torch.backends.cuda.matmul.allow_tf32

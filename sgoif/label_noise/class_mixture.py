@@ -44,7 +44,7 @@ from sgoif.errors import InfluenceError
 
 ITERATIONS = 12
 RIGHT_AT_START = 0.8  # probability that a label is right, before anything is known
-MAX_GROWTH = 1.2  # of a class, over the number of its labels
+MAX_GROWTH = 1.2  # of a class, over the number of its labels, or of its examples in the guess
 RIDGE = 0.02  # added to the covariance, relative to its mean variance
 SHARED_CLASSES = 2.0  # weight of the shared variances, in classes of mean size
 SHARED_PER_COORDINATE = 0.1  # the same for every coordinate of a record; it counts with more than twenty
@@ -99,7 +99,7 @@ def fit_class_mixture(records: Tensor, labels: Tensor, guess: Tensor | None = No
         guess: Classes to start from, shape [n]; None starts from the labels, each right with `RIGHT_AT_START`.
 
     Returns:
-        Log-odds, noise matrix and class sizes.
+        Log-odds, noise matrix, class sizes and the most probable classes.
 
     Raises:
         InfluenceError: If there are no examples, or not one label per record.
