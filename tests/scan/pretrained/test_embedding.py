@@ -177,6 +177,6 @@ def test_checked_photographs_are_the_anchors(scanned, tmp_path, capsys):
         table = rows(tmp_path / how / "ranking.csv")
         wrong = ["china/flower-" in row["path"] for row in table]
         found[how] = average_precision_score(wrong, [float(row["suspicion"]) for row in table])
-    assert found["anchored"] > 0.95 > found["plain"] + 0.05, found
+    assert found["anchored"] > 0.9 > found["plain"] + 0.05, found
     assert run("scan", images, "--out", tmp_path / "plain", *WORDS, "--checked", checked) == 2
     assert "have changed" in capsys.readouterr().err
