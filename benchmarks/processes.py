@@ -6,6 +6,7 @@ are done and if there is time for it, as told by the jobs of its method before.
 
 from __future__ import annotations
 
+import math
 import multiprocessing
 import statistics
 import sys
@@ -219,10 +220,8 @@ class Processes:
             self._told = time.monotonic()
             running = sum(job is not None for job in self._busy.values())
             done = sum(map(len, self.seconds.values()))
-            print(
-                f"{self.until - self._told:.0f} s left: {done} done, {running} running, {len(self.waiting)} waiting",
-                flush=True,
-            )
+            left = f"{self.until - self._told:.0f} s left: " if math.isfinite(self.until) else ""
+            print(f"{left}{done} done, {running} running, {len(self.waiting)} waiting", flush=True)
         if time.monotonic() - self._reported > REPORT_EVERY:
             self.report()
             self._reported = time.monotonic()
