@@ -6,7 +6,7 @@
 
 A part is what one partial run still counts for: cells that a later part holds too are left out. Records are stored by
 column, which makes the file half as large. The same parts give the same bytes. `pack_records` writes it, `merge` reads
-it.
+it. A part that lacks the plain runs of its cells gets their overhead in network passes from those of the other parts.
 """
 
 from __future__ import annotations
@@ -16,6 +16,9 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from sgoif.bench.evaluation.metric_record import MetricRecord
+from sgoif.bench.evaluation.overhead import NOT_OVERHEAD, NOT_OVERHEAD_OOD, Overhead
+from sgoif.bench.execution.records import ResultRecord
+from sgoif.bench.methods.registry import PLAIN
 from sgoif.bench.sharing.partial_run import (
     FORMAT,
     Owner,
@@ -30,6 +33,7 @@ from sgoif.utils.packed_json import read_packed_json, write_packed_json
 
 RECORDS_FORMAT = "sgoif.bench records 1"
 MADE_BY = "`export-records` or `pack-records`"
+PASSES = "overhead_passes"
 COLUMNS = tuple(MetricRecord.__annotations__)
 NamedPart = tuple[str, PartialRun]  # the name of the file that it was exported to, and its content
 
@@ -68,7 +72,7 @@ def pack_records(files: Sequence[Path], out: Path, run: str) -> list[NamedPart]:
             raise UserError(
                 f"{name} holds records of run {part['run']!r}, not of {run!r}; each run has a file of its own"
             )
-    kept = counting(parts)
+    kept = with_passes(counting(parts))
     stored = [
         {
             "name": name,
@@ -97,6 +101,32 @@ def counting(parts: Sequence[NamedPart]) -> list[NamedPart]:
         if cells or records:
             kept.append((name, {**part, "cells": cells, "records": records}))
     return kept
+
+
+def with_passes(parts: Sequence[NamedPart]) -> list[NamedPart]:
+    """Add the overhead in network passes, which no machine changes, of cells whose plain run is in another part."""
+    results = {owner_of(cell["cell"]): cell for _, part in parts for cell in part["cells"] if cell["status"] == "ok"}
+    found: list[NamedPart] = []
+    for name, part in parts:
+        have = {owner_of(record) for record in part["records"] if record["metric"] == PASSES}
+        lacking = [cell for cell in part["cells"] if cell["status"] == "ok" and owner_of(cell["cell"]) not in have]
+        records = [*part["records"], *(r for cell in lacking for r in _passes(cell, results))]
+        found.append((name, {**part, "records": records}))
+    return found
+
+
+def _passes(cell: Any, results: Mapping[Owner, Any]) -> list[MetricRecord]:
+    """Return the overhead in network passes of a cell; nothing if a run that it is compared with is missing."""
+    needed = [results.get(owner_of({**cell["cell"], "method": run})) for run in (PLAIN, *cell["shared"])]
+    if None in needed:
+        return []
+    own, plain, *shared = (ResultRecord.from_json(c) for c in (cell, *needed))
+    excluded = NOT_OVERHEAD_OOD if own.cell.task == "ood" else NOT_OVERHEAD
+    rest = {"variant": "", "epoch": None, "status": "ok", "reason": ""}
+    return [
+        MetricRecord(**cell["cell"], **rest, metric=cost.metric, value=cost.value)  # type: ignore[typeddict-item]
+        for cost in Overhead(own, plain, shared, excluded).passes()
+    ]
 
 
 def _read(path: Path) -> list[NamedPart]:

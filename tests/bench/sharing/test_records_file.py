@@ -89,3 +89,23 @@ def test_a_file_that_is_not_whole_is_refused_with_what_is_missing(files, tmp_pat
     with pytest.raises(UserError, match=r"records\.json\.gz is no file of records: ") as error:
         read_parts([out])
     assert told in str(error.value)
+
+
+def test_a_cell_whose_plain_run_is_in_another_part_gets_its_overhead_in_passes(tmp_path):
+    """One cell of a published run, split from its plain run and stripped of what was compared with it."""
+    (_, whole), *_ = read_parts([records_of_run(ROOT / "results", "measurement")])
+    plain = next(cell for cell in whole["cells"] if cell["cell"]["method"] == "plain")
+    own = next(c for c in whole["cells"] if c["cell"] == {**plain["cell"], "method": "gce"})
+
+    def overhead(parts) -> list[float]:
+        records = [r for _, part in parts for r in part["records"] if owner_of(r) == owner_of(own["cell"])]
+        return [r["value"] for r in records if r["metric"] == "overhead_passes"]
+
+    paths = []
+    for name, cell in (("plain", plain), ("own", own)):
+        records = [r for r in whole["records"] if owner_of(r) == owner_of(cell["cell"])]
+        records = [r for r in records if r["metric"] != "overhead_passes"]
+        paths.append(tmp_path / f"{name}.json.gz")
+        write_partial_run(paths[-1], {**whole, "cells": [cell], "records": records})
+    assert overhead(pack_records(paths, tmp_path / "out.json.gz", "measurement")) == overhead([("", whole)])
+    assert overhead(pack_records(paths[1:], tmp_path / "out.json.gz", "measurement")) == []
