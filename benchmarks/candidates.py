@@ -9,13 +9,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import ROOT, rounded, write_report
+from benchmarks.common import ROOT, rounded, temporary_folder, write_report
 from benchmarks.processes import Processes, jobs_in_order, with_one_cell_a_job, write_labels
 from sgoif.bench.config import resolve_config
 from sgoif.bench.data.prepare import prepare
@@ -31,7 +30,7 @@ class DatasetRun:
     """The cells of one task and dataset of a configuration, and where they are computed.
 
     Attributes:
-        config: The resolved configuration.
+        config: The resolved configuration; its `run` is the name of the command, after which the logs are called.
         task: "noisy" or "tuning".
         dataset: Name of the dataset.
         folder: Folder of the run.
@@ -68,10 +67,10 @@ class DatasetRun:
         order = {"dataset": self.dataset, "seeds": plan.seeds(self.task, self.dataset), "methods": methods}
         jobs = jobs_in_order(plan, [order], task=self.task)
         write_labels(plan, self.folder, jobs)
-        processes = Processes(plan, self.folder, jobs, until, report)
+        processes = Processes(self.config["run"], plan, self.folder, jobs, until, report)
         processes.run(workers)
         for job, failure in processes.failed.items():
-            raise UserError(f"{job.dataset} {job.method} {job.number}: {failure}; see {self.folder}/stretch-*.log")
+            raise UserError(f"{job.dataset} {job.method} {job.number}: {failure}; see {processes.logs}")
         return len(processes.undone)
 
 
@@ -148,10 +147,10 @@ def main(argv: list[str] | None = None) -> None:
     dataset: dict[str, Any] = {"tuning_methods": methods, "retrain": False, "restrict": None}
     if options.seeds:
         dataset["tuning_seeds"] = options.seeds
-    with tempfile.TemporaryDirectory() as folder:
+    with temporary_folder() as folder:
         layer = {"run": "candidates", "extends": options.config, "data": {"root": f"{folder}/data"}}
         config = resolve_config({**layer, "noisy": {options.dataset: dataset}}, ROOT / "configs")
-        scores, failed = measure(config, options.dataset, methods, Path(folder) / "run")
+        scores, failed = measure(config, options.dataset, methods, folder / "run")
     for method, found in scores.items():
         best = max(means(found), key=means(found).__getitem__)
         print(f"{method}: best {best}; {json.dumps(rounded(means(found)))}")

@@ -9,6 +9,8 @@ import contextlib
 import datetime
 import gc
 import json
+import shutil
+import tempfile
 import time
 from collections import defaultdict
 from collections.abc import Callable, Iterator
@@ -47,6 +49,14 @@ def parser(doc: str, limit: float) -> argparse.ArgumentParser:
     arguments.add_argument("--limit", type=float, default=limit, help="seconds after which nothing new is begun")
     arguments.add_argument("--out", type=Path, help="JSON file for the figures")
     return arguments
+
+
+@contextlib.contextmanager
+def temporary_folder() -> Iterator[Path]:
+    """Make a folder that is removed at the end; after an error it stays, because the message names logs in it."""
+    folder = Path(tempfile.mkdtemp())
+    yield folder
+    shutil.rmtree(folder)
 
 
 class TimeUp(BaseException):

@@ -11,13 +11,12 @@ from __future__ import annotations
 
 import argparse
 import json
-import tempfile
 import time
 from pathlib import Path
 from typing import Any
 
 from benchmarks.candidates import DatasetRun, own_score, values_of
-from benchmarks.common import ROOT, write_report
+from benchmarks.common import ROOT, temporary_folder, write_report
 from benchmarks.trials import TRIALS, UNTUNED, names, variants
 from sgoif.bench.config import resolve_config
 from sgoif.bench.methods import registry
@@ -191,8 +190,8 @@ def main(argv: list[str] | None = None) -> None:
     arguments.add_argument("--out", type=Path)
     options = arguments.parse_args(argv)
     options.until = time.monotonic() + options.limit
-    with tempfile.TemporaryDirectory() as temporary:
-        report = measure(options, options.folder or Path(temporary))
+    with temporary_folder() as temporary:
+        report = measure(options, options.folder or temporary)
     for family, found in report.chosen.items():
         if found:
             before = found["default_mean"]

@@ -127,6 +127,7 @@ class Processes:
     """Processes and what they have to do.
 
     Attributes:
+        command: Name of the command that they work for; their logs are called after it.
         plan: The run's plan.
         run_dir: Folder of the run.
         waiting: Jobs that are not begun, in order.
@@ -137,6 +138,7 @@ class Processes:
         undone: Jobs that are not finished, the waiting ones among them.
     """
 
+    command: str
     plan: Plan
     run_dir: Path
     waiting: list[Job]
@@ -154,6 +156,11 @@ class Processes:
         self._processes: list[multiprocessing.process.BaseProcess] = []
         self._told = 0.0
         self._reported = time.monotonic()
+
+    @property
+    def logs(self) -> str:
+        """Which files hold what the processes printed."""
+        return f"{self.run_dir}/{self.command}-*.log"
 
     def run(self, workers: int) -> None:
         """Compute jobs until none is left that fits into the time."""
@@ -179,7 +186,7 @@ class Processes:
     def _start_process(self) -> None:
         spawn = multiprocessing.get_context("spawn")
         ours, theirs = spawn.Pipe()
-        log = self.run_dir / f"stretch-{len(self._processes)}.log"
+        log = self.run_dir / f"{self.command}-{len(self._processes)}.log"
         process = spawn.Process(target=_work, args=(theirs, self.plan.config, log))
         process.start()
         theirs.close()
@@ -193,7 +200,7 @@ class Processes:
             answer = pipe.recv()
         except (EOFError, ConnectionError):
             if job is None:
-                raise UserError(f"a process ended before its first job; see {self.run_dir}/stretch-*.log") from None
+                raise UserError(f"a process ended before its first job; see {self.logs}") from None
             self.failed[job] = "its process died"
             self._start_process()
             return

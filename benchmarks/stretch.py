@@ -67,7 +67,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_config(run_dir, plan.config)
     write_labels(plan, run_dir, jobs)
     print(f"{len(jobs)} jobs; {until - time.monotonic():.0f} s left", flush=True)
-    stretch = Processes(plan, run_dir, jobs, until)
+    stretch = Processes("stretch", plan, run_dir, jobs, until)
     stretch.run(options.workers)
     for job, failure in stretch.failed.items():
         print(f"failed: {job.dataset} {job.method} {job.number}: {failure}")

@@ -4,7 +4,7 @@ import json
 
 import pytest
 
-from benchmarks import candidates, trials
+from benchmarks import candidates, common, trials
 from benchmarks.candidates import DatasetRun
 from benchmarks.equal_tuning import choose, report_values, trial_results
 from sgoif.bench.config import load_config, resolve_config
@@ -90,6 +90,7 @@ def test_cells_on_tuning_noise_are_computed_and_evaluated(tuning_run):
     assert tuning_run.run(["random"], report=lambda: reports.append(candidates.values_of(tuning_run))) == 0
     ((values, failed),) = reports  # at the end, because a minute has not passed
     assert 0.2 < values["random"][""]["t"][7] < 0.5 and not failed
+    assert [log.name for log in tuning_run.folder.glob("*.log")] == ["few-0.log"]
     assert not (tuning_run.folder / "cells" / "tuning" / "digits" / "t" / "seed7" / "plain").exists()
 
 
@@ -98,5 +99,15 @@ def test_an_error_outside_the_methods_is_told(tuning_run, monkeypatch):
         processes.failed[processes.waiting[0]] = "UserError: the disk is full"
 
     monkeypatch.setattr(candidates.Processes, "run", fail)
-    with pytest.raises(UserError, match=r"digits random 0: UserError: the disk is full; see .*log"):
+    with pytest.raises(UserError, match=r"digits random 0: UserError: the disk is full; see .*/few-\*.log"):
         tuning_run.run(["random"])
+
+
+def test_a_temporary_folder_stays_after_an_error_that_names_logs_in_it(tmp_path, monkeypatch):
+    monkeypatch.setattr(common.tempfile, "tempdir", str(tmp_path))
+    with common.temporary_folder() as folder:
+        (folder / "run").mkdir()
+    assert not list(tmp_path.iterdir())
+    with pytest.raises(UserError), common.temporary_folder():
+        raise UserError("see the log")
+    assert len(list(tmp_path.iterdir())) == 1

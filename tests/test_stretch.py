@@ -69,6 +69,7 @@ def test_a_stretch_goes_on_where_another_was(plan, tmp_path, monkeypatch, capsys
     stretch.main([*call, "--seconds", "200", "--commit", "abc", "--note", "On a CPU."])
     said = capsys.readouterr().out
     assert "1 jobs; " in said and "random: 1 cells" in said and "0 jobs are left" in said
+    assert [log.name for log in run_dir.glob("*.log")] == ["stretch-0.log"]
     ((_, part),) = read_parts([Path("out.json.gz")])
     assert sorted(c["cell"]["setting"] for c in part["cells"]) == ["n20_s0", "n40_s6"]
     assert all(c["status"] == "ok" for c in part["cells"]) and part["note"] == "On a CPU."
