@@ -1,12 +1,14 @@
 """What `sgoif.bench run` does around Snakemake, which is replaced by a function here."""
 
 import json
+import sys
 from pathlib import Path
 
 import pytest
 
 from sgoif.bench.cli import main
 from sgoif.bench.config import load_config
+from sgoif.bench.execution.launch import run_snakemake
 from tests.helpers.project_copy import MINI_CONFIG
 
 RUN = Path("results/mini")
@@ -32,6 +34,17 @@ def test_a_plan_writes_nothing(project, option):
     (RUN / "tables/.t.md.sha256").write_text("0" * 64)
     assert main(["run", "--", option, "--configfile", "mini.yaml"]) == 0
     assert len(project) == 1 and not (RUN / "config.json").exists() and (RUN / "tables/t.md").exists()
+
+
+def test_the_project_is_compiled_before_the_jobs_where_processes_write_no_bytecode(project, tmp_path, monkeypatch):
+    monkeypatch.setattr(sys, "dont_write_bytecode", True)
+    monkeypatch.setattr(run_snakemake, "ROOT", tmp_path)
+    Path("baselines/noisy").mkdir(parents=True)
+    Path("baselines/noisy/mine.py").write_text("SCORE = 1\n")
+    Path("baselines/noisy/unfinished.py").write_text("def score(\n")
+    assert main(["run", "--", "-n", "--configfile", "mini.yaml"]) == 0 and not list(tmp_path.rglob("*.pyc"))
+    assert main(["run", "--", "--configfile", "mini.yaml"]) == 0
+    assert [file.name.split(".")[0] for file in tmp_path.rglob("*.pyc")] == ["mine"]
 
 
 def test_results_that_cannot_be_written_are_told_in_one_line_before_snakemake_starts(project, capsys):

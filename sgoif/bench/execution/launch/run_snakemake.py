@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import compileall
 import contextlib
 import json
 import os
@@ -21,12 +22,13 @@ from sgoif.bench.execution.integrity.quick_check import quick_check
 from sgoif.bench.execution.integrity.run_files import missing_sources
 from sgoif.bench.execution.launch.lifeline import killed_with_parent, run_process
 from sgoif.bench.execution.launch.progress import LogReader, follow
-from sgoif.bench.execution.launch.server import job_server
+from sgoif.bench.execution.launch.server import PROJECT, job_server
 from sgoif.bench.execution.launch.time_limit import SECONDS_TO_END, TIME_IS_UP, ended_in_time
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.run_folder import RUN_LOCK, check_writable, folder_of, refuse_unknown_run, write_config
 from sgoif.errors import UserError
 from sgoif.utils.files import try_lock
+from sgoif.utils.paths import ROOT
 
 DEFAULT_CONFIG = "configs/embedded.yaml"  # as in the Snakefile
 # Options of Snakemake with which it only plans or reports, `-n` apart.
@@ -106,6 +108,7 @@ def _compute(
     seconds: float | None = None,
 ) -> int:
     """Runs Snakemake, with its log in a file and a line of progress instead."""
+    _compile_project()
     with _prepared_process(config) as where, LOG.open("wb") as log:
         process = subprocess.Popen(
             command,
@@ -140,6 +143,12 @@ def _compute(
 def _what_failed(said: LogReader) -> str:
     jobs = f"{len(said.failed)} jobs" if len(said.failed) > 1 else "a job"
     return f"{jobs} failed ({', '.join(said.failed)})" if said.failed else "Snakemake ended with an error"
+
+
+def _compile_project() -> None:
+    """Compiles the project once: where PYTHONDONTWRITEBYTECODE is set each job would do it for itself (0.14 s)."""
+    for package in PROJECT:
+        compileall.compile_dir(ROOT / package, quiet=2)  # what cannot be written or compiled, a job compiles or tells
 
 
 def _prepared_process(config: dict[str, Any]) -> contextlib.AbstractContextManager[dict[str, str]]:
