@@ -3,7 +3,7 @@
     python -m benchmarks.fidelity.tuning --data data --out results/fidelity-tuning.json
 
 Every method has a few trials on the second pool of the digits, with other seeds than the table's. The table of
-docs/fidelity.md says what was chosen. Stopped, the same command goes on.
+docs/lab-notebook/fidelity.md says what was chosen. Stopped, the same command goes on.
 """
 
 from __future__ import annotations
