@@ -12,7 +12,7 @@ from collections.abc import Mapping
 from dataclasses import asdict, dataclass, field, fields, replace
 from typing import Any
 
-from sgoif.errors import InfluenceError
+from sgoif.errors import InfluenceError, wrong_type
 
 CHOICES = {
     "curvature": ("kfac", "diagonal", "fisher", "lowrank"),
@@ -141,6 +141,9 @@ class InfluenceConfig:
     alpha: float = option(0.05, "1 - level of the interval of a score.")
 
     def __post_init__(self) -> None:
+        wrong = wrong_type(InfluenceConfig, vars(self))
+        if wrong:
+            self._require(wrong[0], False, wrong[1])
         for name, allowed in CHOICES.items():
             if getattr(self, name) not in allowed:
                 raise InfluenceError(

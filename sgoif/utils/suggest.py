@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import difflib
+import re
 from collections.abc import Iterable
 
 
@@ -20,6 +21,17 @@ def suggest(wrong: object, known: Iterable[str]) -> str:
     if close := nearest_names(wrong, names):
         return f"did you mean {' or '.join(close)}?"
     return f"there are: {', '.join(sorted(names, key=str.lower)) or 'none'}"
+
+
+def hint_at_number(wrong: object) -> str:
+    """Return how to write a number that was read as a text, as `1e-3` or in quotes; nothing for other values."""
+    if not isinstance(wrong, str) or not re.fullmatch(r"[-+]?[0-9.]+(e[-+]?[0-9]{1,2})?", wrong, re.IGNORECASE):
+        return ""
+    if "e" not in wrong.lower():
+        return "; write it without quotes"
+    digits, _, exponent = wrong.lower().partition("e")
+    number = f"{digits if '.' in digits else digits + '.0'}e{int(exponent):+d}"
+    return f"; YAML takes {wrong} for a text, write {number}"
 
 
 def nearest_names(wrong: object, known: Iterable[str]) -> list[str]:

@@ -213,6 +213,14 @@ def test_bounds_are_where_the_message_says(task, name, param):
             kind(**{param: value})
 
 
+@pytest.mark.parametrize(("task", "name"), METHODS)
+def test_a_value_of_another_type_is_named(task, name):
+    kind = registry.load(task, name)
+    for param in PARAMS[task][name]:
+        with pytest.raises(UserError, match=rf"{name}\.{param}: must be .*, not {{}}"):
+            kind(**{param: {}})
+
+
 @pytest.mark.parametrize(
     ("name", "param", "allowed", "refused"),
     [

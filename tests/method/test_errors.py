@@ -1,11 +1,16 @@
 """Wrong use says what was wrong."""
 
+from dataclasses import dataclass
+from typing import Literal, Optional
+
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
 
 from sgoif import BatchError, CaptureError, InfluenceConfig, InfluenceError, OnlineInfluence, ScopeError
+from sgoif.errors import wrong_type
 from sgoif.label_noise.count import estimate_label_errors
 from tests.helpers.networks import blobs, linear_net, mlp, quick, watch_once
 
@@ -162,3 +167,35 @@ def test_the_count_checks_its_input():
         estimate_label_errors(torch.zeros(3), torch.zeros(4, dtype=torch.long))
     with pytest.raises(InfluenceError, match="finite"):
         estimate_label_errors(torch.tensor([0.0, torch.nan]), torch.zeros(2, dtype=torch.long))
+
+
+@pytest.mark.parametrize(
+    ("field", "value", "told"),
+    [
+        ("damping", "big", "must be a number"),
+        ("damping", True, "must be a number"),
+        ("anchors", 2.5, "must be an integer"),
+        ("memory", "no", "must be true or false"),
+        ("scope", 5, "must be a text"),
+    ],
+)
+def test_a_setting_of_another_type(field, value, told):
+    with pytest.raises(InfluenceError, match=rf"InfluenceConfig\.{field} = {value!r}: {told}"):
+        InfluenceConfig(**{field: value})
+
+
+def test_numbers_of_numpy_are_numbers():
+    config = InfluenceConfig(damping=np.float32(0.5), rank=np.int64(3), kappa=2)
+    assert (config.damping, config.rank, config.kappa) == (0.5, 3, 2)
+
+
+def test_types_of_fields_that_are_known_are_checked_and_others_not():
+    @dataclass
+    class Fields:
+        share: Optional[float]  # noqa: UP045
+        sizes: tuple[int, ...]
+        form: Literal["a", "b"]
+
+    assert wrong_type(Fields, {"share": None, "sizes": [1, 2], "form": 3}) is None
+    assert wrong_type(Fields, {"share": "x"}) == ("share", "must be a number or nothing")
+    assert wrong_type(Fields, {"sizes": [1, 2.5]}) == ("sizes", "must be a list, each an integer")

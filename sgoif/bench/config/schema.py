@@ -9,7 +9,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgoif.errors import UserError
-from sgoif.utils.suggest import suggest
+from sgoif.utils.suggest import hint_at_number, suggest
 
 if TYPE_CHECKING:
     from jsonschema import ValidationError
@@ -55,7 +55,11 @@ def _message(error: ValidationError) -> str:
     if error.validator == "enum":
         allowed = [str(value) for value in error.validator_value]
         return f"{where}: {error.instance!r} is not one of {', '.join(allowed)}"
-    return f"{where}: {error.message}"
+    if error.validator == "pattern":
+        allowed = error.schema.get("description", "A name here has small letters, digits and _ only.")
+        return f"{where}: {error.instance!r} is not allowed. {allowed}"
+    hint = hint_at_number(error.instance) if error.validator == "type" else ""
+    return f"{where}: {error.message}{hint}"
 
 
 def check_known(name: str, known: Collection[str], where: str, what: str) -> None:

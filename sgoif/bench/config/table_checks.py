@@ -20,7 +20,8 @@ def table_task(table: TableSpec) -> Task:
 def check_tables(config: ResolvedConfig) -> None:
     """Check every table: its datasets, their settings, its methods, and the ID set of its OOD figures.
 
-    A dataset that is known but no part of the run is no mistake: the table shows it as a gap.
+    A dataset that is known but no part of the run is no mistake where a table shows it as a gap. A grid of one dataset
+    would be empty then.
 
     Raises:
         UserError: For the first name that does not exist; the message names the key and the nearest valid names.
@@ -34,7 +35,7 @@ def check_tables(config: ResolvedConfig) -> None:
                 known = config["noisy"][dataset]["settings"]
                 check_known(setting, known, f"{where} (noisy.{dataset}.settings)", "setting")
         if table["kind"] == "noise_grid" and "settings" not in table and "sets" not in table:
-            _check_grid(table, config, where)
+            _check_grid(table, config, absent, where)
         for method in table.get("methods", []):
             check_method(task, method, config, f"{where}.methods")
         if "ood" in table:
@@ -54,8 +55,11 @@ def _named(table: TableSpec) -> Iterator[tuple[str, str | None, str]]:
             yield dataset, setting, "dataset" if setting is None else "settings"
 
 
-def _check_grid(table: TableSpec, config: ResolvedConfig, where: str) -> None:
-    """Check that the datasets of a grid, all if it names none, have settings that lie on one."""
+def _check_grid(table: TableSpec, config: ResolvedConfig, absent: Collection[str], where: str) -> None:
+    """Check that the datasets of a grid, all if it names none, are run and have settings that lie on one."""
+    named = table.get("dataset")
+    if named is not None and named not in config["noisy"] and named not in absent:
+        raise UserError(f"{where}.dataset: noisy has no {named}; add it, or take the table out with `null`")
     datasets: Collection[str] = [table["dataset"]] if "dataset" in table else table.get("datasets") or config["noisy"]
     for dataset in datasets:
         settings = config["noisy"].get(dataset, {}).get("settings", {}).values()

@@ -19,9 +19,10 @@ import numpy as np
 from torch import Tensor
 
 from sgoif.bench.methods.tasks import NoisyTask, OODTask
-from sgoif.errors import UserError
+from sgoif.errors import UserError, wrong_type
 from sgoif.training.images import ImageSource
 from sgoif.training.models import Network
+from sgoif.utils.suggest import hint_at_number
 
 
 @dataclass
@@ -111,6 +112,10 @@ class Method:
             if key not in known:
                 there = ", ".join(sorted(known)) or "none"
                 raise UserError(f"params.{self.name}.{key}: no such hyper-parameter; there are: {there}")
+        wrong = wrong_type(self.Params, params)
+        if wrong:
+            value = params[wrong[0]]
+            raise UserError(f"params.{self.name}.{wrong[0]}: {wrong[1]}, not {value!r}{hint_at_number(value)}")
         self.params = self.Params(**params)
 
     def need(self, ok: bool, key: str, what: str) -> None:

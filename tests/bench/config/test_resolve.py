@@ -1,6 +1,7 @@
 """A wrong configuration is refused before any job starts, with the key's path and the nearest valid names."""
 
 import copy
+import re
 from pathlib import Path
 
 import pytest
@@ -13,6 +14,7 @@ from sgoif.bench.config.checks import CHECKED_PARAMS, params_digest
 from sgoif.bench.config.layering import layer, merge
 from sgoif.bench.methods import registry
 from sgoif.errors import UserError
+from sgoif.training.models import MODELS
 from sgoif.utils.paths import ROOT
 from tests.helpers.project_copy import MINI_CONFIG
 
@@ -43,6 +45,12 @@ def test_shipped_configurations_are_valid(name):
         ("noisyy", {}, r"noisyy: no such key; did you mean noisy\?"),
         ("execution.threds", 2, r"execution.threds: no such key; did you mean threads\?"),
         ("execution.threads", "two", "execution.threads: 'two' is not of type 'integer'"),
+        ("execution.threads", "2", "execution.threads: '2' is not of type 'integer'; write it without quotes"),
+        ("recipes.digits.lr", "1e-3", r"lr: '1e-3' is not of type 'number'; YAML takes 1e-3 for a text, write 1.0e-3$"),
+        ("recipes.digits.model", "tinny", "recipes.digits.model: 'tinny' is not allowed. tiny_cnn, small_cnn, "),
+        ("recipes.digits.model", "timm:x@0", "recipes.digits.model: 'timm:x@0' is not allowed"),
+        ("run", "../mine", "run: '../mine' is not allowed. Name of the run, of small letters, "),
+        ("noisy.digits.settings.A b", {}, "noisy.digits.settings: 'A b' is not allowed. A name here has small letters"),
         ("execution.device", "gpu", "execution.device: 'gpu' is not one of auto, cpu, cuda"),
         ("noisy.digit", {"recipe": {}, "seeds": [0], "settings": {}}, r"no dataset 'digit'; did you mean digits"),
         ("methods.noisy", ["lossy"], r"no method 'lossy'; did you mean loss"),
@@ -95,6 +103,7 @@ def test_shipped_configurations_are_valid(name):
         ("tables.t", {"kind": "cost", "datasets": ["digitz"]}, r"tables\.t\.dataset: no noisy dataset 'digitz'"),
         ("tables.t", {"kind": "ablation", "methods": ["sgoif"], "ood": "digitz"}, r"tables\.t\.ood: no ood dataset"),
         ("noisy.digits.settings", {"s": {"kind": "symmetric", "rate": 0.1}}, r"tables\.table1: a noise_grid needs"),
+        ("tables.t", {"kind": "noise_grid", "dataset": "cifar10"}, r"tables\.t\.dataset: noisy has no cifar10; add it"),
         ("noisy.digits.seeds", [2**32], r"noisy\.digits\.seeds\.0: 4294967296 is greater than the maximum"),
         ("noisy.digits.settings.x", {"kind": "symmetric", "rate": 0.1, "seed": 2**32}, r"settings\.x\.seed: expected"),
         ("noisy.digits.val", 359, r"noisy\.digits\.val: 359 of 359 test images cannot be set aside"),
@@ -315,3 +324,8 @@ def test_hyper_parameters_that_the_starting_process_has_checked_are_not_checked_
     assert resolve_config(wrong)["params"] == wrong["params"]
     with pytest.raises(UserError, match="no such hyper-parameter"):
         resolve_config(other)
+
+
+def test_the_schema_has_the_names_of_all_models():
+    known = read_schema()["$defs"]["recipe"]["properties"]["model"]["pattern"]
+    assert re.match(r"\^\(([a-z0-9_|]+)\|timm:", known)[1].split("|") == list(MODELS)
