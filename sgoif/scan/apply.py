@@ -79,7 +79,7 @@ def apply(
     if above is not None and not 0 < above <= 1:
         raise UserError(f"--above {above:g}: a probability is needed, above 0 and at most 1")
     base = None if scan["base"] is None else Path(scan["base"])
-    labels, probability = _read_ranking(folder)
+    labels, probability = _read_ranking(folder, scan["examples"])
     made = {} if decisions is None else read_decisions(decisions, labels, scan["classes"])
     decided = {action: sum(d.action == action for d in made.values()) for action in ACTIONS}
     unseen = [path for path in labels if above is not None and path not in made and probability[path] >= above]
@@ -95,14 +95,19 @@ def apply(
     return Applied(len(labels), len(kept), decided, len(unseen), sum(1 - probability[path] for path in unseen))
 
 
-def _read_ranking(folder: Path) -> tuple[dict[str, str], dict[str, float]]:
+def _read_ranking(folder: Path, examples: int) -> tuple[dict[str, str], dict[str, float]]:
     """Returns the label of each path of the ranking, and the probability that it is wrong."""
-    rows = read_rows(folder / "ranking.csv", ("path", "given_label", "wrong_probability"), strip=False)
+    path = folder / "ranking.csv"
+    if not path.is_file():
+        raise UserError(f"{path} is gone; run the same `sgoif scan` again")
+    rows = read_rows(path, ("path", "given_label", "wrong_probability"), strip=False)
     labels = {row.cells[0]: row.cells[1] for row in rows}
+    if len(labels) != examples:  # those that are missing would not be in the cleaned list
+        raise UserError(f"{path} has {len(labels)} of the {examples} examples; delete it and run the same scan again")
     try:
         return labels, {row.cells[0]: float(row.cells[2]) for row in rows}
     except ValueError as e:
-        raise UserError(f"{folder / 'ranking.csv'}: {e} in the column wrong_probability; {REMAKE}") from None
+        raise UserError(f"{path}: {e} in the column wrong_probability; {REMAKE}") from None
 
 
 def _check_tree(tree: Path | None, scan: dict[str, Any], base: Path | None) -> None:

@@ -29,6 +29,7 @@ if TYPE_CHECKING:
 
 MAX_NAMED_CHANGES = 4  # in an error message
 REMAKE = "make the scan again with `sgoif scan`, in a new folder"
+ALWAYS = ("ranking.csv", "left_out.csv", "gallery.html", "network.safetensors", "explain.npz")  # of a finished scan
 NEEDED = {"source", "kind", "base", "reading", "settings", "classes"}  # of scan.json and report.json together
 
 
@@ -84,14 +85,30 @@ def claim_folder(out: Path, listing: Listing, identity: dict[str, Any], reading:
     path = out / "scan.json"
     if path.is_file():
         _check_identity(out, read_json(path).get("identity", {}), identity)
-        if (out / "report.json").is_file():
+        reason = _why_unfinished(out)
+        if not reason:
             print("This scan is finished; nothing to do")
             return True
-        print("Going on with the scan that was interrupted")
+        (out / "report.json").unlink(missing_ok=True)
+        print(reason)
     base = None if listing.base is None else str(listing.base)
     about = {"identity": identity, "source": listing.source, "kind": listing.kind, "base": base, "reading": reading}
     atomic_write_json(path, about)
     return False
+
+
+def _why_unfinished(out: Path) -> str:
+    """Returns why a scan has to go on, or to be made again; nothing if it is finished."""
+    if not (out / "report.json").is_file():
+        return "Going on with the scan that was interrupted"
+    missing = [name for name in ALWAYS if not (out / name).is_file()]
+    if missing:
+        return f"Making the scan again, because {out / missing[0]} is gone"
+    try:
+        read_json(out / "report.json")
+    except UserError:
+        return f"Making the scan again, because {out / 'report.json'} is damaged"
+    return ""
 
 
 def _check_identity(out: Path, before: dict[str, Any], identity: dict[str, Any]) -> None:

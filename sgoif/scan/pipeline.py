@@ -14,7 +14,7 @@ import numpy as np
 from sgoif.errors import InfluenceError, UserError
 from sgoif.scan.output_folder import lock_folder
 from sgoif.scan.progress import image_progress
-from sgoif.scan.settings import EMBED, Settings
+from sgoif.scan.settings import COMPACT, EMBED, Settings, check_options
 from sgoif.scan.sources.checked import match_checked, read_checked
 from sgoif.scan.sources.class_names_file import read_class_names
 from sgoif.scan.sources.image_listing import Listing
@@ -44,6 +44,12 @@ def scan(source: str, task: ScanTask) -> Path:
     Raises:
         UserError: If the source, the settings or the folder cannot be used.
     """
+    check_options(task.options)  # before all images are looked at
+    model = task.options.get("model") or COMPACT
+    if model != COMPACT:
+        from sgoif.training.models import require_timm_model
+
+        require_timm_model(model)
     listing = read_source(source, task.reading)
     if task.classes is not None:
         listing.shown_names = read_class_names(task.classes, listing.classes)

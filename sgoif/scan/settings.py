@@ -19,6 +19,7 @@ TARGET_VISITS = 45_000  # examples seen in a training, within MIN_EPOCHS and MAX
 MIN_EPOCHS = 10
 MAX_EPOCHS = 30
 IMAGE_OPTIONS = ("model", "weights", "finetune", "from_scratch", "checked", "size", "shift", "flip")
+LEAST = {"epochs": 2, "batch_size": 2, "shift": 0, "seed": 0, "width": 1, "size": 4}  # least value of a setting
 NO_IMAGES = "with --features a head is trained, whatever they came from"
 DEFAULT_INPUT_PIXELS = 224  # of a timm model that does not name its input size
 
@@ -65,16 +66,8 @@ class Settings:
     seed: int
 
     def __post_init__(self) -> None:
-        limits = {"epochs": 2, "batch_size": 2, "shift": 0, "seed": 0}
-        if self.method == NETWORK:
-            limits |= {"width": 1}
-        if self.method != FEATURES:
-            limits |= {"size": 4}
-        for name, least in limits.items():
-            if getattr(self, name) < least:
-                raise UserError(f"--{name.replace('_', '-')} {getattr(self, name)}: must be at least {least}")
-        if not 0 < self.lr < float("inf"):
-            raise UserError(f"--lr {self.lr}: must be above 0")
+        unused = {EMBED: {"width"}, FEATURES: {"width", "size"}}.get(self.method, set())
+        check_options({name: value for name, value in self.to_dict().items() if name not in unused})
         if self.method == NETWORK and self.shift >= self.size:
             raise UserError(f"--shift {self.shift}: must be less than the image's {self.size} pixels")
 
@@ -98,6 +91,24 @@ class Settings:
             f"{self.batch_size}, {self.optimizer} at {self.lr:g} with weight decay {self.weight_decay:g}, "
             f"shifts of {self.shift} pixels {flips} mirror images, seed {self.seed}"
         )
+
+
+def check_options(options: Mapping[str, Any]) -> None:
+    """Checks the range of settings that are given, which can be done before anything is read.
+
+    Args:
+        options: Settings by name; those that are None, and other names, are not looked at.
+
+    Raises:
+        UserError: If one is out of range.
+    """
+    for name, least in LEAST.items():
+        value = options.get(name)
+        if value is not None and value < least:
+            raise UserError(f"--{name.replace('_', '-')} {value}: must be at least {least}")
+    lr = options.get("lr")
+    if lr is not None and not 0 < lr < float("inf"):
+        raise UserError(f"--lr {lr}: must be above 0")
 
 
 def choose_settings(

@@ -3,6 +3,7 @@
 import hashlib
 import json
 import os
+import shutil
 from pathlib import Path
 
 import pytest
@@ -49,6 +50,23 @@ def test_decisions(scanned, tmp_path, kind):
     del wanted[str(images / "a" / "0.png")]
     wanted[str(images / "a" / "1.png")] = "c"
     assert cleaned == wanted
+
+
+def test_a_ranking_that_was_cut_is_refused_and_made_again_by_the_same_scan(scanned, tmp_path, capsys):
+    images, out = scanned
+    copy = shutil.copytree(out, tmp_path / "copy")
+    whole = (out / "ranking.csv").read_text()
+    (copy / "ranking.csv").write_text("".join(whole.splitlines(keepends=True)[:20]))
+    assert run("apply", copy, "--above", 0.9) == 2 and not (copy / "cleaned.csv").exists()
+    assert "has 19 of the 36 examples; delete it and run the same scan again" in capsys.readouterr().err
+    again = ("scan", images, "--out", copy, "--epochs", 3, "--gallery", 5)
+    (copy / "ranking.csv").unlink()
+    assert run("apply", copy, "--above", 0.9) == 2 and "ranking.csv is gone" in capsys.readouterr().err
+    assert run(*again) == 0 and "because " in capsys.readouterr().out
+    assert (copy / "ranking.csv").read_text() == whole
+    (copy / "report.json").write_text("{")
+    assert run(*again) == 0 and "report.json is damaged" in capsys.readouterr().out
+    assert run("apply", copy, "--above", 0.9) == 0
 
 
 def probabilities(out: Path) -> dict[str, float]:

@@ -135,6 +135,7 @@ def test_what_cannot_be_used_is_named_in_one_line(data, files, tmp_path, capsys)
     pa.parquet.write_table(pa.table({"text": ["a"] * N, "label": ["b"] * N}), tmp_path / "text.parquet")
     (tmp_path / "broken.parquet").write_text("no")
     (tmp_path / "emb.csv").write_text("1,2\n")
+    (tmp_path / "text.npy").write_text("no numbers")
     short = write_labels(tmp_path / "short.csv", data[1][:-1])
     one = write_labels(tmp_path / "one.csv", ["a"] * N)
     real = write_labels(tmp_path / "real.csv", np.linspace(0, 1, N))
@@ -142,6 +143,7 @@ def test_what_cannot_be_used_is_named_in_one_line(data, files, tmp_path, capsys)
     unnamed = tmp_path / "unnamed.csv"
     unnamed.write_text("kind\n" + "a\n" * N)
     cases = [
+        ((tmp_path / "text.npy", "--labels", labels), "text.npy cannot be read (no array of numbers); save plain"),
         ((features, "--labels", short), "120 rows of features and 119 labels"),
         ((features, "--labels", one), "one class, 'a'"),
         ((features, "--labels", real), "regression"),

@@ -35,11 +35,20 @@ def test_folders(told, tmp_path):
     assert "there is no image in it" in told("empty")
     Image.new("RGB", (8, 8)).save(tmp_path / "empty" / "loose.png")
     assert "outside class folders; expected empty/<class>/<image>" in told("empty")
+    assert "empty/loose.png is one image; expected a folder" in told("empty/loose.png")
     blobs(tmp_path / "one", {"cat": 8})
     assert "one class, 'cat'" in told("one")
     blobs(tmp_path / "tiny", {"cat": 8, "dog": 8, "cow": 4, "emu": 1})
     assert "'cow' (4), 'emu' (1): at least 5 a class" in told("tiny") and "--skip-tiny" in told("tiny")
     assert "lies inside" in told("tiny", "--out", "tiny/cat/out")
+
+
+def test_options_are_checked_before_images_are_looked_at(told, monkeypatch):
+    monkeypatch.setattr("sgoif.scan.pipeline.read_source", lambda *_: pytest.fail("the images were listed"))
+    assert "--epochs 1: must be at least 2" in told("folder", "--epochs", 1)
+    assert "--size 3: must be at least 4" in told("folder", "--size", 3)
+    assert "--lr nan: must be above 0" in told("folder", "--lr", "nan")
+    assert "timm has no such model" in told("folder", "--model", "nonsense")
 
 
 def test_tiny_classes_can_be_left_out(tmp_path):

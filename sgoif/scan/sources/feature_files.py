@@ -116,7 +116,7 @@ def _load(path: Path) -> Any:
             raise ValueError("it holds a single number")
         return found
     except (ValueError, OSError, EOFError) as e:
-        reason = " ".join(str(e).split())[:160]
+        reason = "no array of numbers" if "pickle" in str(e) else " ".join(str(e).split())[:160]
         raise UserError(f"{path} cannot be read ({reason}); save plain arrays of numbers with numpy.save") from None
 
 

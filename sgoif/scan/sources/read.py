@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import mimetypes
 import os
 from dataclasses import dataclass
 from pathlib import Path
@@ -48,6 +49,8 @@ def read_source(source: str, options: ReadOptions | None = None) -> Listing:
     if path.is_dir():
         return list_folder(path)
     if path.is_file():
+        if (mimetypes.guess_type(path.name)[0] or "").startswith("image/"):
+            raise UserError(f"{source} is one image; expected a folder of class folders, or a CSV of path and label")
         return list_csv(path, options.columns, options.encoding)
     require_no_special(path, "expected a folder of class folders, or a CSV of path and label")
     if os.sep in source or path.suffix:
