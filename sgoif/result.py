@@ -17,6 +17,8 @@ from sgoif.scores.interval import visit_half_width
 from sgoif.scores.predictions import PredictionStatistics
 from sgoif.scores.visit_statistics import VisitStatistics
 
+EXCESS_WEIGHT = 0.5  # of a label's excess, beside signals of root mean square 1
+
 
 @dataclass(frozen=True)
 class InfluenceResult:
@@ -42,6 +44,7 @@ class InfluenceResult:
         log_odds: Log-odds that the label is wrong, shape [N]; 0 where never visited.
         transition: Estimated noise matrix, shape [C, C]; row c says how often class c has each label.
         margin: Mean of the largest other logit minus the label's, shape [N].
+        excess: How far the label is more frequent than its class, as a logarithm, shape [N]; 0 where never visited.
         noise_entropy: How far the wrong labels of a class are spread over many labels, in [0, 1].
         weights: How far score, log-odds and margins count in `suspicion`.
     """
@@ -60,6 +63,7 @@ class InfluenceResult:
     log_odds: Tensor | None = None
     transition: Tensor | None = None
     margin: Tensor | None = None
+    excess: Tensor | None = None
     noise_entropy: float = 0.0
     weights: SignalWeights = field(default_factory=SignalWeights)
 
@@ -108,9 +112,10 @@ class InfluenceResult:
     def suspicion(self) -> Tensor:
         """How suspicious each label is, shape [N]; higher = more likely wrong. Only the order means something.
 
-        It is the weighted sum of influence score s_i, log-odds o_i and margin m_i, each over its root mean square:
+        It is the weighted sum of influence score s_i, log-odds o_i and margin m_i, each over its root mean square, and
+        half of the label's excess e_i:
 
-            a s_i / rms(s) + b o_i / rms(o) + c m_i / rms(m),
+            x_i = a s_i / rms(s) + b o_i / rms(o) + c m_i / rms(m),     x_i / rms(x) + e_i / 2,
 
         with the weights a, b, c of `weights` (see `sgoif.label_noise.evidence`). With `config.memory = False` it is the
         influence score alone.
@@ -118,11 +123,12 @@ class InfluenceResult:
         if self.log_odds is None or self.margin is None:
             return self.score
         weights = self.weights
-        return (
+        summed = (
             weights.influence * (self.score / root_mean_square(self.score))
             + weights.log_odds * (self.log_odds / root_mean_square(self.log_odds))
             + weights.margin * (self.margin / root_mean_square(self.margin))
         )
+        return summed if self.excess is None else summed / root_mean_square(summed) + EXCESS_WEIGHT * self.excess
 
     def find_label_issues(self, labels: Tensor, probabilities: Tensor | None = None) -> LabelIssues:
         """Find the labels that are probably wrong, without knowing the truth.
@@ -165,8 +171,8 @@ def _evidence_fields(
         return {}
     means = predictions.read()
     visited = means.labels >= 0
-    log_odds = torch.zeros_like(means.margin)
-    tensors = {"mean_predictions": means.predictions, "log_odds": log_odds, "margin": means.margin}
+    log_odds, excess = torch.zeros_like(means.margin), torch.zeros_like(means.margin)
+    tensors = {"mean_predictions": means.predictions, "log_odds": log_odds, "margin": means.margin, "excess": excess}
     values: dict[str, Any] = {}
     if visited.any():
         seen, labels, influence = means.predictions[visited], means.labels[visited], means.class_influence
@@ -175,6 +181,7 @@ def _evidence_fields(
             influence = None if influence is None else influence[visited]
             evidence = read_labels(seen, influence, labels, score, means.margin[visited], trusted)
         log_odds[visited] = evidence.log_odds.to(log_odds.dtype)
+        excess[visited] = evidence.excess.to(excess.dtype)
         tensors["transition"] = evidence.transition
         values = {"noise_entropy": evidence.noise_entropy, "weights": evidence.weights}
     return {**{name: value.float().cpu() for name, value in tensors.items()}, **values}

@@ -21,10 +21,14 @@ Where most labels of a class are wrong in the same way, a start from the labels 
 classes, such as trusted examples allow, it starts from that instead. A class then may not become much larger than in
 the guess.
 
-The log-odds that label y_i is wrong follow from Bayes' rule:
+The log-odds that example i is not of class k follow from Bayes' rule, and with the label's own class k = y_i those that
+the label is wrong:
 
     J_ic = log pi_c + log N(x_i; mu_c, S_c) + log T_{c y_i},
-    o_i = log sum_{c != y_i} exp J_ic - J_{i y_i}.
+    o_ik = log sum_{c != k} exp J_ic - J_ik,     o_i = o_{i y_i}.
+
+Where it is not certain which class of the mixture a label names (`class_names`), the log-odds are the mean
+o_i = sum_k Q_{k y_i} o_ik by the probabilities Q of the names.
 
 **Noise entropy.** e says how far the wrong labels of a class are spread over the other labels: 0 if they all are the
 same one, 1 if all others are equally frequent. With w_c the share of wrong labels of class c and H_c their entropy,
@@ -56,16 +60,30 @@ class ClassMixture:
     """What the mixture says of the training set; tensors are on the device of the records, in double precision.
 
     Attributes:
-        log_odds: Log-odds that the labels are wrong, shape [n].
         transition: Estimated noise matrix T, shape [C, C]; row c says how often class c has each label.
         class_sizes: Expected number of examples of each true class, shape [C].
         classes: The most probable class of each example, shape [n].
     """
 
-    log_odds: Tensor
     transition: Tensor
     class_sizes: Tensor
     classes: Tensor
+    _records: Tensor  # [n, C], standardised
+    _labels: Tensor  # [n]
+    _parameters: _Parameters
+
+    def log_odds(self, names: Tensor | None = None) -> Tensor:
+        """Return the log-odds that the labels are wrong, shape [n].
+
+        Args:
+            names: Probability Q_kc that class k of the mixture is the one that label c names, shape [C, C]; None if
+                every class has its own name.
+        """
+        parts = zip(torch.split(self._records, CHUNK_ROWS), torch.split(self._labels, CHUNK_ROWS), strict=True)
+        joints = ((_joint(part, labels, self._parameters), labels) for part, labels in parts)
+        if names is None:
+            return torch.cat([_own_log_odds(joint, labels) for joint, labels in joints])
+        return torch.cat([(_class_log_odds(joint) * names.T[labels]).sum(1) for joint, labels in joints])
 
     @property
     def noise_entropy(self) -> float:
@@ -116,8 +134,8 @@ def fit_class_mixture(records: Tensor, labels: Tensor, guess: Tensor | None = No
     for _ in range(ITERATIONS):
         parameters = _maximise(sums, whitening, moment, largest, n)
         whitening = parameters.whitening
-        sums, log_odds, classes = _expect(x, labels, parameters)
-    return ClassMixture(log_odds, parameters.log_transition.exp(), sums.sizes, classes)
+        sums, classes = _expect(x, labels, parameters)
+    return ClassMixture(parameters.log_transition.exp(), sums.sizes, classes, x, labels, parameters)
 
 
 @dataclass(frozen=True)
@@ -193,24 +211,42 @@ def _own_variances(sums: _Sums, whitening: Tensor | None, means: Tensor, n: int)
     return (scatter + shared) / (sizes + shared)
 
 
-def _expect(x: Tensor, labels: Tensor, parameters: _Parameters) -> tuple[_Sums, Tensor, Tensor]:
-    """Return the sums under the classes' probabilities, the log-odds of the labels, and the most probable classes."""
+def _joint(x: Tensor, labels: Tensor, parameters: _Parameters) -> Tensor:
+    """J_ic of each example and class, shape [n, C], up to a term of the example."""
+    white = x @ parameters.whitening
+    joint = white @ parameters.slope - white.square() @ parameters.curvature + parameters.offset
+    return joint + parameters.log_transition.T[labels]
+
+
+def _own_log_odds(joint: Tensor, labels: Tensor) -> Tensor:
+    """Log-odds that the examples are not of the classes `labels`, shape [n]."""
+    own = labels.unsqueeze(1)
+    return joint.scatter(1, own, -torch.inf).logsumexp(1) - joint.gather(1, own)[:, 0]
+
+
+def _class_log_odds(joint: Tensor) -> Tensor:
+    """Log-odds o_ik that the examples are not of each class, shape [n, C].
+
+    For the most probable class log(1 - p) would lose its digits, so that one is summed without it.
+    """
+    log_p = joint.log_softmax(1)
+    first = log_p.argmax(1, keepdim=True)
+    odds = torch.log1p(-log_p.exp().clamp(max=0.75)) - log_p  # of classes but the first, p is at most 1/2
+    return odds.scatter(1, first, _own_log_odds(joint, first[:, 0]).unsqueeze(1))
+
+
+def _expect(x: Tensor, labels: Tensor, parameters: _Parameters) -> tuple[_Sums, Tensor]:
+    """Return the sums under the classes' probabilities, and the most probable classes."""
     n_classes, dimension = len(parameters.offset), x.shape[1]
     sizes, by_label = x.new_zeros(n_classes), x.new_zeros(n_classes, n_classes)
     records, squares = x.new_zeros(n_classes, dimension), x.new_zeros(n_classes, dimension)
-    log_odds, classes = [], []
+    classes = []
     for part, part_labels in zip(torch.split(x, CHUNK_ROWS), torch.split(labels, CHUNK_ROWS), strict=True):
-        white = part @ parameters.whitening
-        square = white.square()
-        joint = white @ parameters.slope - square @ parameters.curvature + parameters.offset
-        joint += parameters.log_transition.T[part_labels]
+        joint = _joint(part, part_labels, parameters)
         member = joint.softmax(1)
         sizes += member.sum(0)
         records += member.T @ part
-        squares += member.T @ square
+        squares += member.T @ (part @ parameters.whitening).square()
         by_label.index_add_(0, part_labels, member)
-        own = part_labels.unsqueeze(1)
-        others = joint.scatter(1, own, -torch.inf).logsumexp(1)
-        log_odds.append(others - joint.gather(1, own)[:, 0])
         classes.append(joint.argmax(1))
-    return _Sums(sizes, records, by_label.T, squares), torch.cat(log_odds), torch.cat(classes)
+    return _Sums(sizes, records, by_label.T, squares), torch.cat(classes)

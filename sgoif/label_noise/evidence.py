@@ -1,7 +1,8 @@
 """What the records of training say about the labels, and how far each signal counts.
 
 Three signals rank the labels: the influence score, the log-odds of a class model, and the margins. The suspicion of a
-label is their weighted sum, each over its root mean square (`InfluenceResult.suspicion`).
+label is their weighted sum, each over its root mean square, and the excess of the label: how far it is more frequent
+than its class (`class_names`, `InfluenceResult.suspicion`).
 
 **Labels alone.** The class model is a mixture that knows the labels (`class_mixture`), fitted once to the square roots
 of the mean predictions and once to the mean class influences, so that there are four signals x_k. Which of them can be
@@ -14,12 +15,12 @@ rest, each x_k over its root mean square,
 twice (`ROUNDS`), first with the weights a_k alone. a_k is 1 for the log-odds and 4 e^2 for influence and
 margins: the more the wrong labels of a class are all the same one (noise entropy e near 0), the more the network has
 learnt them, and the less a signal without a class model tells them apart. The log-odds of the result are the mean of
-both, by their weights.
+both, by their weights. Which class a label names is uncertain where most labels of a class are wrong: `class_names`.
 
 **Trusted examples.** The mixtures start from them: every example is taken to be of the class whose trusted examples
 have the nearest predictions in the mean. That names the classes even where most labels of one are wrong, which the
-labels alone cannot do. The influence then is on right labels, and stays right where wrong ones are all the same: its
-weight a_k is 2, that of the margins 4 e^4.
+labels alone cannot do: every class keeps its name, and no label has an excess. The influence then is on right labels,
+and stays right where wrong ones are all the same: its weight a_k is 2, that of the margins 4 e^4.
 """
 
 from __future__ import annotations
@@ -30,6 +31,7 @@ import torch
 from torch import Tensor
 
 from sgoif.label_noise.class_mixture import CHUNK_ROWS, fit_class_mixture
+from sgoif.label_noise.class_names import label_excess, name_probabilities, size_agreement
 
 SCATTERED_WEIGHT = 4.0  # of influence and margins at noise entropy 1
 SCATTERED_POWER = 2
@@ -64,12 +66,14 @@ class LabelEvidence:
 
     Attributes:
         log_odds: Log-odds that the labels are wrong, shape [n].
+        excess: How far each label is more frequent than its class, as a logarithm, shape [n].
         transition: Estimated noise matrix, shape [C, C]; row c says how often class c has each label.
         noise_entropy: How far the wrong labels of a class are spread over many labels, in [0, 1].
         weights: How far each signal counts.
     """
 
     log_odds: Tensor
+    excess: Tensor
     transition: Tensor
     noise_entropy: float
     weights: SignalWeights
@@ -96,18 +100,28 @@ def read_labels(
     roots = predictions.clamp(min=0).sqrt()
     guess = None if trusted is None else guess_classes(roots, labels, trusted)
     by_predictions = fit_class_mixture(roots, labels, guess)
-    odds = [by_predictions.log_odds]
+    models = [by_predictions]
     if class_influence is not None:
         centred = class_influence - class_influence.mean(1, keepdim=True)
-        guess = None if trusted is None else by_predictions.classes
-        odds.append(fit_class_mixture(centred, labels, guess).log_odds)
+        models.append(fit_class_mixture(centred, labels, None if trusted is None else by_predictions.classes))
+    labelled = torch.bincount(labels, minlength=roots.shape[1]).double()
+    agreement = size_agreement(labelled, [model.class_sizes for model in models])
+    names = [None if trusted is not None else _names(model.transition, agreement) for model in models]
+    odds = torch.stack([model.log_odds(q) for model, q in zip(models, names, strict=True)])
     entropy = by_predictions.noise_entropy
     scattered = SCATTERED_WEIGHT * entropy**SCATTERED_POWER
-    factors = (scattered, scattered)
+    factors, excess = (scattered, scattered), label_excess(labelled, agreement)[labels]
     if trusted is not None:
         factors = (TRUSTED_INFLUENCE_WEIGHT, SCATTERED_WEIGHT * entropy**TRUSTED_MARGIN_POWER)
-    log_odds, weights = weigh_signals(influence, margin, torch.stack(odds), factors)
-    return LabelEvidence(log_odds, by_predictions.transition, entropy, weights)
+        excess = torch.zeros_like(excess)
+    log_odds, weights = weigh_signals(influence, margin, odds, factors)
+    return LabelEvidence(log_odds, excess, by_predictions.transition, entropy, weights)
+
+
+def _names(transition: Tensor, agreement: float) -> Tensor:
+    """Probabilities of the names; every class keeps its own as far as class sizes follow the labels."""
+    own = torch.eye(len(transition), dtype=transition.dtype, device=transition.device)
+    return agreement * own + (1 - agreement) * name_probabilities(transition)
 
 
 def guess_classes(roots: Tensor, labels: Tensor, trusted: TrustedPredictions) -> Tensor:

@@ -4,6 +4,7 @@ import pytest
 import torch
 
 from sgoif.label_noise.class_mixture import fit_class_mixture
+from sgoif.label_noise.class_names import name_probabilities, size_agreement
 from sgoif.label_noise.evidence import SignalWeights, guess_classes, read_labels, weigh_signals
 
 N = 1000
@@ -74,7 +75,9 @@ def test_evidence_comes_from_predictions_and_class_influences():
     alone = read_labels(predictions, None, labels, score, margin)
     both = read_labels(predictions, records, labels, score, margin)
     by_predictions = fit_class_mixture(predictions.sqrt(), labels)
-    torch.testing.assert_close(alone.log_odds, by_predictions.log_odds)
+    agreement = size_agreement(torch.bincount(labels).double(), [by_predictions.class_sizes])
+    names = agreement * torch.eye(5) + (1 - agreement) * name_probabilities(by_predictions.transition)
+    torch.testing.assert_close(alone.log_odds, by_predictions.log_odds(names))
     assert both.noise_entropy == by_predictions.noise_entropy
     assert torch.equal(both.transition, by_predictions.transition)
     assert not torch.allclose(both.log_odds, alone.log_odds)
@@ -105,6 +108,20 @@ def test_trusted_examples_tell_which_of_two_labels_is_wrong():
     found = read_labels(predict(true), None, labels, nothing, nothing, (predict(trusted), trusted)).log_odds > 0
     assert (misled == wrong).double().mean() < 0.65
     assert (found == wrong).double().mean() > 0.98
+
+
+def test_labels_that_noise_made_frequent_have_an_excess_and_trusted_examples_need_none():
+    """Half of class 0 has label 1: labels 1 are more frequent than their class, labels 0 less."""
+    true = torch.arange(5).repeat(200)
+    labels = torch.where((true == 0) & (torch.arange(1000) % 2 == 0), 1, true)
+    records = torch.eye(5)[true] + 0.3 * torch.randn(1000, 5, generator=torch.Generator().manual_seed(0))
+    predictions = (3 * records).softmax(1)
+    nothing = torch.zeros(1000, dtype=torch.float64)
+    found = read_labels(predictions, None, labels, nothing, nothing)
+    assert found.excess[labels == 1].mean() > 0.3 > 0 > found.excess[labels == 0].mean()
+    assert found.excess[labels > 1].abs().max() < 0.1
+    told = read_labels(predictions, None, labels, nothing, nothing, (predictions[:100], true[:100]))
+    assert (told.excess == 0).all()
 
 
 def test_with_trusted_examples_the_influence_counts_however_structured_the_noise_is():

@@ -25,6 +25,9 @@ def test_suspicion_is_the_weighted_sum_of_the_signals_each_over_its_root_mean_sq
     weights, margin = SignalWeights(influence=2.0, log_odds=0.5, margin=3.0), torch.tensor([1.0, -1.0])
     all_three = result([3.0, -1.0], [1.0, -7.0], weights=weights, margin=margin).suspicion
     torch.testing.assert_close(all_three, torch.tensor([6 / 5**0.5 + 0.1 + 3, -2 / 5**0.5 - 0.7 - 3]))
+    excess = torch.tensor([0.0, 4.0])
+    more = result([3.0, -1.0], [1.0, -7.0], weights=weights, margin=margin, excess=excess).suspicion
+    torch.testing.assert_close(more, all_three / all_three.square().mean().sqrt() + torch.tensor([0.0, 2.0]))
     assert torch.equal(result([3.0, -1.0], None).suspicion, torch.tensor([3.0, -1.0]))
     assert torch.equal(result([0.0, 0.0], [0.0, 0.0]).suspicion, torch.zeros(2))  # and not 0 / 0
 

@@ -1,0 +1,70 @@
+"""Which class of a mixture a label names, and which labels are more frequent than their class.
+
+A mixture finds the classes, but only the labels can name them. Where most labels of a class are wrong, several ways to
+name the classes fit: the class with 60% of label a and 20% of label b may be a or b, if another class would make a good
+a. Two estimates follow from the noise matrix T and the class sizes n_c of the mixture; neither needs clean labels.
+
+**Names.** The probabilities Q_kc that class k is the one that label c names are the cubes of T, with rows and columns
+scaled until each sums to 1 (Sinkhorn's iteration): every class has one name, and every name one class.
+
+**Excess.** With m_c the number of labels c, in units of their mean, and n_c in the same units,
+
+    a = sum_c (m_c - 1) (n_c - 1) / sum_c (m_c - 1)^2,     bounded to [0, 1],
+
+says how far the sizes of the classes follow the numbers of the labels. In a long tail they do (a = 1). Where classes
+are of one size and noise alone makes labels frequent or rare, they do not (a = 0), and a label that is more frequent
+than its class is suspicious. Its excess is
+
+    log(m_c / (1 - a + a m_c)).
+
+Where the sizes follow the labels, every class keeps its own name: the names are a I + (1 - a) Q.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+
+import torch
+from torch import Tensor
+
+NAME_POWER = 3
+NAME_ROUNDS = 100  # of Sinkhorn's iteration
+MIN_NAME_WEIGHT = 1e-12
+
+
+def name_probabilities(transition: Tensor) -> Tensor:
+    """Return the probability Q_kc that class k is the one that label c names, shape [C, C].
+
+    Args:
+        transition: Noise matrix, shape [C, C]; row k says how often class k has each label.
+    """
+    names = transition.clamp(min=MIN_NAME_WEIGHT) ** NAME_POWER
+    for _ in range(NAME_ROUNDS):
+        names = names / names.sum(0, keepdim=True)
+        names = names / names.sum(1, keepdim=True)
+    return names
+
+
+def size_agreement(labelled: Tensor, class_sizes: Sequence[Tensor]) -> float:
+    """Return how far class sizes follow the numbers of labels, a in [0, 1]; 1 if all labels are equally frequent.
+
+    Args:
+        labelled: Number of each label, shape [C].
+        class_sizes: Class sizes of one mixture or of several, each of shape [C]; their mean counts.
+    """
+    spread = labelled / labelled.mean() - 1
+    size = torch.stack([sizes / sizes.mean() for sizes in class_sizes]).mean(0) - 1
+    square = spread.square().sum()
+    return float(((spread * size).sum() / square).clamp(0, 1)) if square > 0 else 1.0
+
+
+def label_excess(labelled: Tensor, agreement: float) -> Tensor:
+    """Return how far each label is more frequent than its class, as a logarithm, shape [C]; 0 without any label.
+
+    Args:
+        labelled: Number of each label, shape [C].
+        agreement: How far class sizes follow the numbers of labels, a in [0, 1].
+    """
+    share = labelled / labelled.mean()
+    excess = share.log() - (1 - agreement + agreement * share).log()
+    return torch.where(labelled > 0, excess, 0)
