@@ -71,6 +71,7 @@ def run(arguments: list[str], select: Mapping[str, Any] | None = None, seconds: 
     run_dir, computes = folder_of(resolved), not _only_plans(arguments)
     if computes and not (run_dir / "report.html").exists():  # a finished run may be read-only
         check_writable(run_dir)
+        _check_data_folder(resolved)
     snakemake = [sys.executable, "-m", "snakemake"]
     with alone_in_folder() as lock:
         # this run holds the folder, so a lock that Snakemake still finds was left by a run that was killed
@@ -92,6 +93,13 @@ def run(arguments: list[str], select: Mapping[str, Any] | None = None, seconds: 
     elif computes and not {"--config", "-C"} & set(arguments):
         write_config(run_dir, resolved)  # where nothing was to be done no job has started, and nothing wrote it
     return status
+
+
+def _check_data_folder(config: dict[str, Any]) -> None:
+    """Checks that datasets which are not prepared yet can be; prepared ones may lie in a folder that is read-only."""
+    root = Path(config["data"]["root"])
+    if not all((root / name / "meta.json").is_file() for name in Plan(config).needed_datasets()):
+        check_writable(root)
 
 
 def _plan(command: list[str], lock: int, environment: dict[str, str]) -> int:
