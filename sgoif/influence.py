@@ -37,7 +37,7 @@ from sgoif._engine import Engine
 from sgoif._readings import CheckDiagnostics, read_contributions, read_counters, read_diagnostics, read_scores
 from sgoif.anchors.external import AnchorData
 from sgoif.config import InfluenceConfig
-from sgoif.errors import BatchError, CaptureError
+from sgoif.errors import BatchError, CaptureError, InfluenceError
 from sgoif.gradients.hooks import CapturedPass
 from sgoif.result import InfluenceResult
 
@@ -74,6 +74,9 @@ class OnlineInfluence:
             ScopeError: If the model has no head or no supported layer in scope.
             InfluenceError: If the arguments do not fit together.
         """
+        if not isinstance(config, InfluenceConfig | None):
+            given = type(config).__name__
+            raise InfluenceError(f"config: must be an InfluenceConfig, not a {given}; its from_dict makes one")
         self._engine = Engine(model, n_examples, n_classes, config or InfluenceConfig(), total_steps, anchor_data)
 
     def __enter__(self) -> OnlineInfluence:

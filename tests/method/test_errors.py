@@ -199,3 +199,8 @@ def test_types_of_fields_that_are_known_are_checked_and_others_not():
     assert wrong_type(Fields, {"share": None, "sizes": [1, 2], "form": 3}) is None
     assert wrong_type(Fields, {"share": "x"}) == ("share", "must be a number or nothing")
     assert wrong_type(Fields, {"sizes": [1, 2.5]}) == ("sizes", "must be a list, each an integer")
+
+
+def test_settings_as_a_dictionary():
+    with pytest.raises(InfluenceError, match=r"config: must be an InfluenceConfig, not a dict; .*from_dict"):
+        OnlineInfluence(mlp(), 30, 3, {"damping": 1.0})
