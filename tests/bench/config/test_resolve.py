@@ -12,6 +12,7 @@ from hypothesis import strategies as st
 from sgoif.bench.config import load_config, read_schema, resolve_config, walk
 from sgoif.bench.config.checks import CHECKED_PARAMS, params_digest
 from sgoif.bench.config.layering import layer, merge
+from sgoif.bench.data.noise.spec import KINDS
 from sgoif.bench.methods import registry
 from sgoif.errors import UserError
 from sgoif.training.models import MODELS
@@ -329,3 +330,10 @@ def test_hyper_parameters_that_the_starting_process_has_checked_are_not_checked_
 def test_the_schema_has_the_names_of_all_models():
     known = read_schema()["$defs"]["recipe"]["properties"]["model"]["pattern"]
     assert re.match(r"\^\(([a-z0-9_|]+)\|timm:", known)[1].split("|") == list(MODELS)
+
+
+def test_the_schema_and_the_page_of_settings_have_every_kind_of_noise():
+    kinds = set(KINDS) - {"clean"}
+    assert set(read_schema()["$defs"]["noise"]["properties"]["kind"]["enum"]) == kinds
+    page = (ROOT / "docs" / "benchmark" / "settings.md").read_text()
+    assert set(re.findall(r"^\| `(\w+)` \|", page.split("## Noise")[1].split("##")[0], re.M)) == kinds
