@@ -52,6 +52,11 @@ def first(found: dict[Where, float]) -> int:
     return sum(lead > 0 for lead in found.values())
 
 
+def ahead(points: float) -> str:
+    """A mean difference in words."""
+    return f"{abs(points):.1f} points {'behind' if points < 0 else 'ahead of'} it"
+
+
 def paper(measured: Measured) -> Iterator[str]:
     """What came of the paper's numbers."""
     verdicts = measured.verdicts()
@@ -254,10 +259,10 @@ def parts_alone(measured: Measured) -> Iterator[str]:
         gain = {w: measured(w, OWN) - measured(w, score[0], variant=score[1]) for w in there}
         grid, rest = [gain[w] for w in there if w in GRID], [gain[w] for w in there if w not in GRID]
         others = f"over the other {counted(len(rest), 'setting')}"
-        means = [f"{sum(g) / len(g):+.1f} points {of}" for g, of in ((grid, "over the grid"), (rest, others)) if g]
+        means = [f"{ahead(sum(g) / len(g))} {of}" for g, of in ((grid, "over the grid"), (rest, others)) if g]
         worst = min(gain, key=gain.__getitem__)
         yield bullet(
-            f"**{title[0].upper()}{title[1:]}**: SG-OIF is {listed(means)} from it. It is better than SG-OIF in",
+            f"**{title[0].upper()}{title[1:]}**: SG-OIF is {listed(means)}. It is better than SG-OIF in",
             f"{sum(g < 0 for g in gain.values())} of {len(gain)} settings, by up to {max(0.0, -gain[worst]):.1f}"
             f" ({measured.settings[worst]}).",
             f"It is first of all in {first(leads(measured, score))}, and in",

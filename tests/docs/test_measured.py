@@ -92,3 +92,21 @@ def test_a_number_is_counted_with_the_first_run_that_tells_something_of_it(monke
     assert [c["of"] for c in found.ledger] == ["measurement", "openood", "measured"]
     counts = {verdict: n for verdict, n in found.verdicts().items() if n}
     assert counts == {"differs": 1, "stand-in": 1, "reproduced": 1}
+
+
+def test_methods_with_clean_labels_are_compared_in_words_where_both_are():
+    some = Some(
+        {
+            (FIRST, "sgoif"): {0: 0.80},
+            (FIRST, "sgoif_trusted"): {0: 0.95},
+            (FIRST, "trusted_probe"): {0: 0.90},
+            (SECOND, "sgoif"): {0: 0.90},
+            (SECOND, "sgoif_trusted"): {0: 0.97},
+            (SECOND, "trusted_probe"): {0: 0.99},
+        }
+    )
+    (told,) = tables.clean_labels(some)
+    assert " ".join(told.split()) == (
+        "* **probe**: SG-OIF is ahead in 1 of 2 settings, by up to 5.0 (20% · 0.0), and behind in 1, by up to 2.0 "
+        "(symmetric 50%)."
+    )
