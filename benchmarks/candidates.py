@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from benchmarks.common import ROOT, rounded, temporary_folder, write_report
+from benchmarks.common import ROOT, rounded, run_command, temporary_folder, write_report
 from benchmarks.processes import Processes, jobs_in_order, with_one_cell_a_job, write_labels
 from sgoif.bench.config import resolve_config
 from sgoif.bench.data.prepare import prepare
@@ -169,4 +169,4 @@ def _add_to(path: Path, scores: Scores, parameters: dict[str, Any]) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

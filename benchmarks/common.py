@@ -10,6 +10,7 @@ import datetime
 import gc
 import json
 import shutil
+import sys
 import tempfile
 import time
 from collections import defaultdict
@@ -49,6 +50,15 @@ def parser(doc: str, limit: float) -> argparse.ArgumentParser:
     arguments.add_argument("--limit", type=float, default=limit, help="seconds after which nothing new is begun")
     arguments.add_argument("--out", type=Path, help="JSON file for the figures")
     return arguments
+
+
+def run_command(main: Callable[[], object]) -> None:
+    """Run a benchmark as a command: a mistake of the user is one line, with exit status 2."""
+    try:
+        main()
+    except UserError as e:
+        print(f"error: {e}", file=sys.stderr)
+        raise SystemExit(2) from None
 
 
 @contextlib.contextmanager

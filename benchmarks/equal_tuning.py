@@ -16,7 +16,7 @@ from pathlib import Path
 from typing import Any
 
 from benchmarks.candidates import DatasetRun, own_score, values_of
-from benchmarks.common import ROOT, temporary_folder, write_report
+from benchmarks.common import ROOT, run_command, temporary_folder, write_report
 from benchmarks.trials import TRIALS, UNTUNED, names, variants
 from sgoif.bench.config import resolve_config
 from sgoif.bench.methods import registry
@@ -199,4 +199,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -16,14 +16,13 @@ from pathlib import Path
 
 import yaml
 
-from benchmarks.common import ROOT
+from benchmarks.common import ROOT, run_command
 from benchmarks.processes import Job, Processes, jobs_in_order, with_one_cell_a_job, write_labels
 from sgoif.bench.config import load_config
 from sgoif.bench.execution.plan import Cell, Plan
 from sgoif.bench.run_folder import folder_of, write_config
 from sgoif.bench.sharing.export import export_records
 from sgoif.bench.sharing.records_file import read_parts
-from sgoif.errors import UserError
 
 
 def open_plan(path: Path, workers: int, device: str | None) -> Plan:
@@ -80,7 +79,4 @@ def main(arguments: Sequence[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    try:
-        main()
-    except UserError as e:
-        raise SystemExit(f"error: {e}") from e
+    run_command(main)

@@ -1,6 +1,7 @@
 """Equal tuning: the trials that were measured are those declared, and the configuration has what they chose."""
 
 import json
+import runpy
 
 import pytest
 
@@ -111,3 +112,12 @@ def test_a_temporary_folder_stays_after_an_error_that_names_logs_in_it(tmp_path,
     with pytest.raises(UserError), common.temporary_folder():
         raise UserError("see the log")
     assert len(list(tmp_path.iterdir())) == 1
+
+
+def test_a_mistake_is_one_line_with_status_2(monkeypatch, capsys):
+    monkeypatch.setattr("sys.argv", ["candidates", "--methods", "nonsense"])
+    with pytest.raises(SystemExit) as ended:
+        runpy.run_path(candidates.__file__, run_name="__main__")
+    told = capsys.readouterr().err
+    assert ended.value.code == 2 and told.startswith("error: noisy.digits.methods: no method 'nonsense'")
+    assert told.count("\n") == 1
