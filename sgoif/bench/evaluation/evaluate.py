@@ -29,11 +29,12 @@ from sgoif.bench.methods.registry import SHARED
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, load_npz
 
-DETECTION = ("p_at_1", "auc_pr", "auroc")  # what is recorded as undefined where no label can be judged
+DETECTION = ("p_at_1", "auc_pr", "auroc")  # undefined where no label can be judged or is wrong
 NO_TRUTH = (
     "nobody has checked the labels of these training images one by one, so which are wrong is not known and detection "
     "cannot be scored; test accuracy is on the validation images, which people labelled"
 )
+NONE_WRONG = "none of these labels is wrong, so there is nothing to find"
 NOT_RUN = "the configuration asks for it, but no batch of this run holds it; run the workflow again"
 
 
@@ -183,7 +184,8 @@ class CellEvaluator:
         if self.task == "ood":
             return [_quality_record(subject, *found) for found in ood_quality(arrays, test_labels, self.spec)]
         truth = self._truth.noisy(subject.setting, subject.seed)
-        records = [_quality_record(subject, *found) for found in _noisy_quality(arrays, truth, test_labels)]
+        reason = NONE_WRONG if truth.get("known", np.ones(1, bool)).any() else NO_TRUTH
+        records = [_quality_record(subject, *found, reason) for found in _noisy_quality(arrays, truth, test_labels)]
         return [*records, *_epoch_records(subject, arrays, truth)]
 
 
@@ -257,25 +259,25 @@ def _label_facts(truth: Mapping[str, np.ndarray]) -> dict[str, float]:
     return facts
 
 
-def _quality_record(subject: Subject, variant: str, metric: str, value: float | None) -> MetricRecord:
+def _quality_record(subject: Subject, variant: str, metric: str, value: float | None, reason: str = "") -> MetricRecord:
     if value is None:
-        return subject.record(metric, variant=variant, status="undefined", reason=NO_TRUTH)
+        return subject.record(metric, variant=variant, status="undefined", reason=reason)
     return subject.record(metric, value, variant=variant)
 
 
 def _noisy_quality(
     arrays: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray], test_labels: np.ndarray
 ) -> Quality:
-    """Yields the metrics of a noisy-label cell; where no label is wrong there is nothing to detect.
+    """Yields the metrics of a noisy-label cell.
 
-    Where the truth is known for some examples alone, those are ranked among themselves; where it is known for none,
-    the value is None: not defined.
+    Where the truth is known for some examples alone, those are ranked among themselves; where it is known for none, or
+    no label is wrong, the value is None: not defined.
     """
     known = truth.get("known", slice(None))
     wrong = truth["wrong"][known]
-    if not wrong.size:
+    if not wrong.any():
         yield from (("", metric, None) for metric in DETECTION if "scores" in arrays)
-    elif wrong.any():
+    else:
         for key in sorted(k for k in arrays if k == "scores" or k.startswith("variant:")):
             variant = key.removeprefix("scores").removeprefix("variant:")
             yield from ((variant, m, v) for m, v in metrics.detection(arrays[key][known], wrong, key).items())

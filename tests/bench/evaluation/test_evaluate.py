@@ -270,7 +270,10 @@ def test_labels_that_are_all_right_have_no_detection_but_an_accuracy(noisy):
     noisy.cell("noisy", "digits", "n20s0", 0, "aum", scores(noisy, test_logits=noisy.logits("digits", 1)))
     records = evaluated(noisy, small(seeds=[0]))
     assert value(records, "test_accuracy")["value"] == 1
-    assert not [r for r in records if r["metric"] == "auc_pr"]
+    found = value(records, "auc_pr")
+    assert (
+        found["value"] is None and found["status"] == "undefined" and "none of these labels is wrong" in found["reason"]
+    )
 
 
 def test_the_records_are_json_without_nan(noisy):
