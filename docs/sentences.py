@@ -157,7 +157,7 @@ def terms(measured: Measured) -> Iterator[str]:
         f"[{seeds_in_words(measured)}](docs/results/measured.md#seeds).",
         f"[Not run yet](docs/results/measured.md#the-run): {missing_briefly(measured)}.",
         "SG-OIF was tuned on other noise of the same images in",
-        "[more than 150 configurations](docs/lab-notebook/defaults.md); rivals run at their papers' values.",
+        "[several hundred rules and settings](docs/lab-notebook/defaults.md); rivals run at their papers' values.",
         "Clean labels are of test images.",
     )
 
