@@ -69,6 +69,7 @@ class DatasetRun:
         write_labels(plan, self.folder, jobs)
         processes = Processes(self.config["run"], plan, self.folder, jobs, until, report)
         processes.run(workers)
+        report()
         for job, failure in processes.failed.items():
             raise UserError(f"{job.dataset} {job.method} {job.number}: {failure}; see {processes.logs}")
         return len(processes.undone)

@@ -132,7 +132,7 @@ class Processes:
         run_dir: Folder of the run.
         waiting: Jobs that are not begun, in order.
         until: `time.monotonic()` at which nothing runs any more.
-        report: Called about every minute, and at the end.
+        report: Called about every minute.
         seconds: Seconds of finished jobs by method.
         failed: Jobs that raised, with the reason.
         undone: Jobs that are not finished, the waiting ones among them.
@@ -181,7 +181,6 @@ class Processes:
                 process.kill()
             for process in self._processes:
                 process.join(timeout=10)
-        self.report()
 
     def _start_process(self) -> None:
         spawn = multiprocessing.get_context("spawn")

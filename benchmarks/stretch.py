@@ -2,13 +2,16 @@
 
 For a machine that is there for minutes and has no Snakemake. The jobs are those of the workflow (`run_batch`), one cell
 each, in the order of a file. What is finished on this machine, or stands in published records, is not computed again.
-At the end all that is finished is written to `--out` (`export-records`); `pack-records` adds it to what is published.
-A job is begun only if there is time for it, as told by the jobs of its method before.
+About every minute and at the end all that is finished is written to `--out` (`export-records`), so that a machine which
+is taken away costs minutes; `pack-records` adds it to what is published. A job is begun only if there is time for it,
+as told by the jobs of its method before.
 """
 
 from __future__ import annotations
 
 import argparse
+import contextlib
+import multiprocessing
 import statistics
 import time
 from collections.abc import Sequence
@@ -23,6 +26,7 @@ from sgoif.bench.execution.plan import Cell, Plan
 from sgoif.bench.run_folder import folder_of, write_config
 from sgoif.bench.sharing.export import export_records
 from sgoif.bench.sharing.records_file import read_parts
+from sgoif.errors import UserError
 
 
 def open_plan(path: Path, workers: int, device: str | None) -> Plan:
@@ -41,6 +45,38 @@ def published_cells(files: Sequence[Path]) -> set[Cell]:
 def batch_file(run_dir: Path, job: Job) -> Path:
     """Return the file that tells that a job is done."""
     return run_dir / "batches" / job.task / job.dataset / job.method / f"{job.number}.json"
+
+
+class RecordsWriter:
+    """Writes the records of what is finished in a process of its own, so that jobs are begun meanwhile.
+
+    Args:
+        plan: The run's plan.
+        run_dir: Folder of the run.
+        out: File of records.
+        commit: Commit of cells that do not know theirs.
+        note: How the cells were measured.
+    """
+
+    def __init__(self, plan: Plan, run_dir: Path, out: Path, commit: str, note: str) -> None:
+        self._arguments = (plan, run_dir, out, commit, note)
+        self._process: multiprocessing.process.BaseProcess | None = None
+
+    def begin(self) -> None:
+        """Begin to write, unless it is still being written."""
+        if self._process is None or not self._process.is_alive():
+            self._process = multiprocessing.get_context("spawn").Process(target=_write_records, args=self._arguments)
+            self._process.start()
+
+    def wait(self) -> None:
+        """Wait until nothing is being written."""
+        if self._process is not None:
+            self._process.join()
+
+
+def _write_records(plan: Plan, run_dir: Path, out: Path, commit: str, note: str) -> None:
+    with contextlib.suppress(UserError):  # nothing is finished yet
+        export_records(plan, run_dir, out, commit, note)
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -66,14 +102,16 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_config(run_dir, plan.config)
     write_labels(plan, run_dir, jobs)
     print(f"{len(jobs)} jobs; {until - time.monotonic():.0f} s left", flush=True)
-    stretch = Processes("stretch", plan, run_dir, jobs, until)
+    shared = f"{options.workers} processes shared the GPU. " if options.workers > 1 else ""
+    note = (shared + options.note).strip()
+    records = RecordsWriter(plan, run_dir, options.out, options.commit, note)
+    stretch = Processes("stretch", plan, run_dir, jobs, until, report=records.begin)
     stretch.run(options.workers)
+    records.wait()
     for job, failure in stretch.failed.items():
         print(f"failed: {job.dataset} {job.method} {job.number}: {failure}")
     for method, seconds in stretch.seconds.items():
         print(f"{method}: {len(seconds)} cells of {statistics.fmean(seconds):.1f} s")
-    shared = f"{options.workers} processes shared the GPU. " if options.workers > 1 else ""
-    note = (shared + options.note).strip()
     _, left_out = export_records(plan, run_dir, options.out, options.commit, note)
     print(*left_out, f"{len(stretch.waiting)} jobs are left", sep="\n", flush=True)
 

@@ -134,7 +134,8 @@ class InfluenceResult:
         """Find the labels that are probably wrong, without knowing the truth.
 
         The labels with the highest `suspicion` are taken. Their number is the expected number of wrong labels by the
-        log-odds. Without log-odds it is the number that the influence scores imply.
+        log-odds. Without log-odds it is the number that the influence scores imply. Examples that were never visited
+        are not counted and come last.
 
         Args:
             labels: The labels that were trained on, shape [N].
@@ -148,8 +149,12 @@ class InfluenceResult:
             InfluenceError: If labels or probabilities do not fit the examples.
         """
         labels = torch.as_tensor(labels).long().cpu()
-        suspicion = self.suspicion
-        count, mask = estimate_label_errors(suspicion, labels, self.log_odds)
+        suspicion, log_odds = self.suspicion, self.log_odds
+        if log_odds is not None:  # nothing is known of examples that were never visited
+            unseen = (self.visits == 0) & (log_odds == 0)
+            log_odds = log_odds.masked_fill(unseen, -torch.inf)
+            suspicion = suspicion.masked_fill(unseen, suspicion.min())
+        count, mask = estimate_label_errors(suspicion, labels, log_odds)
         if probabilities is None:
             probabilities = self.mean_predictions
         suggested = labels

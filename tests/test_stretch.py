@@ -64,6 +64,11 @@ def test_a_stretch_goes_on_where_another_was(plan, tmp_path, monkeypatch, capsys
     done, run_dir = Job("digits", "random", 0), Path("results") / "mini"
     write_labels(plan, run_dir, [done])
     run_batch(plan, run_dir, "noisy", "digits", "random", 0, "cpu")
+    records = stretch.RecordsWriter(plan, run_dir, Path("meanwhile.json.gz"), "abc", "")
+    records.begin()
+    records.wait()
+    ((_, before),) = read_parts([Path("meanwhile.json.gz")])  # what a machine leaves that is taken away
+    assert [c["cell"]["setting"] for c in before["cells"]] == ["n20_s0"]
     Path("order.yaml").write_text("- {seeds: [0], methods: [random]}")
     call = ["--config", str(MINI), "--order", "order.yaml", "--workers", "1", "--out", "out.json.gz"]
     stretch.main([*call, "--seconds", "200", "--commit", "abc", "--note", "On a CPU."])

@@ -1,5 +1,7 @@
 """What ranks wrong labels: suspicion, the temperature by number of classes, and the count of wrong labels."""
 
+from dataclasses import replace
+
 import pytest
 import torch
 from torch import nn
@@ -45,6 +47,17 @@ def test_label_issues_are_the_most_suspicious_as_many_as_the_log_odds_expect():
     assert wrong.count == 2 and wrong.mask.tolist() == [False, True, False, True]
     assert torch.equal(wrong.order, found.suspicion.argsort(descending=True)) and wrong.mask[wrong.order[:2]].all()
     assert wrong.suggested.tolist() == [1, 1, 0, 2]  # never the label itself where it is wrong, else the label
+
+
+def test_examples_that_were_never_visited_are_neither_counted_nor_flagged():
+    found = result([3.0, 2.0, 0.0, 0.0, -9.0], [30.0, -30.0, 0.0, 0.0, -30.0])
+    unseen = replace(found, visits=torch.tensor([1, 1, 0, 0, 1]))
+    assert found.find_label_issues(torch.zeros(5)).count == 2  # an even chance each, if they were visited
+    wrong = unseen.find_label_issues(torch.zeros(5))
+    assert wrong.count == 1 and wrong.mask.tolist() == [True, False, False, False, False]
+    assert set(wrong.order[-3:].tolist()) >= {2, 3}
+    never = replace(unseen, visits=torch.zeros(5).long(), log_odds=torch.zeros(5))
+    assert never.find_label_issues(torch.zeros(5)).count == 0
 
 
 def test_suggestions_come_from_other_probabilities_if_there_are_any():
