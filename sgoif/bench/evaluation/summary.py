@@ -156,7 +156,7 @@ def _averaged(found: Sequence[MetricRecord], status: str, reason: str, n_wanted:
     if status == "ok" and seeds != [None] and len(seeds) < n_wanted:
         reasons = dict.fromkeys(r["reason"] for r in found if r["value"] is None and r["reason"])
         status = "partial"
-        reason = f"{len(seeds)} of {n_wanted} seeds; {'; '.join(reasons) or 'the others were not asked for it'}"
+        reason = f"{len(seeds)} of {n_wanted} seeds; {'; '.join(reasons) or 'no more are configured for it'}"
     return {
         "n_seeds": len(seeds), "mean": mean, "std": std, "status": status, "reason": reason, "seeds": seeds,
         "values": values,

@@ -3,7 +3,7 @@
 from sgoif.bench.tables.model import Block, Column, Entry, Row
 from sgoif.bench.tables.seeds import add_seeds_columns
 
-NOTES = ["1 of 3 seeds; the others were not asked for it", "shared its GPU", "2 of 3 seeds; seed 1 failed: loss"]
+NOTES = ["1 of 3 seeds; no more are configured for it", "shared its GPU", "2 of 3 seeds; seed 1 failed: loss"]
 
 
 def number(n: int, note: int | None = None) -> Entry:

@@ -181,7 +181,7 @@ def test_a_quantity_of_fewer_seeds_than_its_method_says_so_and_does_not_compete(
     gone = [r for r in raw if (r["method"], r["metric"]) == ("sgoif", "test_accuracy") and r["seed"] > 0]
     atomic_write_json(tmp_path / "metrics/noisy/digits.json", [r for r in raw if r not in gone])
     told = [r for r in summarise(tmp_path, some) if r["method"] == "sgoif" and r["metric"] == "test_accuracy"]
-    reason = "1 of 3 seeds; the others were not asked for it"
+    reason = "1 of 3 seeds; no more are configured for it"
     assert told and {(r["status"], r["reason"], r["n_seeds"]) for r in told} == {("partial", reason, 1)}
     tables.write_tables(tmp_path, some)
     accuracy = (tmp_path / "tables" / "table1.md").read_text().split("## Test accuracy")[1]
