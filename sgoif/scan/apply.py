@@ -98,7 +98,7 @@ def apply(
 def _read_ranking(folder: Path, examples: int) -> tuple[dict[str, str], dict[str, float]]:
     """Returns the label of each path of the ranking, and the probability that it is wrong."""
     path = folder / "ranking.csv"
-    if not path.is_file():
+    if not path.exists():
         raise UserError(f"{path} is gone; run the same `sgoif scan` again")
     rows = read_rows(path, ("path", "given_label", "wrong_probability"), strip=False)
     labels = {row.cells[0]: row.cells[1] for row in rows}
