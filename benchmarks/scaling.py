@@ -9,6 +9,7 @@ one of `--n`, with the fewest anchors.
 
 import functools
 import statistics
+from unittest.mock import patch
 
 from benchmarks.common import Bench, parser, turns
 from sgoif.training.models import MODELS, resnet9
@@ -17,7 +18,12 @@ WIDTHS = {"resnet9 x32": 32, "resnet9 x128": 128}  # of the first layer, 64 in `
 
 
 def main(arguments: list[str] | None = None) -> None:
-    MODELS.update({name: functools.partial(resnet9, width=width) for name, width in WIDTHS.items()})
+    with patch.dict(MODELS, {name: functools.partial(resnet9, width=width) for name, width in WIDTHS.items()}):
+        measure(arguments)
+
+
+def measure(arguments: list[str] | None) -> None:
+    """Time plain and watched trainings, with the widths among the models."""
     options = parser(__doc__, limit=45)
     options.add_argument("--rounds", type=int, default=2, help="pairs of a plain and a watched run")
     options.add_argument("--n", type=int, nargs="+", default=[10_000, 25_000, 50_000])
