@@ -2,7 +2,7 @@
 
 For a machine that is there for minutes and has no Snakemake. The jobs are those of the workflow (`run_batch`), one cell
 each, in the order of a file. What is finished on this machine, or stands in published records, is not computed again.
-About every minute and at the end all that is finished is written to `--out` (`export-records`), so that a machine which
+Every few minutes and at the end all that is finished is written to `--out` (`export-records`), so that a machine which
 is taken away costs minutes; `pack-records` adds it to what is published. A job is begun only if there is time for it,
 as told by the jobs of its method before.
 """
@@ -11,6 +11,7 @@ from __future__ import annotations
 
 import argparse
 import contextlib
+import math
 import multiprocessing
 import statistics
 import time
@@ -27,6 +28,8 @@ from sgoif.bench.run_folder import folder_of, write_config
 from sgoif.bench.sharing.export import export_records
 from sgoif.bench.sharing.records_file import read_parts
 from sgoif.errors import UserError
+
+WRITE_EVERY = 150.0  # seconds between two times that records are written
 
 
 def open_plan(path: Path, workers: int, device: str | None) -> Plan:
@@ -61,10 +64,12 @@ class RecordsWriter:
     def __init__(self, plan: Plan, run_dir: Path, out: Path, commit: str, note: str) -> None:
         self._arguments = (plan, run_dir, out, commit, note)
         self._process: multiprocessing.process.BaseProcess | None = None
+        self._began = -math.inf
 
     def begin(self) -> None:
-        """Begin to write, unless it is still being written."""
-        if self._process is None or not self._process.is_alive():
+        """Begin to write, unless that was done lately: every cell is evaluated again, beside the jobs."""
+        if time.monotonic() - self._began > WRITE_EVERY and not (self._process and self._process.is_alive()):
+            self._began = time.monotonic()
             self._process = multiprocessing.get_context("spawn").Process(target=_write_records, args=self._arguments)
             self._process.start()
 

@@ -113,9 +113,9 @@ class InfluenceResult:
         """How suspicious each label is, shape [N]; higher = more likely wrong. Only the order means something.
 
         It is the weighted sum of influence score s_i, log-odds o_i and margin m_i, each over its root mean square, and
-        half of the label's excess e_i:
+        half of the label's excess:
 
-            x_i = a s_i / rms(s) + b o_i / rms(o) + c m_i / rms(m),     x_i / rms(x) + e_i / 2,
+            x_i = a s_i / rms(s) + b o_i / rms(o) + c m_i / rms(m),     x_i / rms(x) + excess_i / 2,
 
         with the weights a, b, c of `weights` (see `sgoif.label_noise.evidence`). With `config.memory = False` it is the
         influence score alone.

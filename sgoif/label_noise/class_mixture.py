@@ -80,7 +80,8 @@ class ClassMixture:
                 every class has its own name.
         """
         parts = zip(torch.split(self._records, CHUNK_ROWS), torch.split(self._labels, CHUNK_ROWS), strict=True)
-        joints = ((_joint(part, labels, self._parameters), labels) for part, labels in parts)
+        whitening = self._parameters.whitening
+        joints = ((_joint(part @ whitening, labels, self._parameters), labels) for part, labels in parts)
         if names is None:
             return torch.cat([_own_log_odds(joint, labels) for joint, labels in joints])
         return torch.cat([(_class_log_odds(joint) * names.T[labels]).sum(1) for joint, labels in joints])
@@ -211,9 +212,8 @@ def _own_variances(sums: _Sums, whitening: Tensor | None, means: Tensor, n: int)
     return (scatter + shared) / (sizes + shared)
 
 
-def _joint(x: Tensor, labels: Tensor, parameters: _Parameters) -> Tensor:
-    """J_ic of each example and class, shape [n, C], up to a term of the example."""
-    white = x @ parameters.whitening
+def _joint(white: Tensor, labels: Tensor, parameters: _Parameters) -> Tensor:
+    """J_ic of each whitened record and class, shape [n, C], up to a term of the example."""
     joint = white @ parameters.slope - white.square() @ parameters.curvature + parameters.offset
     return joint + parameters.log_transition.T[labels]
 
@@ -242,11 +242,12 @@ def _expect(x: Tensor, labels: Tensor, parameters: _Parameters) -> tuple[_Sums, 
     records, squares = x.new_zeros(n_classes, dimension), x.new_zeros(n_classes, dimension)
     classes = []
     for part, part_labels in zip(torch.split(x, CHUNK_ROWS), torch.split(labels, CHUNK_ROWS), strict=True):
-        joint = _joint(part, part_labels, parameters)
+        white = part @ parameters.whitening
+        joint = _joint(white, part_labels, parameters)
         member = joint.softmax(1)
         sizes += member.sum(0)
         records += member.T @ part
-        squares += member.T @ (part @ parameters.whitening).square()
+        squares += member.T @ white.square()
         by_label.index_add_(0, part_labels, member)
         classes.append(joint.argmax(1))
     return _Sums(sizes, records, by_label.T, squares), torch.cat(classes)

@@ -32,17 +32,19 @@ NAME_ROUNDS = 100  # of Sinkhorn's iteration
 MIN_NAME_WEIGHT = 1e-12
 
 
-def name_probabilities(transition: Tensor) -> Tensor:
-    """Return the probability Q_kc that class k is the one that label c names, shape [C, C].
+def name_probabilities(transition: Tensor, agreement: float = 0.0) -> Tensor:
+    """Return the probability that class k is the one that label c names, a I + (1 - a) Q, shape [C, C].
 
     Args:
         transition: Noise matrix, shape [C, C]; row k says how often class k has each label.
+        agreement: How far class sizes follow the numbers of labels, a in [0, 1].
     """
     names = transition.clamp(min=MIN_NAME_WEIGHT) ** NAME_POWER
     for _ in range(NAME_ROUNDS):
         names = names / names.sum(0, keepdim=True)
         names = names / names.sum(1, keepdim=True)
-    return names
+    own = torch.eye(len(names), dtype=names.dtype, device=names.device)
+    return agreement * own + (1 - agreement) * names
 
 
 def size_agreement(labelled: Tensor, class_sizes: Sequence[Tensor]) -> float:

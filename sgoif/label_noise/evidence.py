@@ -106,7 +106,7 @@ def read_labels(
         models.append(fit_class_mixture(centred, labels, None if trusted is None else by_predictions.classes))
     labelled = torch.bincount(labels, minlength=roots.shape[1]).double()
     agreement = size_agreement(labelled, [model.class_sizes for model in models])
-    names = [None if trusted is not None else _names(model.transition, agreement) for model in models]
+    names = [None if trusted is not None else name_probabilities(model.transition, agreement) for model in models]
     odds = torch.stack([model.log_odds(q) for model, q in zip(models, names, strict=True)])
     entropy = by_predictions.noise_entropy
     scattered = SCATTERED_WEIGHT * entropy**SCATTERED_POWER
@@ -116,12 +116,6 @@ def read_labels(
         excess = torch.zeros_like(excess)
     log_odds, weights = weigh_signals(influence, margin, odds, factors)
     return LabelEvidence(log_odds, excess, by_predictions.transition, entropy, weights)
-
-
-def _names(transition: Tensor, agreement: float) -> Tensor:
-    """Probabilities of the names; every class keeps its own as far as class sizes follow the labels."""
-    own = torch.eye(len(transition), dtype=transition.dtype, device=transition.device)
-    return agreement * own + (1 - agreement) * name_probabilities(transition)
 
 
 def guess_classes(roots: Tensor, labels: Tensor, trusted: TrustedPredictions) -> Tensor:

@@ -1,14 +1,14 @@
 """Weighted means over the visits of every training example: predictions, class influences and margins.
 
-A network that has not learnt yet predicts the same for all examples. One that has learnt the labels by heart predicts
-them, right or wrong. In between its predictions say what it thinks of the labels, and they do so the more, the more
+A network that has not learnt yet predicts the same for all examples. One that has memorised the labels predicts them,
+right or wrong. In between its predictions say what it thinks of the labels, and they do so the more, the more
 the probabilities p of the labels differ between examples. Of two such steps the later one knows more, in the first
 `LEARNING_EPOCHS` of training. So all visits of a step in epoch t, counted from 1 and with fractions, have the weight
 
     w = min(t, 10) var(p)^(3/2)
 
 with the variance over the examples of the step. It needs no score window: it is small at the start and vanishes once
-the labels are learnt by heart, however long the training is.
+the labels are memorised, however long the training is.
 
 The margin of a visit is the largest other logit minus the label's. The class influence of a visit says how the scoring
 direction would move each logit (`ScoredBatch.class_influence`); only scope "head" has one.

@@ -23,6 +23,13 @@ def test_names_are_certain_where_most_labels_are_right():
     assert name_probabilities(torch.eye(3, dtype=DOUBLE)).diagonal().min() > 0.999
 
 
+def test_every_class_keeps_its_name_as_far_as_sizes_follow_the_labels():
+    transition = torch.tensor([[0.6, 0.4], [0.5, 0.5]], dtype=DOUBLE)
+    half, own = name_probabilities(transition, 0.5), torch.eye(2, dtype=DOUBLE)
+    torch.testing.assert_close(half, (name_probabilities(transition) + own) / 2)
+    assert torch.equal(name_probabilities(transition, 1.0), own)
+
+
 def test_a_class_may_give_its_name_to_one_that_has_no_other():
     """Class 0 has mostly label 0, but a quarter of 1; class 1 has hardly label 1, and could be 0 as well."""
     transition = torch.tensor([[0.60, 0.25, 0.15], [0.30, 0.10, 0.60], [0.00, 0.00, 1.00]], dtype=DOUBLE)

@@ -76,7 +76,7 @@ def test_evidence_comes_from_predictions_and_class_influences():
     both = read_labels(predictions, records, labels, score, margin)
     by_predictions = fit_class_mixture(predictions.sqrt(), labels)
     agreement = size_agreement(torch.bincount(labels).double(), [by_predictions.class_sizes])
-    names = agreement * torch.eye(5) + (1 - agreement) * name_probabilities(by_predictions.transition)
+    names = name_probabilities(by_predictions.transition, agreement)
     torch.testing.assert_close(alone.log_odds, by_predictions.log_odds(names))
     assert both.noise_entropy == by_predictions.noise_entropy
     assert torch.equal(both.transition, by_predictions.transition)
