@@ -126,7 +126,8 @@ def losses(measured: Measured) -> str:
         points, where, who = max((p, w, rival) for rival, _ in blind for w, p in behind[rival].items())
         named = [f"{short(rival)}{' is ahead' * (i == 0)} in {n}" for i, (rival, n) in enumerate(blind[:NAMED])]
         rest = blind[NAMED:]
-        more = f", {counted(len(rest), 'other')} in at most {rest[0][1]}" if rest else ""
+        named += [f"{short(rest[0][0])} in {rest[0][1]}"] if len(rest) == 1 else []
+        more = f", {counted(len(rest), 'other')} in at most {rest[0][1]}" if len(rest) > 1 else ""
         sentences.append(
             f"Without clean labels {', '.join(named)}{more}, by at most {points:.1f} ({short(who)},"
             f" {measured.settings[where]})."

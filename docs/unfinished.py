@@ -2,6 +2,8 @@
 
 from records import DATASETS, LEFT_OUT, OWN, PAPER, Measured, Score, listed, name
 
+MOST = 0.5  # share of the settings below which a method is told as mostly missing
+
 
 def ablation_losses(measured: Measured, table: str) -> tuple[list[float], list[float]]:
     """Points of AUC-PR that each ablation loses: printed, and measured."""
@@ -57,7 +59,17 @@ def missing_briefly(measured: Measured) -> str:
 def missing_methods(measured: Measured) -> list[str]:
     planned = [m for m in measured.config["noisy"]["cifar10"]["methods"] if "@" not in m and m not in LEFT_OUT]
     words = [_plain_name(m) for m in planned if m not in measured.detectors]
+    words += [f"most of {_plain_name(m)}" for m in planned if 0 < _share(measured, m) < MOST]
     return words + (["the paper's algorithm alone"] if papers_score(measured)[0] != (PAPER, "") else [])
+
+
+def _share(measured: Measured, method: str) -> float:
+    """In which share of CIFAR-10's settings a method is measured; 1 if it is planned for some alone."""
+    spec = measured.config["noisy"]["cifar10"]
+    places = [w for w in measured.settings if w[0] == "cifar10"]
+    if method in (spec.get("restrict") or {}):
+        return 1.0
+    return sum(measured(w, method) is not None for w in places) / max(len(places), 1)
 
 
 def _absent_from(measured: Measured, dataset: str) -> list[str]:
