@@ -104,17 +104,19 @@ def read_labels(
     if class_influence is not None:
         centred = class_influence - class_influence.mean(1, keepdim=True)
         models.append(fit_class_mixture(centred, labels, None if trusted is None else by_predictions.classes))
-    labelled = torch.bincount(labels, minlength=roots.shape[1]).double()
-    agreement = size_agreement(labelled, [model.class_sizes for model in models])
-    names = [None if trusted is not None else name_probabilities(model.transition, agreement) for model in models]
-    odds = torch.stack([model.log_odds(q) for model, q in zip(models, names, strict=True)])
     entropy = by_predictions.noise_entropy
-    scattered = SCATTERED_WEIGHT * entropy**SCATTERED_POWER
-    factors, excess = (scattered, scattered), label_excess(labelled, agreement)[labels]
-    if trusted is not None:
+    if trusted is None:
+        labelled = torch.bincount(labels, minlength=roots.shape[1]).double()
+        agreement = size_agreement(labelled, [model.class_sizes for model in models])
+        odds = [model.log_odds(name_probabilities(model.transition, agreement)) for model in models]
+        excess = label_excess(labelled, agreement)[labels]
+        scattered = SCATTERED_WEIGHT * entropy**SCATTERED_POWER
+        factors = (scattered, scattered)
+    else:  # trusted examples have named the classes
+        odds = [model.log_odds() for model in models]
+        excess = torch.zeros_like(odds[0])
         factors = (TRUSTED_INFLUENCE_WEIGHT, SCATTERED_WEIGHT * entropy**TRUSTED_MARGIN_POWER)
-        excess = torch.zeros_like(excess)
-    log_odds, weights = weigh_signals(influence, margin, odds, factors)
+    log_odds, weights = weigh_signals(influence, margin, torch.stack(odds), factors)
     return LabelEvidence(log_odds, excess, by_predictions.transition, entropy, weights)
 
 
