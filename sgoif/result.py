@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sgoif.backend.linalg import tf32_products
 from sgoif.config import InfluenceConfig
+from sgoif.errors import InfluenceError
 from sgoif.label_noise.count import estimate_label_errors
 from sgoif.label_noise.evidence import SignalWeights, TrustedPredictions, read_labels, root_mean_square
 from sgoif.label_noise.issues import LabelIssues, suggest_labels
@@ -35,6 +36,8 @@ class InfluenceResult:
         half_width: Half-width of the interval for the exact influence over the window, shape [N]; infinite where never
             visited, or if no example was visited twice.
         visits: Number of visits in the score window, shape [N].
+        visited: Which examples had a visit in training, in the window or before it, bool, shape [N]. Nothing is known
+            of the others: training left them out, or their outputs were never finite.
         anchor_age: Mean number of steps since the anchors had been checked, shape [N].
         epoch_scores: Mean score per epoch, shape [E, N].
         counters: Cost and events of the run, by name.
@@ -54,6 +57,7 @@ class InfluenceResult:
     residual: Tensor
     half_width: Tensor
     visits: Tensor
+    visited: Tensor
     anchor_age: Tensor
     epoch_scores: Tensor
     counters: dict[str, float] = field(default_factory=dict)
@@ -100,6 +104,7 @@ class InfluenceResult:
             residual=torch.where(visits > 0, mean["residual"], torch.inf),
             half_width=width.float(),
             visits=visits.long(),
+            visited=window.visited,
             anchor_age=mean["age"],
             epoch_scores=window.epoch_scores.float(),
             counters=counters,
@@ -118,8 +123,16 @@ class InfluenceResult:
             x_i = a s_i / rms(s) + b o_i / rms(o) + c m_i / rms(m),     x_i / rms(x) + excess_i / 2,
 
         with the weights a, b, c of `weights` (see `sgoif.label_noise.evidence`). With `config.memory = False` it is the
-        influence score alone.
+        influence score alone. Examples that were never `visited` share one value, just below that of all others.
         """
+        suspicion, visited = self._sum_of_signals(), self.visited
+        if visited.all() or not visited.any():
+            return suspicion
+        below = torch.nextafter(suspicion[visited].min(), suspicion.new_tensor(-torch.inf))
+        return torch.where(visited, suspicion, below)
+
+    def _sum_of_signals(self) -> Tensor:
+        """The formula of `suspicion`, which means nothing where an example was never visited."""
         if self.log_odds is None or self.margin is None:
             return self.score
         weights = self.weights
@@ -148,13 +161,13 @@ class InfluenceResult:
         Raises:
             InfluenceError: If labels or probabilities do not fit the examples.
         """
-        labels = torch.as_tensor(labels).long().cpu()
-        suspicion, log_odds = self.suspicion, self.log_odds
-        if log_odds is not None:  # nothing is known of examples that were never visited
-            unseen = (self.visits == 0) & (log_odds == 0)
-            log_odds = log_odds.masked_fill(unseen, -torch.inf)
-            suspicion = suspicion.masked_fill(unseen, suspicion.min())
-        count, mask = estimate_label_errors(suspicion, labels, log_odds)
+        labels, visited, suspicion = torch.as_tensor(labels).long().cpu(), self.visited, self.suspicion
+        if labels.shape != visited.shape:
+            raise InfluenceError(f"label issues: labels of shape {tuple(labels.shape)} for {len(visited)} examples")
+        count, mask = 0, torch.zeros_like(visited)
+        if visited.any():
+            log_odds = None if self.log_odds is None else self.log_odds[visited]
+            count, mask[visited] = estimate_label_errors(suspicion[visited], labels[visited], log_odds)
         if probabilities is None:
             probabilities = self.mean_predictions
         suggested = labels

@@ -14,7 +14,8 @@ def wrong_probability(result: InfluenceResult) -> np.ndarray:
     """Returns the probability that each label is wrong, falling with the rank of the example.
 
     It is the isotonic regression of the class model's probabilities on the order of the suspicion: the decreasing
-    sequence nearest to them. Their sum, the expected number of wrong labels, stays as it is.
+    sequence nearest to them. Their sum, the expected number of wrong labels, stays as it is. Examples that were never
+    visited do not count: they come last and have the probability 0.
 
     Args:
         result: Scores of N examples, with log-odds.
@@ -27,7 +28,10 @@ def wrong_probability(result: InfluenceResult) -> np.ndarray:
     if result.log_odds is None:
         raise ValueError("the result has no log-odds: train with InfluenceConfig(memory=True)")
     order = result.suspicion.argsort(descending=True, stable=True).numpy()
+    order = order[result.visited.numpy()[order]]
     by_rank = result.log_odds.double().sigmoid().numpy()[order]
-    probability = np.empty(len(order))
+    probability = np.zeros(len(result.visited))
+    if len(order) == 0:
+        return probability
     probability[order] = isotonic_regression(by_rank, y_min=0, y_max=1, increasing=False)
     return probability

@@ -42,6 +42,7 @@ class Ranking:
         half_width: Half width of its interval, shape [N].
         confidence: Confidence of the score, shape [N].
         visits: Number of visits that were scored, shape [N].
+        visited: Whether training has visited the example at all; if not, its label is not judged, shape [N].
         flagged: Whether the label is estimated to be wrong, shape [N].
         suggested: Most probable other class of a flagged example, else the label, shape [N].
         probability: Mean probability of the suggested class over the visits, shape [N].
@@ -56,6 +57,7 @@ class Ranking:
     half_width: np.ndarray
     confidence: np.ndarray
     visits: np.ndarray
+    visited: np.ndarray
     flagged: np.ndarray
     suggested: np.ndarray
     probability: np.ndarray
@@ -84,6 +86,7 @@ class Ranking:
             half_width=values["half_width"],
             confidence=values["confidence"],
             visits=values["visits"],
+            visited=values["visited"],
             flagged=issues.mask.numpy(),
             suggested=suggested,
             probability=probabilities[each, suggested],

@@ -42,11 +42,13 @@ class WindowSums:
 
     Attributes:
         columns: Name of a column (`COLUMNS`) -> its sums over the visits, shape [N].
+        visited: Which examples had a visit that counts, in the window or before it, bool, shape [N].
         score_range: Largest |score| of a visit, a scalar.
         epoch_scores: Mean score per epoch, shape [E, N], of all epochs.
     """
 
     columns: dict[str, Tensor]
+    visited: Tensor
     score_range: Tensor
     epoch_scores: Tensor
 
@@ -148,7 +150,8 @@ class VisitStatistics:
             collectives.max_(score_range)
             sums, score_range, epochs = sums.cpu(), score_range.cpu(), epochs.cpu()
         columns = dict(zip(COLUMNS, sums.T, strict=True))
-        return WindowSums(columns, score_range, epochs[:, 0].div_(epochs[:, 1].clamp_(min=1)))
+        visited = (epochs[:, 1] > 0).any(0)
+        return WindowSums(columns, visited, score_range, epochs[:, 0].div_(epochs[:, 1].clamp_(min=1)))
 
     def _in_window(self, segments: list[Segment]) -> list[Segment]:
         """The segments in the score window, or all of them if there are none in it."""

@@ -160,7 +160,7 @@ def test_wrong_use_is_reported():
 
 def test_triage_checks_the_probabilities():
     ones = torch.ones(4)
-    result = InfluenceResult(ones, ones, ones, ones, ones.long(), ones, ones[None])
+    result = InfluenceResult(ones, ones, ones, ones, ones.long(), ones.bool(), ones, ones[None])
     labels = torch.tensor([0, 1, 0, 1])
     with pytest.raises(InfluenceError, match="keeps no predictions"):
         triage(result, labels)

@@ -43,6 +43,7 @@ def write_page(folder: Path) -> SimpleNamespace:
         half_width=np.where(np.arange(12) == 3, np.inf, 0.5),
         confidence=np.full(12, 0.9),
         visits=np.full(12, 7),
+        visited=np.full(12, True),
         flagged=np.arange(12) < 6,
         wrong_probability=WRONG,
         estimated=6,

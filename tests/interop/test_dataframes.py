@@ -17,7 +17,7 @@ def made(n: int = 40):
     score = torch.randn(n, generator=generator) * 0.1 - 1
     score[:4] = torch.tensor([3.0, 2.0, 4.0, 2.5])
     ones = torch.ones(n)
-    result = InfluenceResult(score, ones, ones, 0.5 * ones, 3 * ones.long(), ones, score[None])
+    result = InfluenceResult(score, ones, ones, 0.5 * ones, 3 * ones.long(), ones.bool(), ones, score[None])
     given = torch.arange(n) % 2
     return result, triage(result, given, torch.rand(n, 2, generator=generator).softmax(1))
 

@@ -15,7 +15,7 @@ from sgoif.result import InfluenceResult
 def result(score, log_odds, **more) -> InfluenceResult:
     ones = torch.ones(len(score))
     return InfluenceResult(
-        torch.tensor(score), ones, ones, ones, ones.long(), ones, torch.tensor(score)[None],
+        torch.tensor(score), ones, ones, ones, ones.long(), ones.bool(), ones, torch.tensor(score)[None],
         log_odds=None if log_odds is None else torch.tensor(log_odds),
         **{"weights": SignalWeights(1.0, 1.0, 0.0), "margin": 0 * ones, **more},
     )  # fmt: skip
@@ -51,13 +51,56 @@ def test_label_issues_are_the_most_suspicious_as_many_as_the_log_odds_expect():
 
 def test_examples_that_were_never_visited_are_neither_counted_nor_flagged():
     found = result([3.0, 2.0, 0.0, 0.0, -9.0], [30.0, -30.0, 0.0, 0.0, -30.0])
-    unseen = replace(found, visits=torch.tensor([1, 1, 0, 0, 1]))
+    unseen = replace(found, visited=torch.tensor([True, True, False, False, True]))
     assert found.find_label_issues(torch.zeros(5)).count == 2  # an even chance each, if they were visited
     wrong = unseen.find_label_issues(torch.zeros(5))
     assert wrong.count == 1 and wrong.mask.tolist() == [True, False, False, False, False]
-    assert set(wrong.order[-3:].tolist()) >= {2, 3}
-    never = replace(unseen, visits=torch.zeros(5).long(), log_odds=torch.zeros(5))
-    assert never.find_label_issues(torch.zeros(5)).count == 0
+    assert wrong.order.tolist() == [0, 1, 4, 2, 3]
+    never = replace(found, visited=torch.zeros(5).bool()).find_label_issues(torch.zeros(5))
+    assert never.count == 0 and not never.mask.any()
+
+
+@pytest.mark.parametrize("log_odds", [[1.0, -7.0, 0.0, 2.0], None])
+def test_suspicion_is_lowest_where_an_example_was_never_visited_and_elsewhere_as_it_was(log_odds):
+    found = result([3.0, -1.0, 0.0, 0.5], log_odds)
+    unseen = replace(found, visited=torch.tensor([True, True, False, True])).suspicion
+    assert torch.equal(unseen[[0, 1, 3]], found.suspicion[[0, 1, 3]])
+    assert unseen[2] < unseen[1] < found.suspicion[2] and unseen[2] > unseen[1] - 1e-5
+
+
+@pytest.mark.parametrize("memory", [True, False])
+def test_examples_that_training_leaves_out_change_nothing_of_the_others(memory):
+    """Also the count by scores alone, which once took their zeros for a component of its own."""
+    torch.manual_seed(0)
+    centres, true = 2 * torch.randn(4, 6), torch.arange(240) % 4
+    x, labels = centres[true] + torch.randn(240, 6), torch.where(torch.rand(240) < 0.3, (true + 1) % 4, true)
+    model = nn.Linear(6, 4)
+    optimizer = torch.optim.SGD(model.parameters(), 0.1, momentum=0.9)
+    influence = OnlineInfluence(model, 240, 4, InfluenceConfig(memory=memory))
+    for _ in range(8):
+        for index in torch.randperm(200).split(32):
+            with influence.watch(index, labels[index]):
+                nn.functional.cross_entropy(model(x[index]), labels[index]).backward()
+            optimizer.step()
+            influence.step(optimizer)
+            optimizer.zero_grad()
+        influence.end_epoch()
+    found = influence.scores()
+    assert torch.equal(found.visited, torch.arange(240) < 200)
+    issues = found.find_label_issues(labels)
+    assert set(issues.order[200:].tolist()) == set(range(200, 240)) and not issues.mask[200:].any()
+    assert abs(issues.count - int((labels != true)[:200].sum())) < 20
+
+
+def test_a_visit_before_the_window_counts_as_one():
+    model, x, y = nn.Linear(2, 2), torch.randn(3, 2), torch.tensor([0, 1, 0])
+    influence = OnlineInfluence(model, 3, 2, total_steps=4)
+    for rows in ([0, 1], [0], [0], [0]):
+        with influence.watch(torch.tensor(rows), y[rows]):
+            model(x[rows])
+        influence.step()
+    found = influence.scores()
+    assert found.visits.tolist() == [2, 0, 0] and found.visited.tolist() == [True, True, False]
 
 
 def test_suggestions_come_from_other_probabilities_if_there_are_any():
@@ -69,7 +112,7 @@ def test_suggestions_come_from_other_probabilities_if_there_are_any():
 @pytest.mark.parametrize(
     "labels, probabilities, message",
     [
-        ([0, 1, 0], None, "must both be"),
+        ([0, 1, 0], None, r"labels of shape \(3,\) for 2 examples"),
         ([0, 1], torch.ones(3, 2), r"shape \(3, 2\) for 2 labels"),
         ([0, 1], torch.full((2, 2), torch.nan), "finite"),
         ([0, 2], torch.ones(2, 2), "label 2 of 2 classes"),
@@ -129,7 +172,7 @@ def test_margins_are_the_weighted_mean_of_all_visits():
 def test_without_memory_nothing_is_kept_and_the_influence_ranks():
     found, _, _ = watched(memory=False)
     assert all(getattr(found, name) is None for name in ("mean_predictions", "log_odds", "transition", "margin"))
-    assert torch.equal(found.suspicion, found.score)
+    assert found.visited[:-1].all() and torch.equal(found.suspicion[:-1], found.score[:-1])
 
 
 def test_temperature_is_as_stated_up_to_ten_classes_and_falls_to_one():

@@ -28,6 +28,7 @@ def test_the_page_says_what_it_is_sorted_by(browser, page):
     assert "how probably the label is wrong" in b.ask("$('sorted').textContent")
     chances = b.ask("[...document.querySelectorAll('.chance')].map(c => c.textContent)")
     assert chances == [f"wrong: {round(100 * p)}%" for p in WRONG]
+    assert b.ask("chance({ ...data.items[0], judged: false }).textContent") == "not judged: training never saw it"
     b.ask("$('sort').value = 'confusion'; $('sort').dispatchEvent(new Event('input'))")
     assert "given → suggested" in b.ask("$('sorted').textContent")
     ranks = sorted(range(12), key=lambda i: (page.labels[i], page.other[i], i))

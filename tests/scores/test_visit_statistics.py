@@ -36,6 +36,7 @@ def test_the_window_holds_the_second_half_and_its_own_range():
     assert found.columns["visits"].tolist() == [2, 0, 1]
     assert found.columns["confidence"].tolist() == [1.0, 0, 0.5]
     assert found.columns["residual"].tolist() == [0.5, 0, 0.25] and found.columns["age"].tolist() == [6, 0, 3]
+    assert found.visited.tolist() == [True, True, True]
     assert found.score_range.item() == 7  # the 9 lies before the window
     assert found.epoch_scores.tolist() == [[16 / 4, -9, -3]]
 
@@ -60,6 +61,7 @@ def test_an_unknown_length_takes_the_segments_whose_middle_is_late():
     assert kept.read().columns["score"][0] == 110  # middles 0.5, 1.5 and 2.5 of 3 steps
     assert statistics(total_steps=None).read().columns["visits"].sum() == 0
     assert statistics().read().epoch_scores.shape == (0, 3)
+    assert kept.read().visited.tolist() == [True, False, False] and not statistics().read().visited.any()
 
 
 def test_a_run_that_ends_before_its_window_keeps_what_it_has():

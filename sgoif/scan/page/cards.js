@@ -32,6 +32,7 @@ function claim(item) {
   return make("p", { className: "claim" }, "given ", given, looks, better);
 }
 function chance(item) {
+  if (!item.judged) return make("div", { className: "chance" }, "not judged: training never saw it");
   const filled = make("span");
   filled.style.width = 100 * item.wrong + "%";
   return make("div", { className: "chance" }, make("span", {}, filled), make("span", { textContent: `wrong: ${percent(item.wrong)}` }));

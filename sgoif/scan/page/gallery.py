@@ -183,6 +183,7 @@ def gallery_item(listing: Listing, ranking: Ranking, evidence: PageEvidence, ran
         "interval": informative_interval(float(ranking.score[i]), float(ranking.half_width[i])),
         "confidence": _digits(float(ranking.confidence[i])),
         "visits": int(ranking.visits[i]),
+        "judged": bool(ranking.visited[i]),
         "why": main_contributions(evidence.contributions[i]),
         "image": image,
         "tiny": tiny,
