@@ -9,16 +9,15 @@ one of `--n`, with the fewest anchors.
 
 import functools
 import statistics
-from unittest.mock import patch
 
 from benchmarks.common import Bench, parser, turns
-from sgoif.training.models import MODELS, resnet9
+from sgoif.training.models import more_models, resnet9
 
 WIDTHS = {"resnet9 x32": 32, "resnet9 x128": 128}  # of the first layer, 64 in `resnet9`; the head sees eight times that
 
 
 def main(arguments: list[str] | None = None) -> None:
-    with patch.dict(MODELS, {name: functools.partial(resnet9, width=width) for name, width in WIDTHS.items()}):
+    with more_models({name: functools.partial(resnet9, width=width) for name, width in WIDTHS.items()}):
         measure(arguments)
 
 

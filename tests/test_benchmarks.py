@@ -126,10 +126,10 @@ def test_a_package_that_fails_is_told(measure, monkeypatch, capsys):
 
 @pytest.mark.slow
 def test_scaling(measure):
-    options = ("--rounds", "1", "--n", "32", "48", "--anchors", "10", "20", "--models", "small_cnn", "lenet5")
+    options = ("--rounds", "1", "--n", "32", "48", "--anchors", "10", "20", "--models", "small_cnn", "resnet9 x32")
     figures = measure(scaling, *options)
     assert {kind: set(found) for kind, found in figures.items()} == {
-        "n": {"32", "48"}, "K": {"10", "20"}, "model": {"small_cnn", "lenet5"},
+        "n": {"32", "48"}, "K": {"10", "20"}, "model": {"small_cnn", "resnet9 x32"},
     }  # fmt: skip
     assert figures["K"]["10"] == figures["n"]["48"]  # one point, measured once
     assert [figures["n"][n]["n"] for n in ("32", "48")] == [32, 48] and figures["K"]["20"]["K"] == 20

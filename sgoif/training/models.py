@@ -6,7 +6,8 @@ features z = backbone(x)  [n, d]          logits f = scale * (W z + b)  [n, K]
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from typing import Any
 
 import torch
@@ -252,13 +253,37 @@ def wrap_timm(model: Any, n_classes: int) -> Network:
     return Network(_TimmBackbone(model), nn.Linear(width, n_classes), stages)
 
 
-MODELS: dict[str, Callable[[int, int, int], Network]] = {
+MakeNetwork = Callable[[int, int, int], Network]
+"""Makes a network for so many classes, channels and pixels (height and width)."""
+
+MODELS: dict[str, MakeNetwork] = {
     "tiny_cnn": tiny_cnn,
     "small_cnn": small_cnn,
     "lenet5": lenet5,
     "resnet9": resnet9,
     "resnet18": resnet18,
 }
+
+
+@contextmanager
+def more_models(models: Mapping[str, MakeNetwork]) -> Iterator[None]:
+    """Make further networks known by their names inside the `with` block, as for a benchmark of sizes.
+
+    Args:
+        models: The networks by name; a recipe may then name them.
+
+    Raises:
+        UserError: If a name is taken.
+    """
+    taken = sorted(models.keys() & MODELS.keys())
+    if taken:
+        raise UserError(f"there already is a model {taken[0]!r}")
+    MODELS.update(models)
+    try:
+        yield
+    finally:
+        for name in models:
+            del MODELS[name]
 
 
 def check_model(name: str) -> None:

@@ -12,7 +12,7 @@ from sgoif.training.batches import Batches
 from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.images import ImageSet
 from sgoif.training.learner import Diverged, Learner
-from sgoif.training.models import MODELS, build_network
+from sgoif.training.models import MODELS, build_network, lenet5, more_models
 from sgoif.training.predict import predict
 from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
@@ -112,6 +112,20 @@ def test_unknown_models_are_refused():
         build_network("resnet8", 10, 3, 32)
     with pytest.raises(UserError, match="timm has no such model"):
         build_network("timm:resnett18", 10, 3, 32)
+
+
+def test_further_models_have_a_name_inside_their_block_alone():
+    before = dict(MODELS)
+    with pytest.raises(ZeroDivisionError), more_models({"other": lenet5}):
+        assert build_network("other", 7, 3, 32).head.out_features == 7
+        raise ZeroDivisionError
+    assert before == MODELS
+    with (
+        pytest.raises(UserError, match="already is a model 'resnet9'"),
+        more_models({"other": lenet5, "resnet9": lenet5}),
+    ):
+        pass
+    assert before == MODELS
 
 
 def test_a_loss_that_is_not_finite_ends_as_diverged():
