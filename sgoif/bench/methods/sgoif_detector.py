@@ -29,6 +29,7 @@ def _parts(result: InfluenceResult, labels: Tensor) -> dict[str, np.ndarray]:
     """What the suspicion is made of, shape [N] each; nothing if no predictions were kept and it is the influence."""
     if result.log_odds is None or result.margin is None or result.mean_predictions is None:
         return {}
+    # "latent" here and below is the class model: records that are published have it under this name
     doubt = 1 - result.mean_predictions.gather(1, labels[:, None]).squeeze(1)
     parts = {"influence": result.score, "latent": result.log_odds, "margin": result.margin, "doubt": doubt}
     return {name: values.numpy() for name, values in parts.items()}
