@@ -124,12 +124,10 @@ def losses(measured: Measured) -> str:
     blind = [(rival, count) for rival, count in counts.most_common() if rival in measured.blind]
     if blind:
         points, where, who = max((p, w, rival) for rival, _ in blind for w, p in behind[rival].items())
-        named = [f"{short(rival)}{' is ahead' * (i == 0)} in {n}" for i, (rival, n) in enumerate(blind[:NAMED])]
-        rest = blind[NAMED:]
-        named += [f"{short(rest[0][0])} in {rest[0][1]}"] if len(rest) == 1 else []
-        more = f", {counted(len(rest), 'other')} in at most {rest[0][1]}" if len(rest) > 1 else ""
+        alike = {n: [short(rival) for rival, count in blind if count == n] for _, n in blind}
+        ahead = [f"{listed(names)} in {n}{' each' * (len(names) > 1)}" for n, names in alike.items()]
         sentences.append(
-            f"Without clean labels {', '.join(named)}{more}, by at most {points:.1f} ({short(who)},"
+            f"Without clean labels these are ahead: {', '.join(ahead)}, by at most {points:.1f} ({short(who)},"
             f" {measured.settings[where]})."
         )
     return " ".join(sentences)

@@ -6,7 +6,7 @@ import torch
 
 from baselines.noisy.sgoif_trusted import BATCH, Trusted
 from sgoif.bench.methods import registry
-from sgoif.bench.methods.tasks import NoisyTask
+from sgoif.bench.methods.tasks import NoiseFacts, NoisyTask
 from sgoif.training.batches import Batch
 from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.cuda_graphs import MAX_GRAPHS, WARM_UP_CALLS, GraphedStep
@@ -35,8 +35,8 @@ def synthetic(n: int, seed: int, size: int = 32) -> tuple[np.ndarray, np.ndarray
     return np.clip(patterns + rng.normal(0, 60, patterns.shape), 0, 255).astype(np.uint8), labels
 
 
-def run(name: str, params: dict, device: str = "cuda", **recipe):
-    pixels, labels = synthetic(1024, 1)
+def run(name: str, params: dict, device: str = "cuda", n: int = 1024, **recipe):
+    pixels, labels = synthetic(n, 1)
     given, wrong = flipped(labels, 0.3, 10)
     others, clean = synthetic(256, 2)
     train, rest = (ImageSet(x, (0.5,) * 3, (0.3,) * 3, device) for x in (pixels, others))
@@ -50,9 +50,17 @@ def run(name: str, params: dict, device: str = "cuda", **recipe):
         recipe=Recipe(**settings),
         session=Session(None, "test", 0, device),
         trusted=(rest, torch.from_numpy(clean).to(device)),
+        noise=NoiseFacts(rate=0.3, pattern="symmetric"),
     )
     COMPUTE.reset()
     return registry.load("noisy", name)(**params).detect(task), wrong, COMPUTE.forward_passes
+
+
+@pytest.mark.parametrize(("name", "params"), TRAINERS)
+def test_what_is_captured_below_runs_without_a_gpu(name, params):
+    """So that a GPU is not the first to tell that a method wants something else from its task."""
+    found, wrong, _ = run(name, params, device="cpu", n=128, epochs=1)
+    assert found.scores.shape == wrong.shape
 
 
 @gpu

@@ -46,7 +46,7 @@ def commit(folder: Path = Path(__file__).parent) -> str:
     count: they are written from the code of the commit, before they are committed themselves.
     """
     try:
-        described = _git(folder, "describe", "--always", "--abbrev=12")
+        described = _git(folder, "rev-parse", "--short=12", "HEAD")
         changed = _git(folder, "diff", "--quiet", "HEAD", "--", *CODE).returncode == 1
     except (OSError, subprocess.TimeoutExpired):
         return ""
