@@ -1,8 +1,6 @@
 """What of a measurement is there: its seeds, and what is not run yet, in words."""
 
-from records import DATASETS, LEFT_OUT, OWN, PAPER, Measured, Score, listed, name
-
-MOST = 0.5  # share of the settings below which a method is told as mostly missing
+from records import DATASETS, LEFT_OUT, OWN, PAPER, Measured, Score, counted, listed, name
 
 
 def ablation_losses(measured: Measured, table: str) -> tuple[list[float], list[float]]:
@@ -44,6 +42,9 @@ def missing(measured: Measured) -> str:
             words.append(f"{len(settings) - len(there)} settings of {title}")
         if there and (absent := _absent_from(measured, dataset)):
             words.append(f"{listed([_plain_name(m) for m in absent])} on {title}")
+        if there and (lacking := _partly_absent_from(measured, dataset)):
+            parts = [f"{_plain_name(m)} in {counted(n, 'setting')}" for m, n in lacking.items()]
+            words.append(f"{listed(parts)} of {title}")
     return "; ".join([*words, *_absent_parts(measured)]) or "nothing"
 
 
@@ -51,7 +52,8 @@ def missing_briefly(measured: Measured) -> str:
     """The same in fewer words: rivals that are nowhere, and where some of the others are missing."""
     there = {dataset for dataset, _ in measured.settings}
     words = missing_methods(measured) + [title for dataset, title in DATASETS.items() if dataset not in there]
-    some = [title for dataset, title in DATASETS.items() if dataset in there and _absent_from(measured, dataset)]
+    lacks = {d for d in there if _absent_from(measured, d) or _partly_absent_from(measured, d)}
+    some = [title for dataset, title in DATASETS.items() if dataset in lacks]
     words += [f"some rows on {listed(some)}"] if some else []
     return listed([*words, *_absent_parts(measured)]) or "nothing"
 
@@ -59,17 +61,7 @@ def missing_briefly(measured: Measured) -> str:
 def missing_methods(measured: Measured) -> list[str]:
     planned = [m for m in measured.config["noisy"]["cifar10"]["methods"] if "@" not in m and m not in LEFT_OUT]
     words = [_plain_name(m) for m in planned if m not in measured.detectors]
-    words += [f"most of {_plain_name(m)}" for m in planned if 0 < _share(measured, m) < MOST]
     return words + (["the paper's algorithm alone"] if papers_score(measured)[0] != (PAPER, "") else [])
-
-
-def _share(measured: Measured, method: str) -> float:
-    """In which share of CIFAR-10's settings a method is measured; 1 if it is planned for some alone."""
-    spec = measured.config["noisy"]["cifar10"]
-    places = [w for w in measured.settings if w[0] == "cifar10"]
-    if method in (spec.get("restrict") or {}):
-        return 1.0
-    return sum(measured(w, method) is not None for w in places) / max(len(places), 1)
 
 
 def _absent_from(measured: Measured, dataset: str) -> list[str]:
@@ -77,6 +69,16 @@ def _absent_from(measured: Measured, dataset: str) -> list[str]:
     places = [w for w in measured.settings if w[0] == dataset]
     planned = [m for m in measured.config["noisy"][dataset]["methods"] if m in measured.detectors]
     return [m for m in planned if all(measured(w, m) is None for w in places)]
+
+
+def _partly_absent_from(measured: Measured, dataset: str) -> dict[str, int]:
+    """In how many settings of a dataset a method is not measured that is measured in others and planned for all."""
+    spec = measured.config["noisy"][dataset]
+    for_some = {m for m, limits in (spec.get("restrict") or {}).items() if "settings" in limits}
+    places = [w for w in measured.settings if w[0] == dataset]
+    planned = [m for m in spec["methods"] if m in measured.detectors and m not in for_some]
+    lacking = {m: sum(measured(w, m) is None for w in places) for m in planned}
+    return {m: n for m, n in lacking.items() if 0 < n < len(places)}
 
 
 def _absent_parts(measured: Measured) -> list[str]:
