@@ -30,6 +30,7 @@ from sgoif.bench.sharing.records_file import read_parts
 from sgoif.errors import UserError
 
 WRITE_EVERY = 150.0  # seconds between two times that records are written
+NOT_BEFORE_END = 75.0  # so many seconds before the end none is begun: what is written then would be waited for
 
 
 def open_plan(path: Path, workers: int, device: str | None) -> Plan:
@@ -59,17 +60,21 @@ class RecordsWriter:
         out: File of records.
         commit: Commit of cells that do not know theirs.
         note: How the cells were measured.
+        until: `time.monotonic()` at which the jobs end, and all is written once more.
     """
 
-    def __init__(self, plan: Plan, run_dir: Path, out: Path, commit: str, note: str) -> None:
+    def __init__(self, plan: Plan, run_dir: Path, out: Path, commit: str, note: str, until: float) -> None:
         self._arguments = (plan, run_dir, out, commit, note)
+        self._until = until
         self._process: multiprocessing.process.BaseProcess | None = None
         self._began = -math.inf
 
     def begin(self) -> None:
-        """Begin to write, unless that was done lately: every cell is evaluated again, beside the jobs."""
-        if time.monotonic() - self._began > WRITE_EVERY and not (self._process and self._process.is_alive()):
-            self._began = time.monotonic()
+        """Begin to write, unless that was done lately or the end is near: every cell is evaluated again."""
+        now = time.monotonic()
+        due = now - self._began > WRITE_EVERY and self._until - now > NOT_BEFORE_END
+        if due and not (self._process and self._process.is_alive()):
+            self._began = now
             self._process = multiprocessing.get_context("spawn").Process(target=_write_records, args=self._arguments)
             self._process.start()
 
@@ -109,7 +114,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     print(f"{len(jobs)} jobs; {until - time.monotonic():.0f} s left", flush=True)
     shared = f"{options.workers} processes shared the GPU. " if options.workers > 1 else ""
     note = (shared + options.note).strip()
-    records = RecordsWriter(plan, run_dir, options.out, options.commit, note)
+    records = RecordsWriter(plan, run_dir, options.out, options.commit, note, until)
     stretch = Processes("stretch", plan, run_dir, jobs, until, report=records.begin)
     stretch.run(options.workers)
     records.wait()

@@ -1,5 +1,7 @@
 """benchmarks/stretch.py: which jobs, in which order, and that a second stretch goes on where the first was."""
 
+import math
+import time
 from pathlib import Path
 
 import pytest
@@ -64,7 +66,11 @@ def test_a_stretch_goes_on_where_another_was(plan, tmp_path, monkeypatch, capsys
     done, run_dir = Job("digits", "random", 0), Path("results") / "mini"
     write_labels(plan, run_dir, [done])
     run_batch(plan, run_dir, "noisy", "digits", "random", 0, "cpu")
-    records = stretch.RecordsWriter(plan, run_dir, Path("meanwhile.json.gz"), "abc", "")
+    soon = stretch.RecordsWriter(plan, run_dir, Path("meanwhile.json.gz"), "abc", "", until=time.monotonic() + 60)
+    soon.begin()
+    soon.wait()
+    assert not Path("meanwhile.json.gz").exists(), "near the end it would only be waited for"
+    records = stretch.RecordsWriter(plan, run_dir, Path("meanwhile.json.gz"), "abc", "", until=math.inf)
     records.begin()
     records.wait()
     ((_, before),) = read_parts([Path("meanwhile.json.gz")])  # what a machine leaves that is taken away
