@@ -48,8 +48,6 @@ class Engine:
         total_steps: int | None,
         anchor_data: AnchorData | None,
     ) -> None:
-        if n_examples < 1:
-            raise InfluenceError(f"n_examples = {n_examples}: the data set must not be empty")
         if (anchor_data is None) != (config.source == "stream"):
             raise InfluenceError(
                 f"source = {config.source!r}: anchor_data is for 'heldout' and 'trusted', and needed there"
@@ -262,6 +260,8 @@ class Engine:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state of the same configuration and number of examples."""
+        if not isinstance(state, dict) or not isinstance(state.get("config"), dict) or "parts" not in state:
+            raise InfluenceError("load_state_dict(): this is no state_dict() of an OnlineInfluence")
         own = self.config.to_dict()
         differing = [name for name, value in own.items() if state["config"].get(name) != value]
         if differing or state["n_examples"] != self.n_examples:
@@ -269,6 +269,9 @@ class Engine:
                 f"this state is of {state['n_examples']} examples, here there are {self.n_examples}; "
                 f"settings that differ: {', '.join(differing) or 'none'}"
             )
+        shapes = {name: value.shape for name, value in self.parts.state_dict().items() if isinstance(value, Tensor)}
+        if any(state["parts"][name].shape != shape for name, shape in shapes.items() if name in state["parts"]):
+            raise InfluenceError("load_state_dict(): this state is of a model with layers of other sizes")
         directions = self.parts.directions
         with self.stream.run():
             self.parts.load_state_dict(state["parts"])

@@ -25,6 +25,7 @@ wrong. A step never waits for the device.
 
 from __future__ import annotations
 
+import operator
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import TracebackType
@@ -74,6 +75,11 @@ class OnlineInfluence:
             ScopeError: If the model has no head or no supported layer in scope.
             InfluenceError: If the arguments do not fit together.
         """
+        if not isinstance(model, nn.Module):
+            raise InfluenceError(f"model: must be an nn.Module, not a {type(model).__name__}")
+        n_examples = _whole_number("n_examples", n_examples)
+        n_classes = None if n_classes is None else _whole_number("n_classes", n_classes)
+        total_steps = None if total_steps is None else _whole_number("total_steps", total_steps)
         if not isinstance(config, InfluenceConfig | None):
             given = type(config).__name__
             raise InfluenceError(f"config: must be an InfluenceConfig, not a {given}; its from_dict makes one")
@@ -161,9 +167,13 @@ class OnlineInfluence:
 
         Raises:
             BatchError: If index or labels do not fit the batch, the classes or the data set.
-            CaptureError: If the pass did not reach the layers in scope.
+            CaptureError: If the pass did not reach the layers in scope, or its outputs are no logits.
         """
         index, labels = self._validate(index, labels)
+        if self._engine.hooks.removed:
+            raise CaptureError("watch() after close(): the hooks are removed; make a new OnlineInfluence")
+        if self._engine.hooks.recording:
+            raise CaptureError("watch() inside watch(): end the first one; several before one step() are one batch")
         self._engine.hooks.start()
         try:
             yield
@@ -239,7 +249,10 @@ class OnlineInfluence:
 
         Raises:
             CaptureError: If no pass was watched for this step.
+            InfluenceError: If `optimizer` is none.
         """
+        if optimizer is not None and not hasattr(optimizer, "param_groups"):
+            raise InfluenceError(f"step(): a {type(optimizer).__name__} is no optimizer; pass yours, or nothing")
         self._engine.step(optimizer)
 
     @torch.no_grad()
@@ -331,9 +344,20 @@ class OnlineInfluence:
             state: What `state_dict` returned, in a run with the same configuration and number of examples.
 
         Raises:
-            InfluenceError: If configuration or number of examples differ.
+            InfluenceError: If configuration, number of examples or the shapes of the layers differ.
         """
         self._engine.load_state_dict(state)
 
     def _validate(self, index: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
         return self._engine.queue.validate(index, labels, self.n_examples, self.n_classes)
+
+
+def _whole_number(name: str, value: Any) -> int:
+    """Return an argument as an integer above 0."""
+    try:
+        number = 0 if isinstance(value, bool) else operator.index(value)
+    except TypeError:
+        number = 0
+    if number < 1:
+        raise InfluenceError(f"{name} = {value!r}: must be a whole number above 0")
+    return number

@@ -10,10 +10,9 @@ from torch import Tensor
 
 from sgoif.backend.linalg import tf32_products
 from sgoif.config import InfluenceConfig
-from sgoif.errors import InfluenceError
 from sgoif.label_noise.count import estimate_label_errors
 from sgoif.label_noise.evidence import SignalWeights, TrustedPredictions, read_labels, root_mean_square
-from sgoif.label_noise.issues import LabelIssues, suggest_labels
+from sgoif.label_noise.issues import LabelIssues, check_labels, suggest_labels
 from sgoif.scores.interval import visit_half_width
 from sgoif.scores.predictions import PredictionStatistics
 from sgoif.scores.visit_statistics import VisitStatistics
@@ -161,9 +160,8 @@ class InfluenceResult:
         Raises:
             InfluenceError: If labels or probabilities do not fit the examples.
         """
-        labels, visited, suspicion = torch.as_tensor(labels).long().cpu(), self.visited, self.suspicion
-        if labels.shape != visited.shape:
-            raise InfluenceError(f"label issues: labels of shape {tuple(labels.shape)} for {len(visited)} examples")
+        visited, suspicion = self.visited, self.suspicion
+        labels = check_labels(labels, len(visited))
         count, mask = 0, torch.zeros_like(visited)
         if visited.any():
             log_odds = None if self.log_odds is None else self.log_odds[visited]

@@ -14,10 +14,10 @@ from __future__ import annotations
 
 from dataclasses import dataclass
 
-import torch
 from torch import Tensor
 
 from sgoif.errors import InfluenceError
+from sgoif.label_noise.issues import check_labels
 from sgoif.result import InfluenceResult
 
 
@@ -91,7 +91,7 @@ def triage(result: InfluenceResult, labels: Tensor, probabilities: Tensor | None
         probabilities = result.mean_predictions
     if probabilities is None:
         raise InfluenceError("triage: a run with config.memory = False keeps no predictions; pass probabilities")
-    labels = torch.as_tensor(labels).long().cpu()
+    labels = check_labels(labels, len(result.score))
     issues = result.find_label_issues(labels, probabilities)
     return Triage(
         order=issues.order,

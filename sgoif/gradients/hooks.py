@@ -15,6 +15,7 @@ from typing import Any, ClassVar
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.parameter import is_lazy
 
 from sgoif.config import InfluenceConfig
 from sgoif.errors import BatchError, CaptureError, ScopeError
@@ -23,12 +24,20 @@ from sgoif.gradients.layer_ops import SupportedLayer, with_bias
 from sgoif.gradients.layers import LinearGradients
 from sgoif.gradients.parameter_space import ParameterSpace
 
+MAX_SUM_ERROR = 0.01  # of the probabilities of an example, in half precision
+
 
 def unwrap(model: nn.Module) -> nn.Module:
-    """Return the user's own module inside torch.compile and (Distributed)DataParallel wrappers."""
+    """Return the user's own module inside torch.compile and (Distributed)DataParallel wrappers.
+
+    Raises:
+        ScopeError: If DataParallel would run it on parts of the batch.
+    """
     while True:
         inner = getattr(model, "_orig_mod", None)
         if inner is None and isinstance(model, nn.DataParallel | nn.parallel.DistributedDataParallel):
+            if isinstance(model, nn.DataParallel) and len(model.device_ids) > 1:
+                raise ScopeError("nn.DataParallel on several GPUs splits every batch; use DistributedDataParallel")
             inner = model.module
         if inner is None:
             return model
@@ -55,9 +64,8 @@ def find_head(model: nn.Module, n_classes: int | None, name: str) -> tuple[str, 
     linears = [(n, m) for n, m in modules.items() if isinstance(m, nn.Linear) and n_classes in (None, m.out_features)]
     if not linears:
         outputs = "" if n_classes is None else f" with {n_classes} outputs"
-        raise ScopeError(
-            f"{type(model).__name__} has no nn.Linear{outputs} to serve as its head; name one in config.head"
-        )
+        kind = type(model).__name__
+        raise ScopeError(f"{kind} has no nn.Linear{outputs} to serve as its head; the layer of the logits must be one")
     return linears[-1]
 
 
@@ -136,13 +144,19 @@ class GradientHooks:
         self.model = unwrap(model)
         self.head_name, self.head = find_head(self.model, n_classes, config.head)
         self.n_classes = n_classes or self.head.out_features
+        self.head_is_guessed = n_classes is None and not config.head
         self.layers, self.left_out = layers_in_scope(self.model, self.head_name, config.scope)
+        uninitialised = [name for name, m in self.layers.items() if is_lazy(m.weight)]
+        if uninitialised:
+            raise ScopeError(f"layer {uninitialised[0]!r} has no weights yet: run a batch through the model first")
         self.space = ParameterSpace(
             [(w.shape[0], w[0].numel() + (m.bias is not None)) for m in self.layers.values() for w in [m.weight]]
         )
         self.dtype = torch.promote_types(self.head.weight.dtype, torch.float32)
         self.recording = False
+        self.removed = False
         self.captured = CapturedPass()
+        self._output_is_checked = False
         self._handles = [
             self.head.register_forward_hook(self._on_head_output),
             self.model.register_forward_hook(self._on_logits),
@@ -150,6 +164,7 @@ class GradientHooks:
 
     def remove(self) -> None:
         """Remove the hooks from the model."""
+        self.removed = True
         for handle in self._handles:
             handle.remove()
 
@@ -196,18 +211,41 @@ class GradientHooks:
         """
         if captured.features is None:
             raise CaptureError(
-                f"no forward pass reached the head {self.head_name!r} inside watch(); if the model is compiled, "
-                "create OnlineInfluence before its first forward pass"
+                f"no forward pass reached the head {self.head_name!r} inside watch(); if another layer classifies, "
+                "name it in config.head; if layers were replaced or the model is compiled, create OnlineInfluence "
+                "after that and before the first forward pass"
             )
         if captured.features.dim() != 2:
             shape = tuple(captured.features.shape)
             raise CaptureError(f"the head {self.head_name!r} got inputs of shape {shape}; expected [batch, features]")
         if captured.features.shape[0] != count:
             seen = captured.features.shape[0]
-            raise BatchError(f"watch() was given {count} labels, but the model saw a batch of {seen} examples")
+            raise BatchError(
+                f"watch() was given {count} labels, but the model saw a batch of {seen} examples; "
+                "of several passes inside watch() the last one counts"
+            )
         output = captured.head_output
+        if not self._output_is_checked and captured.logits is not None and output is not None:
+            self._check_output(captured.logits, output)
         if captured.logits is None or (output is not None and captured.logits.shape != output.shape):
             captured.logits = output
+
+    def _check_output(self, logits: Tensor, output: Tensor) -> None:
+        """Check once that what follows the head leaves logits; only if something follows does it wait for the device.
+
+        Raises:
+            CaptureError: If the model returns probabilities, or was guessed to end in a layer that it does not end in.
+        """
+        if logits.shape != output.shape:
+            if self.head_is_guessed and logits.dim() == 2 and len(logits) == len(output):
+                raise CaptureError(
+                    f"the model returns {logits.shape[1]} values for each example, but its last nn.Linear, "
+                    f"{self.head_name!r}, {output.shape[1]}; name the layer of the logits in config.head"
+                )
+        elif logits.data_ptr() != output.data_ptr() and len(logits):
+            if bool((logits >= 0).all() & ((logits.float().sum(1) - 1).abs() < MAX_SUM_ERROR).all()):
+                raise CaptureError("the model returns probabilities; it must return logits or their log_softmax")
+        self._output_is_checked = True
 
     def head_batch(
         self,

@@ -55,6 +55,11 @@ class LayerHooks(GradientHooks):
             captured = self.captured
 
             def on_gradient(gradient: Tensor) -> None:
+                if captured.head_gradient is not None:
+                    raise CaptureError(
+                        "two gradients reached the head inside one watch(); outside scope 'head' it takes one forward "
+                        "pass and one backward(): add up the losses, and run other passes outside watch()"
+                    )
                 captured.head_gradient = gradient.detach()
 
             output.register_hook(on_gradient)  # type: ignore[no-untyped-call]

@@ -17,10 +17,19 @@ import torch
 from torch import Tensor
 
 from sgoif.backend import collectives
+from sgoif.backend.integers import as_integers, describe
 from sgoif.errors import BatchError
 from sgoif.gradients.factored_batch import FactoredBatch
 from sgoif.gradients.hooks import CapturedPass, GradientHooks
 
+_MEANING = {
+    "index": "it holds positions in the training set",
+    "labels": "of mixed or smoothed targets pass the label with the largest share",
+}
+_RANGES = {
+    "index": "positions in the training set count from 0, and n_examples is {}",
+    "labels": "classes count from 0, n_classes is {}, and examples without a label stay out of watch()",
+}
 MAX_QUEUED_NUMBERS = 2**25  # features that may wait (128 MiB in float32); a longer queue is processed without a check
 
 
@@ -76,19 +85,21 @@ class PassQueue:
             BatchError: If index or labels are not integers of shape [n] in range.
         """
         found = []
-        for what, values, limit in (("index", index, n_examples), ("labels", labels, n_classes)):
-            values = torch.as_tensor(values)
-            if values.dim() != 1 or values.is_floating_point() or values.dtype == torch.bool:
-                raise BatchError(
-                    f"watch(): {what} must be integers of shape [n], got {values.dtype} of shape {tuple(values.shape)}"
-                )
+        for what, given, limit in (("index", index, n_examples), ("labels", labels, n_classes)):
+            values = as_integers(given)
+            if values is None or values.dim() != 1:
+                got = f"watch(): {what} must be integers of shape [n], got {describe(given)}"
+                raise BatchError(f"{got}; {_MEANING[what]}")
             if values.device.type == "cpu" and len(values):
                 low, high = (int(end) for end in values.aminmax())
                 if low < 0 or high >= limit:
-                    raise BatchError(f"watch(): {what} {low if low < 0 else high} lies outside 0..{limit - 1}")
+                    outside = f"watch(): {what} {low if low < 0 else high} lies outside 0..{limit - 1}"
+                    raise BatchError(f"{outside}; {_RANGES[what].format(limit)}")
             found.append(values)
         if found[0].shape != found[1].shape:
             raise BatchError(f"watch(): {len(found[0])} indices but {len(found[1])} labels")
+        if len(found[0]) == 0 and not collectives.active():  # one of several processes may have no share of a batch
+            raise BatchError("watch(): the batch is empty; leave it out, with its step()")
         return found[0], found[1]
 
     def push(self, step: int, captured: CapturedPass, index: Tensor, labels: Tensor, copy: bool = False) -> None:

@@ -8,10 +8,12 @@ its result and its suggestions.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import Any
 
 import torch
 from torch import Tensor
 
+from sgoif.backend.integers import as_integers, describe
 from sgoif.errors import InfluenceError
 
 
@@ -30,6 +32,26 @@ class LabelIssues:
     order: Tensor
     suggested: Tensor
     count: int
+
+
+def check_labels(labels: Any, n_examples: int) -> Tensor:
+    """Return the labels of a training set on the host, shape [N].
+
+    Args:
+        labels: The labels: a tensor, an array or a list.
+        n_examples: Number of examples N.
+
+    Raises:
+        InfluenceError: If they are not N integers from 0 on.
+    """
+    found = as_integers(labels)
+    if found is None:
+        raise InfluenceError(f"label issues: labels must be integers of shape [N], got {describe(labels)}")
+    if found.shape != (n_examples,):
+        raise InfluenceError(f"label issues: labels of shape {tuple(found.shape)} for {n_examples} examples")
+    if int(found.min()) < 0:
+        raise InfluenceError(f"label issues: label {int(found.min())}; classes count from 0")
+    return found.long().cpu()
 
 
 def suggest_labels(mask: Tensor, labels: Tensor, probabilities: Tensor) -> Tensor:

@@ -42,7 +42,7 @@ def test_only_a_pass_that_is_recorded_is_kept():
 
 @pytest.mark.parametrize("case", ["scaled", "other shape", "none", "no head output"])
 def test_the_models_own_logits_are_used_where_they_have_the_heads_shape(case):
-    hooks = hooks_on(linear_net())
+    hooks = hooks_on(linear_net(), head="head")
     head, logits = torch.randn(4, 3), torch.randn(4, 3)
     captured = CapturedPass()
     captured.features, captured.head_output = torch.randn(4, 6), head

@@ -52,11 +52,11 @@ def test_label_issues_are_the_most_suspicious_as_many_as_the_log_odds_expect():
 def test_examples_that_were_never_visited_are_neither_counted_nor_flagged():
     found = result([3.0, 2.0, 0.0, 0.0, -9.0], [30.0, -30.0, 0.0, 0.0, -30.0])
     unseen = replace(found, visited=torch.tensor([True, True, False, False, True]))
-    assert found.find_label_issues(torch.zeros(5)).count == 2  # an even chance each, if they were visited
-    wrong = unseen.find_label_issues(torch.zeros(5))
+    assert found.find_label_issues([0] * 5).count == 2  # an even chance each, if they were visited
+    wrong = unseen.find_label_issues([0] * 5)
     assert wrong.count == 1 and wrong.mask.tolist() == [True, False, False, False, False]
     assert wrong.order.tolist() == [0, 1, 4, 2, 3]
-    never = replace(found, visited=torch.zeros(5).bool()).find_label_issues(torch.zeros(5))
+    never = replace(found, visited=torch.zeros(5).bool()).find_label_issues([0] * 5)
     assert never.count == 0 and not never.mask.any()
 
 
@@ -112,6 +112,9 @@ def test_suggestions_come_from_other_probabilities_if_there_are_any():
 @pytest.mark.parametrize(
     "labels, probabilities, message",
     [
+        ([0.0, 1.0], None, r"must be integers of shape \[N\], got torch.float32"),
+        ([True, False], None, "must be integers"),
+        ([0, -1], None, "label -1; classes count from 0"),
         ([0, 1, 0], None, r"labels of shape \(3,\) for 2 examples"),
         ([0, 1], torch.ones(3, 2), r"shape \(3, 2\) for 2 labels"),
         ([0, 1], torch.full((2, 2), torch.nan), "finite"),

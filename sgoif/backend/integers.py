@@ -1,0 +1,25 @@
+"""Integers that users hand over as tensors, arrays or lists."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from torch import Tensor
+
+
+def as_integers(values: Any) -> Tensor | None:
+    """Return values as a tensor of integers; None if they are anything else, truth values among it."""
+    try:
+        found = torch.as_tensor(values)
+    except (TypeError, ValueError, RuntimeError):
+        return None
+    whole = not (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool)
+    return found if whole or found.numel() == 0 else None  # an empty list is a tensor of floats
+
+
+def describe(values: Any) -> str:
+    """Say what was given in the place of integers, for a message."""
+    if isinstance(values, Tensor):
+        return f"{values.dtype} of shape {tuple(values.shape)}"
+    return f"a {type(values).__name__}"

@@ -1,0 +1,187 @@
+"""Training loops that are wired wrongly, or unusually: right scores, or an error that says what to do."""
+
+import copy
+import pickle
+
+import pytest
+import torch
+import torch.nn.functional as F
+from torch import nn
+
+from sgoif import BatchError, CaptureError, InfluenceConfig, InfluenceError, OnlineInfluence, ScopeError
+from sgoif.gradients.hooks import unwrap
+from tests.helpers.networks import blobs, mlp, quick, watch_once
+
+N = 12
+DEEP = InfluenceConfig(scope="all")
+
+
+@pytest.fixture
+def watched():
+    model = mlp().double()
+    return model, OnlineInfluence(model, N, n_classes=3), *blobs(N)
+
+
+@pytest.mark.parametrize("given", [None, ["a", "b"], [0.5, 1.0], torch.ones(2, dtype=torch.complex64)])
+@pytest.mark.parametrize(("what", "advice"), [("index", "positions in the training set"), ("labels", "largest share")])
+def test_what_is_no_integer_is_refused_with_what_belongs_there(watched, given, what, advice):
+    pair = {"index": [0, 1], "labels": [0, 1], what: given}
+    with pytest.raises(BatchError, match=rf"{what} must be integers of shape \[n\].*{advice}"):
+        watched[1].watch(**pair).__enter__()
+
+
+@pytest.mark.parametrize(("what", "advice"), [("index", "n_examples is 12"), ("labels", "stay out of watch")])
+def test_what_is_out_of_range_is_refused_with_the_range(watched, what, advice):
+    pair = {"index": [0, 1], "labels": [0, 1], what: [0, -1]}
+    with pytest.raises(BatchError, match=f"{what} -1 lies outside.*{advice}"):
+        watched[1].watch(**pair).__enter__()
+
+
+@pytest.mark.parametrize("empty", [[], torch.empty(0, dtype=torch.long)])
+def test_an_empty_batch_is_refused_and_harms_nothing(watched, empty):
+    model, influence, x, y = watched
+    with pytest.raises(BatchError, match="the batch is empty; leave it out"), influence.watch(empty, empty):
+        pass
+    watch_once(influence, model, x, y)
+    influence.step()
+    assert influence.scores().visited.all()
+
+
+@pytest.mark.parametrize("name", ["n_examples", "n_classes", "total_steps"])
+@pytest.mark.parametrize("value", [3.0, "3", True, -1, 0])
+def test_sizes_are_whole_numbers(name, value):
+    with pytest.raises(InfluenceError, match=f"{name} = {value!r}: must be a whole number above 0"):
+        OnlineInfluence(mlp(), **{"n_examples": N, "n_classes": 3, name: value})
+
+
+def test_a_size_may_be_a_tensor():
+    assert OnlineInfluence(mlp(), torch.tensor(N), 3).n_examples == N
+
+
+def test_models_that_cannot_be_watched():
+    with pytest.raises(InfluenceError, match=r"must be an nn\.Module, not a function"):
+        OnlineInfluence(lambda x: x, N)
+    with pytest.raises(ScopeError, match="'0' has no weights yet: run a batch"):
+        OnlineInfluence(nn.Sequential(nn.LazyLinear(3)), N)
+    parallel = nn.DataParallel(mlp())
+    assert unwrap(parallel) is parallel.module
+    parallel.device_ids = [0, 1]
+    with pytest.raises(ScopeError, match="splits every batch; use DistributedDataParallel"):
+        OnlineInfluence(parallel, N)
+
+
+def test_a_linear_layer_that_is_not_the_last_is_no_head():
+    x, y = blobs(N)
+    model = nn.Sequential(nn.Linear(6, 4), nn.Unflatten(1, (4, 1, 1)), nn.Conv2d(4, 3, 1), nn.Flatten()).double()
+    with pytest.raises(CaptureError, match=r"returns 3 values for each example, but its last nn\.Linear, '0', 4"):
+        watch_once(OnlineInfluence(model, N), model, x, y)
+
+
+def test_a_model_that_ends_in_a_softmax_is_refused_and_one_with_log_softmax_is_not():
+    x, y = blobs(N)
+    model = nn.Sequential(mlp(), nn.Softmax(1)).double()
+    influence = OnlineInfluence(model, N)
+    for _ in range(2):
+        with pytest.raises(CaptureError, match="returns probabilities; it must return logits"):
+            watch_once(influence, model, x, y)
+    logs = nn.Sequential(model[0], nn.LogSoftmax(1))
+    influence, plain = OnlineInfluence(logs, N), OnlineInfluence(model[0], N)
+    watch_once(influence, logs, x, y)
+    watch_once(plain, model[0], x, y)
+    for one in (influence, plain):
+        one.step()
+    torch.testing.assert_close(influence.scores().mean_predictions, plain.scores().mean_predictions)
+
+
+def test_a_head_that_was_replaced_is_not_reached(watched):
+    model, influence, x, y = watched
+    model.head = nn.Linear(5, 3).double()
+    with pytest.raises(CaptureError, match=r"no forward pass.*name it in config\.head; if layers were replaced"):
+        watch_once(influence, model, x, y)
+
+
+def test_watch_inside_watch_and_after_close(watched):
+    model, influence, x, y = watched
+    index = torch.arange(N)
+    with pytest.raises(CaptureError, match=r"watch\(\) inside watch\(\)"), influence.watch(index, y):
+        model(x)
+        with influence.watch(index, y):
+            pass
+    watch_once(influence, model, x, y)
+    influence.step()
+    assert influence.scores().visits.tolist() == [1] * N
+    influence.close()
+    with pytest.raises(CaptureError, match=r"after close\(\)"):
+        watch_once(influence, model, x, y)
+
+
+@pytest.mark.parametrize("rows", [N, 4])
+def test_a_second_pass_or_backward_in_one_watch_is_refused_in_deep_scopes(rows):
+    """Their scores add up what the backward pass brings, so that a second one would enter them."""
+    model, (x, y) = mlp().double(), blobs(N)
+    influence = OnlineInfluence(model, N, config=DEEP)
+    with pytest.raises(CaptureError, match="two gradients reached the head"), influence.watch(torch.arange(N), y):
+        (F.cross_entropy(model(x), y) + model(x[:rows]).square().mean()).backward()
+    with pytest.raises(CaptureError, match="add up the losses"), influence.watch(torch.arange(N), y):
+        logits = model(x)
+        F.cross_entropy(logits, y).backward(retain_graph=True)
+        logits.square().mean().backward()
+    watch_once(influence, model, x, y)
+    influence.step()
+    assert influence.scores().visits.tolist() == [1] * N
+
+
+def test_of_several_passes_the_last_one_is_scored_in_head_scope(watched):
+    model, influence, x, y = watched
+    with influence.watch(torch.arange(N), y):
+        model(torch.zeros_like(x))
+        model(x)
+    influence.step()
+    torch.testing.assert_close(influence.scores().mean_predictions, model(x).softmax(1).float())
+
+
+def test_a_copy_of_the_model_inside_watch_is_not_what_is_watched(watched):
+    model, influence, x, y = watched
+    with influence.watch(torch.arange(N), y):
+        model(x)
+        copy.deepcopy(model)(torch.zeros_like(x))
+    influence.step()
+    torch.testing.assert_close(influence.scores().mean_predictions, model(x).softmax(1).float())
+
+
+@pytest.mark.parametrize("given", [torch.optim.lr_scheduler.StepLR, "model", 0.1])
+def test_a_step_takes_an_optimizer(watched, given):
+    model, influence, x, y = watched
+    if isinstance(given, type):
+        given = given(torch.optim.SGD(model.parameters(), 0.1), 1)
+    watch_once(influence, model, x, y)
+    with pytest.raises(InfluenceError, match="is no optimizer; pass yours, or nothing"):
+        influence.step(model if given == "model" else given)
+
+
+@pytest.mark.parametrize("state", [None, {}, {"config": 1}, {"weight": torch.zeros(2)}])
+def test_what_is_no_state_is_told(watched, state):
+    with pytest.raises(InfluenceError, match=r"no state_dict\(\) of an OnlineInfluence"):
+        watched[1].load_state_dict(state)
+
+
+def test_the_state_of_a_wider_model_is_told(watched):
+    other = OnlineInfluence(mlp(hidden=9).double(), N, 3)
+    with pytest.raises(InfluenceError, match="layers of other sizes"):
+        other.load_state_dict(watched[1].state_dict())
+
+
+def test_a_result_can_be_pickled(watched):
+    model, influence, x, y = watched
+    watch_once(influence, model, x, y)
+    influence.step()
+    found = influence.scores()
+    again = pickle.loads(pickle.dumps(found))
+    assert torch.equal(again.suspicion, found.suspicion) and again.config == found.config
+
+
+@pytest.mark.parametrize("scope", ["head", "all"])
+def test_scores_before_anything_was_watched(scope):
+    found = OnlineInfluence(mlp(), N, config=quick(scope=scope)).scores()
+    issues = found.find_label_issues([0] * N)
+    assert not found.visited.any() and issues.count == 0 and not issues.mask.any() and len(issues.order) == N
