@@ -1,4 +1,4 @@
-"""Runs scoring on a side CUDA stream so that it overlaps with training, and replays functions as CUDA graphs.
+"""Runs scoring on a side CUDA stream so that it overlaps with training.
 
 Head-scope scoring never feeds back into training and reads copies only, so its few hundred small kernels can run in
 the gaps that a training step leaves on the GPU. Without a GPU everything here runs in line.
@@ -8,9 +8,8 @@ from __future__ import annotations
 
 import functools
 from collections import deque
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -72,45 +71,3 @@ class SideStream:
         if self.stream is not None:
             torch.cuda.current_stream(self.stream.device).wait_stream(self.stream)
             self._held.clear()
-
-
-class GraphedFunction:
-    """A function that, on a GPU, is captured as a CUDA graph after a few calls and replayed as one launch.
-
-    The memory of one graph is reused by the next, so only one may be in use at a time.
-
-    Args:
-        function: Changes tensors in place, takes and returns nothing, and never waits for the device.
-        device: Device that the function runs on.
-    """
-
-    EAGER_CALLS = 5  # calls before a capture is worth its time
-    last: ClassVar[dict[int, torch.cuda.CUDAGraph]] = {}  # newest graph by device; its memory is reused
-
-    def __init__(self, function: Callable[[], None], device: torch.device) -> None:
-        self.function = function
-        self.device = device
-        self.calls = 0
-        self.graph: torch.cuda.CUDAGraph | None = None
-
-    def __call__(self) -> None:
-        self.calls += 1
-        if self.device.type != "cuda" or self.calls <= self.EAGER_CALLS:
-            self.function()
-            return
-        with torch.cuda.device(self.device):
-            if self.graph is None:
-                self.graph = self._capture(torch.cuda.current_device())
-            self.graph.replay()
-
-    def _capture(self, device: int) -> torch.cuda.CUDAGraph:
-        graph, previous = torch.cuda.CUDAGraph(), self.last.get(device)
-        pool = None if previous is None else previous.pool()
-        with torch.cuda.stream(own_stream(device, "capture")):
-            graph.capture_begin(pool, capture_error_mode="thread_local")
-            try:
-                self.function()
-            finally:
-                graph.capture_end()
-        self.last[device] = graph
-        return graph

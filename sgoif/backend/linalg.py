@@ -10,8 +10,6 @@ from torch import Tensor, nn
 
 MAX_ROW_LENGTH = 2**20  # longer rows are multiplied in chunks
 ROW_CHUNK_LENGTH = 2**14  # columns of such a chunk
-SUM_CHUNK_ROWS = 2**10  # rows of a chunk where a product sums over many rows
-MAX_CHUNKED_ENTRIES = 2**17  # a product with a larger result fills a GPU without chunks
 
 
 def matmul_nt(a: Tensor, b: Tensor) -> Tensor:
@@ -25,18 +23,6 @@ def matmul_nt(a: Tensor, b: Tensor) -> Tensor:
     whole = length // ROW_CHUNK_LENGTH * ROW_CHUNK_LENGTH
     left, right = (torch.unflatten(rows[:, :whole], 1, (-1, ROW_CHUNK_LENGTH)) for rows in (a, b))
     return (left.transpose(0, 1) @ right.permute(1, 2, 0)).sum(0) + a[:, whole:] @ b[:, whole:].T
-
-
-def matmul_tn(a: Tensor, b: Tensor) -> Tensor:
-    """Return a' b for columns of shape [n, p] and [n, q].
-
-    Many rows are summed in chunks, unless the result is large.
-    """
-    whole = len(a) // SUM_CHUNK_ROWS * SUM_CHUNK_ROWS
-    if whole == 0 or a.shape[1] * b.shape[1] > MAX_CHUNKED_ENTRIES:
-        return a.T @ b
-    left, right = (torch.unflatten(columns[:whole], 0, (-1, SUM_CHUNK_ROWS)) for columns in (a, b))
-    return torch.bmm(left.mT, right).sum(0) + a[whole:].T @ b[whole:]
 
 
 def left_multiply(matrix: Tensor, blocks: Tensor, onto: Tensor | None = None) -> Tensor:

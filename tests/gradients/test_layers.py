@@ -66,15 +66,6 @@ def test_long_rows_in_pieces_are_the_same_product(monkeypatch):
         torch.testing.assert_close(found, expected)
 
 
-@pytest.mark.parametrize("rows", [7, 64, 200])
-def test_sums_over_many_rows_in_pieces_are_the_same_product(rows, monkeypatch):
-    a, b = torch.randn(rows, 3, dtype=torch.float64), torch.randn(rows, 4, dtype=torch.float64)
-    for pieces_of, largest in ((10, 12), (10, 11), (1000, 12)):  # in pieces; the result is large; few rows
-        monkeypatch.setattr(linalg, "SUM_CHUNK_ROWS", pieces_of)
-        monkeypatch.setattr(linalg, "MAX_CHUNKED_ENTRIES", largest)
-        torch.testing.assert_close(linalg.matmul_tn(a, b), a.T @ b)
-
-
 def test_precision_of_products_is_given_back():
     before = torch.backends.cuda.matmul.allow_tf32
     with linalg.tf32_products(enabled=not before):

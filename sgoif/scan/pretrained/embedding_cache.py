@@ -45,7 +45,6 @@ class EmbeddingCache:
             dim: Features of an image.
         """
         self.dim = dim
-        self._folder = folder
         self._rows, self._index, self._lock = folder / "rows.bin", folder / "index.bin", folder / ".lock"
         folder.mkdir(parents=True, exist_ok=True)
         with file_lock(self._lock):
