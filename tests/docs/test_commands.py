@@ -214,6 +214,15 @@ def test_blocks_run(page, project, monkeypatch):
             pytest.fail(f"{page}:{block.line}: a yaml block begins with `# configs/<name>.yaml`")
 
 
+def test_the_quickstart_runs_by_itself_and_finds_the_wrong_labels(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    names: dict = {}
+    for block in blocks("docs/quickstart.md"):
+        if block.language == "python":
+            exec(compile(block.text, f"docs/quickstart.md:{block.line}", "exec"), names)
+    assert abs(names["issues"].count - 100) <= 5 and names["issues"].mask[:100].sum() >= 95
+
+
 @pytest.mark.parametrize("page", PAGES)
 def test_commands_in_sentences_exist(page, project, monkeypatch):
     for command in inline(page):
