@@ -11,7 +11,7 @@ SupportedLayer = nn.Linear | nn.Conv2d
 
 def with_bias(inputs: Tensor, bias: bool) -> Tensor:
     """Append the constant activation 1 that multiplies the bias."""
-    return F.pad(inputs, (0, 1), value=1.0) if bias else inputs
+    return torch.cat([inputs, inputs.new_ones(*inputs.shape[:-1], 1)], -1) if bias else inputs
 
 
 def direction_as_weights(module: SupportedLayer, direction: Tensor) -> tuple[Tensor, Tensor | None]:

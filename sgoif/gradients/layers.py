@@ -107,8 +107,10 @@ class LinearGradients:
 
     def group_sums(self, groups: Tensor, weights: Tensor, count: int) -> Tensor:
         if len(groups) * count * self.e.shape[1] <= MAX_MEMBERSHIP_ENTRIES:
-            members = groups.unsqueeze(1) == torch.arange(count, device=groups.device)
-            return self.weighted_sum(members * weights.unsqueeze(1))
+            n, out = self.e.shape
+            place = torch.arange(n, device=groups.device) * count + groups
+            members = _scatter_rows(self.e * weights.unsqueeze(1), place, n * count)
+            return torch.unflatten(members.view(n, count * out).T @ self.a, 0, (count, out))
         row, block_group, size = group_blocks(groups, count)
         left, right = (
             torch.unflatten(_scatter_rows(rows, row, len(block_group) * size), 0, (-1, size))
