@@ -150,8 +150,9 @@ class Engine:
         first, end = passes[0].step, passes[-1].step + 1
         self.visits.add(batch.index, batch.valid, score, directions.certificate, age, end)
         if self.predictions is not None:
-            logits = torch.cat([p.logits for p in passes]).to(score.dtype)
-            visits = PredictedVisits(batch.index, batch.valid, logits, batch.labels, scored.class_influence)
+            visits = PredictedVisits(
+                batch.index, batch.valid, batch.logits, batch.predicted, batch.labels, scored.class_influence
+            )
             self.predictions.add(visits, steps - first, range(first, end), self.epoch_steps)
         invalid = torch.zeros(end - first, device=score.device)
         invalid.index_add_(0, steps - first, (~batch.valid).to(invalid.dtype))

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 
 import torch
@@ -90,6 +90,23 @@ def smallest_eigenvalue(matrix: Tensor, squarings: int = 6) -> tuple[Tensor, Ten
     return 1 / largest_of_inverse, inverse.diagonal()
 
 
+def zero_rows_unless(valid: Tensor, *matrices: Tensor) -> Sequence[Tensor]:
+    """Return matrices with zeros in the rows that are not valid, whatever was there.
+
+    Args:
+        valid: Mask of the rows, shape [n].
+        matrices: Each of shape [n, m], with an m of its own.
+    """
+    if known_to_hold(valid):
+        return matrices
+    return [torch.where(valid.unsqueeze(1), matrix, 0) for matrix in matrices]
+
+
+def known_to_hold(flags: Tensor) -> bool:
+    """Return whether all flags are true, where that is known without waiting: on the host."""
+    return flags.device.type == "cpu" and bool(flags.all())
+
+
 @contextmanager
 def tf32_products(enabled: bool) -> Iterator[None]:
     """Allow or forbid TF32 (10 bits of mantissa) for products of float32 matrices on a GPU inside the body.
@@ -115,6 +132,8 @@ def restore_buffers_unless(sound: Tensor, *modules: nn.Module) -> Iterator[None]
     """Give the modules' buffers the values they had before the body, unless the device scalar `sound` is true."""
     before = [dict(module.named_buffers()) for module in modules]
     yield
+    if known_to_hold(sound):
+        return
     for module, old in zip(modules, before, strict=True):
         for name, value in old.items():
             setattr(module, name, torch.where(sound, getattr(module, name), value))

@@ -19,7 +19,7 @@ from torch import Tensor
 from sgoif.gradients.layers import DenseGradients, LayerGradients, LinearGradients
 from sgoif.gradients.parameter_space import ParameterSpace
 
-PER_EXAMPLE = ("index", "labels", "probs", "agreement", "valid", "recency")
+PER_EXAMPLE = ("index", "labels", "logits", "predicted", "probs", "valid", "recency")
 
 
 @dataclass(frozen=True)
@@ -31,8 +31,9 @@ class FactoredBatch:
     scales: tuple[Tensor | None, ...]  # [n] per layer; None = ones
     index: Tensor  # [n] position in the data set
     labels: Tensor  # [n] labels trained on
-    probs: Tensor  # [n, C] softened probabilities; zero rows where the example is not finite
-    agreement: Tensor  # [n] unsoftened probability of the label, zero where not finite
+    logits: Tensor  # [n, C] outputs of the model; these and the next two have zero rows where not finite
+    predicted: Tensor  # [n, C] their probabilities
+    probs: Tensor  # [n, C] their softened probabilities
     valid: Tensor  # [n] bool: whether the example is finite
     recency: Tensor  # [n] weight in running averages: 1 for the newest step, less for older ones
     temperature: Tensor | float
@@ -46,6 +47,11 @@ class FactoredBatch:
     def count(self) -> Tensor:
         """Number of finite examples, as a device scalar."""
         return self.valid.sum().to(self.probs.dtype)
+
+    @property
+    def agreement(self) -> Tensor:
+        """Probability of each label, shape [n], zero where not finite."""
+        return self.predicted.gather(1, self.labels.unsqueeze(1))[:, 0]
 
     @property
     def mass(self) -> Tensor:

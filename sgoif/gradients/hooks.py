@@ -17,6 +17,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 from torch.nn.parameter import is_lazy
 
+from sgoif.backend.linalg import zero_rows_unless
 from sgoif.config import InfluenceConfig
 from sgoif.errors import BatchError, CaptureError, ScopeError
 from sgoif.gradients.factored_batch import FactoredBatch
@@ -270,19 +271,20 @@ class GradientHooks:
         """
         features, logits = features.to(self.dtype), logits.to(self.dtype)
         valid = torch.isfinite(features.sum(1) + logits.sum(1))
-        keep = valid.unsqueeze(1)
-        logits = torch.where(keep, logits, 0)
-        onehot = (labels.unsqueeze(1) == torch.arange(self.n_classes, device=labels.device)) & keep
-        probs = torch.softmax(logits / temperature, dim=1) * keep
-        inputs = torch.where(keep, with_bias(features, self.head.bias is not None), 0)
+        onehot = labels.unsqueeze(1) == torch.arange(self.n_classes, device=labels.device)
+        probs = torch.softmax(logits / temperature, dim=1)
+        errors, inputs = probs - onehot.to(self.dtype), with_bias(features, self.head.bias is not None)
+        predicted = torch.softmax(logits, dim=1)
+        inputs, errors, logits, predicted, probs = zero_rows_unless(valid, inputs, errors, logits, predicted, probs)
         return FactoredBatch(
             space=self.space,
-            layers=(LinearGradients(inputs, probs - onehot.to(self.dtype)),),
+            layers=(LinearGradients(inputs, errors),),
             scales=(None,),
             index=index,
             labels=labels,
+            logits=logits,
+            predicted=predicted,
             probs=probs,
-            agreement=(torch.softmax(logits, dim=1) * onehot).sum(1),
             valid=valid,
             recency=torch.ones_like(valid, dtype=self.dtype) if recency is None else recency,
             temperature=temperature,

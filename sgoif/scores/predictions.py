@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from sgoif.backend import collectives
+from sgoif.backend.linalg import zero_rows_unless
 
 STEP_WEIGHT_POWER = 1.5  # of the variance
 LEARNING_EPOCHS = 10.0  # a later step counts more than an earlier one, up to here
@@ -37,6 +38,7 @@ class PredictedVisits:
         index: Positions in the training set, shape [n].
         valid: Which visits count, shape [n].
         logits: Model outputs, shape [n, C].
+        predicted: Their probabilities, shape [n, C].
         labels: Labels, shape [n].
         class_influence: Influence on each logit, shape [n, C], or None.
     """
@@ -44,6 +46,7 @@ class PredictedVisits:
     index: Tensor
     valid: Tensor
     logits: Tensor
+    predicted: Tensor
     labels: Tensor
     class_influence: Tensor | None = None
 
@@ -95,18 +98,17 @@ class PredictionStatistics:
             steps: The steps that the visits come from; the first of the training is 0.
             epoch_steps: Number of steps in an epoch.
         """
-        index, valid, labels = visits.index, visits.valid.unsqueeze(1), visits.labels.unsqueeze(1)
-        logits = torch.where(valid, visits.logits, 0)
-        predicted = logits.softmax(1)
+        index, valid, labels = visits.index, visits.valid, visits.labels.unsqueeze(1)
+        logits, predicted = zero_rows_unless(valid, visits.logits, visits.predicted)
         own = predicted.gather(1, labels)
-        weight = step_weights(own[:, 0], visits.valid, place, steps, epoch_steps)[place] * visits.valid
+        weight = step_weights(own[:, 0], valid, place, steps, epoch_steps)[place] * valid
         margin = logits.scatter(1, labels, -torch.inf).amax(1) - logits.gather(1, labels)[:, 0]
         self.predictions.index_add_(0, index, predicted * weight.unsqueeze(1))
         self.margin.index_add_(0, index, margin * weight)
         self.weight.index_add_(0, index, weight)
         self.labels.index_copy_(0, index, visits.labels)
         if visits.class_influence is not None:
-            influence = torch.where(valid, visits.class_influence.to(weight.dtype), 0)
+            (influence,) = zero_rows_unless(valid, visits.class_influence.to(weight.dtype))
             self.class_influence.index_add_(0, index, influence * weight.unsqueeze(1))
 
     def read(self) -> PredictionMeans:

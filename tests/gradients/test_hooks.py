@@ -63,6 +63,8 @@ def test_head_gradients_are_those_of_the_softened_loss():
     assert batch.valid.tolist() == [True, False, True] and batch.recency.tolist() == [1, 1, 1]
     assert batch.step_sizes == (3,) and (batch.probs[1] == 0).all() and batch.agreement[1] == 0
     torch.testing.assert_close(batch.probs[0], p[0])
+    assert torch.equal(batch.logits[[0, 2]], logits[[0, 2]]) and (batch.logits[1] == 0).all()
+    assert torch.equal(batch.predicted[[0, 2]], logits.softmax(1)[[0, 2]]) and (batch.predicted[1] == 0).all()
     torch.testing.assert_close(batch.agreement[2], logits.softmax(1)[2, 1])
     layer = batch.head_layer
     torch.testing.assert_close(layer.e[0], p[0] - F.one_hot(y, 3)[0])

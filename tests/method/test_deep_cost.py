@@ -11,6 +11,7 @@ from torch._subclasses.fake_tensor import DataDependentOutputException, FakeTens
 from torch.utils.flop_counter import FlopCounterMode
 
 from sgoif import InfluenceConfig, OnlineInfluence
+from sgoif.backend import linalg
 from sgoif.gradients.queue import PassQueue
 from sgoif.training.models import build_network
 
@@ -33,8 +34,9 @@ def counted(step) -> int:
 def epoch():
     """(operations of a plain step, operations of each watched step of an epoch, the influence that watched)."""
     with pytest.MonkeyPatch.context() as patch, FakeTensorMode():
-        # indices and labels on the host are looked at as they are handed over; those on a device, as here, are not
+        # values on the host are looked at, indices and labels as they are handed over; those on a device, as here, not
         patch.setattr(PassQueue, "validate", staticmethod(lambda index, labels, *_: (index, labels)))
+        patch.setattr(linalg, "known_to_hold", lambda flags: False)
         net = build_network("resnet9", CLASSES, 3, 32)
         optimizer = torch.optim.SGD(net.parameters(), lr=0.1)
         influence = OnlineInfluence(net, EXAMPLES, CLASSES, InfluenceConfig(scope="all"))

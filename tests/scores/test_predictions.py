@@ -16,11 +16,12 @@ def statistics(class_influence: bool = True) -> PredictionStatistics:
 
 
 def add(kept, logits, labels, place, index=None, valid=None, influence=None, first=0) -> None:
-    n = len(labels)
+    n, logits = len(labels), torch.tensor(logits, dtype=DOUBLE)
     visits = PredictedVisits(
         torch.tensor(index or list(range(n))),
         torch.tensor(valid or [True] * n),
-        torch.tensor(logits, dtype=DOUBLE),
+        logits,
+        logits.softmax(1),
         torch.tensor(labels),
         None if influence is None else torch.tensor(influence, dtype=DOUBLE),
     )
