@@ -39,6 +39,7 @@ same one, 1 if all others are equally frequent. With w_c the share of wrong labe
 from __future__ import annotations
 
 import math
+from collections.abc import Iterator
 from dataclasses import dataclass
 
 import torch
@@ -62,12 +63,10 @@ class ClassMixture:
     Attributes:
         transition: Estimated noise matrix T, shape [C, C]; row c says how often class c has each label.
         class_sizes: Expected number of examples of each true class, shape [C].
-        classes: The most probable class of each example, shape [n].
     """
 
     transition: Tensor
     class_sizes: Tensor
-    classes: Tensor
     _records: Tensor  # [n, C], standardised
     _labels: Tensor  # [n]
     _parameters: _Parameters
@@ -79,12 +78,19 @@ class ClassMixture:
             names: Probability Q_kc that class k of the mixture is the one that label c names, shape [C, C]; None if
                 every class has its own name.
         """
-        parts = zip(torch.split(self._records, CHUNK_ROWS), torch.split(self._labels, CHUNK_ROWS), strict=True)
-        whitening = self._parameters.whitening
-        joints = ((_joint(part @ whitening, labels, self._parameters), labels) for part, labels in parts)
         if names is None:
-            return torch.cat([_own_log_odds(joint, labels) for joint, labels in joints])
-        return torch.cat([(_class_log_odds(joint) * names.T[labels]).sum(1) for joint, labels in joints])
+            return torch.cat([_own_log_odds(joint, labels) for joint, labels in self._joints()])
+        return torch.cat([(_class_log_odds(joint) * names.T[labels]).sum(1) for joint, labels in self._joints()])
+
+    def most_probable(self) -> Tensor:
+        """Return the most probable class of each example, shape [n]."""
+        return torch.cat([joint.argmax(1) for joint, _ in self._joints()])
+
+    def _joints(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """J_ic of a chunk of examples, and their labels, chunk by chunk."""
+        parts = zip(torch.split(self._records, CHUNK_ROWS), torch.split(self._labels, CHUNK_ROWS), strict=True)
+        for part, labels in parts:
+            yield _joint(part @ self._parameters.whitening, labels, self._parameters), labels
 
     @property
     def noise_entropy(self) -> float:
@@ -118,7 +124,7 @@ def fit_class_mixture(records: Tensor, labels: Tensor, guess: Tensor | None = No
         guess: Classes to start from, shape [n]; None starts from the labels, each right with `RIGHT_AT_START`.
 
     Returns:
-        Log-odds, noise matrix, class sizes and the most probable classes.
+        The mixture, with noise matrix and class sizes.
 
     Raises:
         InfluenceError: If there are no examples, or not one label per record.
@@ -135,8 +141,8 @@ def fit_class_mixture(records: Tensor, labels: Tensor, guess: Tensor | None = No
     for _ in range(ITERATIONS):
         parameters = _maximise(sums, whitening, moment, largest, n)
         whitening = parameters.whitening
-        sums, classes = _expect(x, labels, parameters)
-    return ClassMixture(parameters.log_transition.exp(), sums.sizes, classes, x, labels, parameters)
+        sums = _expect(x, labels, parameters)
+    return ClassMixture(parameters.log_transition.exp(), sums.sizes, x, labels, parameters)
 
 
 @dataclass(frozen=True)
@@ -235,19 +241,16 @@ def _class_log_odds(joint: Tensor) -> Tensor:
     return odds.scatter(1, first, _own_log_odds(joint, first[:, 0]).unsqueeze(1))
 
 
-def _expect(x: Tensor, labels: Tensor, parameters: _Parameters) -> tuple[_Sums, Tensor]:
-    """Return the sums under the classes' probabilities, and the most probable classes."""
+def _expect(x: Tensor, labels: Tensor, parameters: _Parameters) -> _Sums:
+    """Return the sums under the classes' probabilities."""
     n_classes, dimension = len(parameters.offset), x.shape[1]
     sizes, by_label = x.new_zeros(n_classes), x.new_zeros(n_classes, n_classes)
     records, squares = x.new_zeros(n_classes, dimension), x.new_zeros(n_classes, dimension)
-    classes = []
     for part, part_labels in zip(torch.split(x, CHUNK_ROWS), torch.split(labels, CHUNK_ROWS), strict=True):
         white = part @ parameters.whitening
-        joint = _joint(white, part_labels, parameters)
-        member = joint.softmax(1)
+        member = _joint(white, part_labels, parameters).softmax(1)
         sizes += member.sum(0)
         records += member.T @ part
         squares += member.T @ white.square()
         by_label.index_add_(0, part_labels, member)
-        classes.append(joint.argmax(1))
-    return _Sums(sizes, records, by_label.T, squares), torch.cat(classes)
+    return _Sums(sizes, records, by_label.T, squares)

@@ -103,7 +103,7 @@ def read_labels(
     models = [by_predictions]
     if class_influence is not None:
         centred = class_influence - class_influence.mean(1, keepdim=True)
-        models.append(fit_class_mixture(centred, labels, None if trusted is None else by_predictions.classes))
+        models.append(fit_class_mixture(centred, labels, None if trusted is None else by_predictions.most_probable()))
     entropy = by_predictions.noise_entropy
     if trusted is None:
         labelled = torch.bincount(labels, minlength=roots.shape[1]).double()
