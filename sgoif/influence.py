@@ -37,6 +37,7 @@ from torch import Tensor, nn
 from sgoif._engine import Engine
 from sgoif._readings import CheckDiagnostics, read_contributions, read_counters, read_diagnostics, read_scores
 from sgoif.anchors.external import AnchorData
+from sgoif.backend.integers import describe
 from sgoif.config import InfluenceConfig
 from sgoif.errors import BatchError, CaptureError, InfluenceError
 from sgoif.gradients.hooks import CapturedPass
@@ -201,9 +202,13 @@ class OnlineInfluence:
         if self.needs_backward:
             raise CaptureError(f"record_outputs() is for scope 'head'; scope {self.config.scope!r} needs watch()")
         index, labels = self._validate(index, labels)
-        expected = (len(labels), self.n_classes)
-        if logits.shape != expected:
-            raise BatchError(f"record_outputs(): logits of shape {tuple(logits.shape)}, expected {expected}")
+        widths = {"features": self._engine.hooks.head.in_features, "logits": self.n_classes}
+        for (what, width), given in zip(widths.items(), (features, logits), strict=True):
+            expected = (len(labels), width)
+            if not isinstance(given, Tensor) or given.shape != expected:
+                raise BatchError(
+                    f"record_outputs(): {what} must be a tensor of shape {expected}, got {describe(given)}"
+                )
         features, logits = features.detach().clone(), logits.detach().clone()
         captured = CapturedPass(features=features, head_output=logits, logits=logits)
         self._engine.queue.push(self.steps, captured, index, labels)

@@ -9,6 +9,7 @@ import torch
 from torch import Tensor
 
 from sgoif.backend.eval_mode import eval_mode
+from sgoif.backend.integers import as_integers, describe
 from sgoif.errors import BatchError
 from sgoif.gradients.hooks import GradientHooks
 from sgoif.gradients.queue import Pass
@@ -88,10 +89,14 @@ class AnchorDataCycle:
         """Iterate over all data once.
 
         Raises:
-            BatchError: If the data is empty, e.g. an exhausted generator.
+            BatchError: If the data is empty, e.g. an exhausted generator, or not of batches (x, y).
         """
         position = 0
-        for x, y in self.data:
+        for batch in self.data:
+            if not isinstance(batch, tuple | list) or len(batch) != 2:
+                given = f"{len(batch)} things" if isinstance(batch, tuple | list) else describe(batch)
+                raise BatchError(f"anchor_data must be iterable over batches (x, y); one was {given}")
+            x, y = batch
             yield x, y, position
             position += len(y)
         if position == 0:
@@ -112,7 +117,12 @@ class AnchorDataCycle:
 
 def _on_model_device(hooks: GradientHooks, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Check the labels and move both tensors to the model's device."""
-    device = hooks.head.weight.device
+    device, labels = hooks.head.weight.device, as_integers(y)
+    if labels is None or labels.dim() != 1:
+        raise BatchError(f"anchor_data: labels must be integers of shape [n], got {describe(y)}")
+    if isinstance(x, Tensor) and len(x) != len(labels):
+        raise BatchError(f"anchor_data: a batch of {len(x)} examples has {len(labels)} labels")
+    y = labels.long()
     if y.device.type == "cpu" and ((y < 0) | (y >= hooks.n_classes)).any():
         raise BatchError(f"anchor_data: a label lies outside 0..{hooks.n_classes - 1}")
     return x.to(device), y.to(device)
@@ -134,5 +144,5 @@ def anchor_predictions(hooks: GradientHooks, batches: Iterable[LocatedBatch]) ->
     """Return the model's probabilities of external data, shape [m, C], and the labels, shape [m]."""
     with eval_mode(hooks.model):
         located = (_on_model_device(hooks, x, y) for x, y, _ in batches)
-        predicted = [(hooks.model(x).to(hooks.dtype).softmax(1), y) for x, y in located]
+        predicted = [(hooks.run_model(x).to(hooks.dtype).softmax(1), y) for x, y in located]
     return torch.cat([p for p, _ in predicted]), torch.cat([y for _, y in predicted])

@@ -201,7 +201,19 @@ class GradientHooks:
     def evaluate(self, x: Tensor, y: Tensor) -> None:
         """Run the pass that the gradients of anchor data need; every `.grad` stays as it is."""
         with torch.no_grad():
-            F.cross_entropy(self.model(x).float(), y)
+            F.cross_entropy(self.run_model(x).float(), y)
+
+    def run_model(self, x: Tensor) -> Tensor:
+        """Return the model's logits of anchor data.
+
+        Raises:
+            CaptureError: If the model returns something else than a tensor.
+        """
+        output = self.model(x)
+        if not isinstance(output, Tensor):
+            given = type(output).__name__
+            raise CaptureError(f"with anchor_data the model must return its logits as a tensor, not a {given}")
+        return output
 
     def validate(self, captured: CapturedPass, count: int) -> None:
         """Check that the pass went through the head, and choose the logits to use.

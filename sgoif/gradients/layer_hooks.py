@@ -94,7 +94,7 @@ class LayerHooks(GradientHooks):
     def evaluate(self, x: Tensor, y: Tensor) -> None:
         """Run forward and backward pass of anchor data; every `.grad` stays as it is."""
         with torch.enable_grad():
-            loss = F.cross_entropy(self.model(x).float(), y)
+            loss = F.cross_entropy(self.run_model(x).float(), y)
             torch.autograd.grad(loss, [p for p in self.model.parameters() if p.requires_grad], allow_unused=True)
 
     def validate(self, captured: CapturedPass, count: int) -> None:

@@ -149,6 +149,72 @@ def test_a_copy_of_the_model_inside_watch_is_not_what_is_watched(watched):
     torch.testing.assert_close(influence.scores().mean_predictions, model(x).softmax(1).float())
 
 
+@pytest.mark.parametrize(
+    ("features", "logits", "message"),
+    [
+        (torch.zeros(N, 4), torch.zeros(N, 3), r"features must be a tensor of shape \(12, 5\), got .* \(12, 4\)"),
+        (torch.zeros(4, 5), torch.zeros(N, 3), "features must be"),
+        (torch.zeros(N, 5).numpy(), torch.zeros(N, 3), "features must be .* got a ndarray"),
+        (torch.zeros(N, 5), torch.zeros(N, 4), r"logits must be a tensor of shape \(12, 3\)"),
+    ],
+)
+def test_outputs_that_do_not_fit_the_head_are_refused(watched, features, logits, message):
+    _, influence, _, y = watched
+    with pytest.raises(BatchError, match=message):
+        influence.record_outputs(torch.arange(N), y, features, logits)
+
+
+GOOD = blobs(6, seed=1)
+
+
+@pytest.mark.parametrize(
+    ("data", "message"),
+    [
+        (GOOD, r"iterable over batches \(x, y\); one was torch.float64 of shape"),
+        ([(GOOD[1], *GOOD)], "one was 3 things"),
+        ([(GOOD[0], GOOD[1].float())], r"labels must be integers of shape \[n\], got torch.float32"),
+        ([(GOOD[0], GOOD[1][:4])], "a batch of 6 examples has 4 labels"),
+    ],
+)
+def test_anchors_that_are_no_labelled_batches_are_refused(data, message):
+    model, (x, y) = mlp().double(), blobs(N)
+    influence = OnlineInfluence(model, N, config=quick(source="trusted"), anchor_data=data)
+    watch_once(influence, model, x, y)
+    with pytest.raises(BatchError, match=message):
+        influence.step()
+        influence.scores()
+
+
+class InADictionary(nn.Module):
+    def __init__(self) -> None:
+        super().__init__()
+        self.net = mlp()
+
+    def forward(self, x):
+        return {"logits": self.net(x)}
+
+
+def test_with_anchors_the_logits_must_be_the_output():
+    model, (x, y) = InADictionary().double(), blobs(N)
+    influence = OnlineInfluence(model, N, config=quick(source="trusted"), anchor_data=[GOOD])
+    with influence.watch(torch.arange(N), y):
+        F.cross_entropy(model(x)["logits"], y).backward()
+    with pytest.raises(CaptureError, match="must return its logits as a tensor, not a dict"):
+        influence.step()
+        influence.scores()
+
+
+def test_labels_of_anchors_may_be_short_integers():
+    model, (x, y) = mlp().double(), blobs(N)
+    found = []
+    for labels in (GOOD[1], GOOD[1].int()):
+        influence = OnlineInfluence(model, N, config=quick(source="trusted"), anchor_data=[(GOOD[0], labels)])
+        watch_once(influence, model, x, y)
+        influence.step()
+        found.append(influence.scores().suspicion)
+    assert torch.equal(*found)
+
+
 @pytest.mark.parametrize("given", [torch.optim.lr_scheduler.StepLR, "model", 0.1])
 def test_a_step_takes_an_optimizer(watched, given):
     model, influence, x, y = watched
