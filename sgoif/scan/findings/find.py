@@ -67,7 +67,8 @@ class ScanFindings:
                 f"Copies under several labels: {counts['exact']} {groups} of exact and {counts['near']} of near copies"
             )
         if self.outliers.beyond_chance:
-            lines.append(f"Unlike the rest: {self.outliers.beyond_chance} examples")
+            examples = "example" if self.outliers.beyond_chance == 1 else "examples"
+            lines.append(f"Unlike the rest: {self.outliers.beyond_chance} {examples}")
         return lines + ([f"Not searched: {self.left_out}"] if self.left_out else [])
 
 
