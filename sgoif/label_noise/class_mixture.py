@@ -15,7 +15,9 @@ a little more along each of a hundred coordinates would claim every atypical exa
 
 The mixture is fitted by expectation-maximisation. It starts from the labels, each taken to be right with probability
 `RIGHT_AT_START`, so that every class keeps its name. A class of the mixture may not become much larger than its label
-(`MAX_GROWTH`): otherwise the class of a rare label collects the atypical examples of frequent ones.
+(`MAX_GROWTH`): otherwise the class of a rare label collects the atypical examples of frequent ones. In a long tail that
+is not enough, because most examples with a rare label are wrong there. So with `tail` t the weight of a class also has
+the factor m_c^(2 t), with m_c the number of its labels (`LABEL_POWER`).
 
 Where most labels of a class are wrong in the same way, a start from the labels cannot notice. With a first guess of the
 classes, such as trusted examples allow, it starts from that instead. A class then may not become much larger than in
@@ -50,6 +52,7 @@ from sgoif.errors import InfluenceError
 ITERATIONS = 12
 RIGHT_AT_START = 0.8  # probability that a label is right, before anything is known
 MAX_GROWTH = 1.2  # of a class, over the number of its labels, or of its examples in the guess
+LABEL_POWER = 2  # of the number of labels, in the weight of a class, in a long tail
 RIDGE = 0.02  # added to the covariance, relative to its mean variance
 SHARED_CLASSES = 2.0  # weight of the shared variances, in classes of mean size
 SHARED_PER_COORDINATE = 0.1  # the same for every coordinate of a record; it counts with more than twenty
@@ -115,13 +118,14 @@ def noise_entropy(transition: Tensor, class_sizes: Tensor) -> float:
     return float((mass * entropy).sum() / mass.sum().clamp(min=1e-12))
 
 
-def fit_class_mixture(records: Tensor, labels: Tensor, guess: Tensor | None = None) -> ClassMixture:
+def fit_class_mixture(records: Tensor, labels: Tensor, guess: Tensor | None = None, tail: float = 0.0) -> ClassMixture:
     """Fit the mixture.
 
     Args:
         records: One record per example, with one column per class, shape [n, C].
         labels: Labels, shape [n].
         guess: Classes to start from, shape [n]; None starts from the labels, each right with `RIGHT_AT_START`.
+        tail: How far a class counts more, the more frequent its label is, in [0, 1].
 
     Returns:
         The mixture, with noise matrix and class sizes.
@@ -137,9 +141,10 @@ def fit_class_mixture(records: Tensor, labels: Tensor, guess: Tensor | None = No
     labelled = torch.bincount(labels, minlength=n_classes).double()
     sums, whitening = _Sums.of_labels(x, labels, labelled) if guess is None else _Sums.of_guess(x, labels, guess), None
     largest = MAX_GROWTH * (labelled if guess is None else sums.sizes) + 1
+    preference = (largest / largest.mean()) ** (LABEL_POWER * tail)
     moment = x.T @ x
     for _ in range(ITERATIONS):
-        parameters = _maximise(sums, whitening, moment, largest, n)
+        parameters = _maximise(sums, whitening, moment, largest, preference, n)
         whitening = parameters.whitening
         sums = _expect(x, labels, parameters)
     return ClassMixture(parameters.log_transition.exp(), sums.sizes, x, labels, parameters)
@@ -182,7 +187,9 @@ class _Parameters:
     log_transition: Tensor  # [C, C]
 
 
-def _maximise(sums: _Sums, whitening: Tensor | None, moment: Tensor, largest: Tensor, n: int) -> _Parameters:
+def _maximise(
+    sums: _Sums, whitening: Tensor | None, moment: Tensor, largest: Tensor, preference: Tensor, n: int
+) -> _Parameters:
     """Return the parameters that the sums imply.
 
     Args:
@@ -190,6 +197,7 @@ def _maximise(sums: _Sums, whitening: Tensor | None, moment: Tensor, largest: Te
         whitening: The map [d, d] that the sums of squares were whitened with.
         moment: x'x, shape [d, d].
         largest: How large each class may be, in examples, shape [C].
+        preference: Factor of the weight of each class, shape [C].
         n: Number of examples.
     """
     sizes = sums.sizes + 1e-6
@@ -200,7 +208,7 @@ def _maximise(sums: _Sums, whitening: Tensor | None, moment: Tensor, largest: Te
     whiten = vectors @ ((values.clamp(min=0) + ridge).rsqrt().unsqueeze(1) * vectors.T)
     variances = _own_variances(sums, whitening, means, n)
     centres = means @ whiten
-    weights = torch.minimum(sizes, largest)
+    weights = torch.minimum(sizes, largest) * preference
     offset = weights.log() - (centres.square() / variances + variances.log()).sum(1) / 2
     transition = sums.labels + 1 / len(sizes)
     log_transition = (transition / transition.sum(1, keepdim=True)).log()

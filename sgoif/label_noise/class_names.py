@@ -9,11 +9,13 @@ scaled until each sums to 1 (Sinkhorn's iteration): every class has one name, an
 
 **Excess.** With m_c the number of labels c, in units of their mean, and n_c in the same units,
 
-    a = sum_c (m_c - 1) (n_c - 1) / sum_c (m_c - 1)^2,     bounded to [0, 1],
+    b = sum_c (m_c - 1) (n_c - 1) / sum_c (m_c - 1)^2,     bounded to [0, 1],     a = b^2 / (b^2 + (1 - b)^2)
 
-says how far the sizes of the classes follow the numbers of the labels. In a long tail they do (a = 1). Where classes
-are of one size and noise alone makes labels frequent or rare, they do not (a = 0), and a label that is more frequent
-than its class is suspicious. Its excess is
+say how far the sizes of the classes follow the numbers of the labels. In a long tail they do (a = 1). Where classes
+are of one size and noise alone makes labels frequent or rare, they do not (a = 0). 1 - b is the distance of the sizes
+from the one and b that from the other, and the odds of a are those of the squares: a mixture whose rare classes are
+somewhat too large still says that there is a long tail. Where there is none, a label that is more frequent than its
+class is suspicious. Its excess is
 
     log(m_c / (1 - a + a m_c)).
 
@@ -57,7 +59,8 @@ def size_agreement(labelled: Tensor, class_sizes: Sequence[Tensor]) -> float:
     spread = labelled / labelled.mean() - 1
     size = torch.stack([sizes / sizes.mean() for sizes in class_sizes]).mean(0) - 1
     square = spread.square().sum()
-    return float(((spread * size).sum() / square).clamp(0, 1)) if square > 0 else 1.0
+    slope = float(((spread * size).sum() / square).clamp(0, 1)) if square > 0 else 1.0
+    return slope**2 / (slope**2 + (1 - slope) ** 2)
 
 
 def label_excess(labelled: Tensor, agreement: float) -> Tensor:

@@ -16,6 +16,8 @@ twice (`ROUNDS`), first with the weights a_k alone. a_k is 1 for the log-odds an
 margins: the more the wrong labels of a class are all the same one (noise entropy e near 0), the more the network has
 learnt them, and the less a signal without a class model tells them apart. The log-odds of the result are the mean of
 both, by their weights. Which class a label names is uncertain where most labels of a class are wrong: `class_names`.
+The mixtures are fitted twice. The first fit says how far the sizes of the classes follow the labels, as in a long tail,
+and as far as they do, frequent classes count more in the second.
 
 **Trusted examples.** The mixtures start from them: every example is taken to be of the class whose trusted examples
 have the nearest predictions in the mean. That names the classes even where most labels of one are wrong, which the
@@ -97,27 +99,28 @@ def read_labels(
         margin: Mean margins, shape [n].
         trusted: Predictions [m, C] and right labels [m] of examples outside the training set, if there are any.
     """
-    roots = predictions.clamp(min=0).sqrt()
-    guess = None if trusted is None else guess_classes(roots, labels, trusted)
-    by_predictions = fit_class_mixture(roots, labels, guess)
-    models = [by_predictions]
+    records = [predictions.clamp(min=0).sqrt()]
     if class_influence is not None:
-        centred = class_influence - class_influence.mean(1, keepdim=True)
-        models.append(fit_class_mixture(centred, labels, None if trusted is None else by_predictions.most_probable()))
-    entropy = by_predictions.noise_entropy
+        records.append(class_influence - class_influence.mean(1, keepdim=True))
     if trusted is None:
-        labelled = torch.bincount(labels, minlength=roots.shape[1]).double()
-        agreement = size_agreement(labelled, [model.class_sizes for model in models])
+        labelled = torch.bincount(labels, minlength=predictions.shape[1]).double()
+        sizes = [fit_class_mixture(x, labels).class_sizes for x in records]
+        agreement = size_agreement(labelled, sizes)
+        models = [fit_class_mixture(x, labels, tail=agreement) for x in records]
         odds = [model.log_odds(name_probabilities(model.transition, agreement)) for model in models]
         excess = label_excess(labelled, agreement)[labels]
-        scattered = SCATTERED_WEIGHT * entropy**SCATTERED_POWER
+        scattered = SCATTERED_WEIGHT * models[0].noise_entropy ** SCATTERED_POWER
         factors = (scattered, scattered)
     else:  # trusted examples have named the classes
+        models, guess = [], guess_classes(records[0], labels, trusted)
+        for x in records:
+            models.append(fit_class_mixture(x, labels, guess))
+            guess = models[0].most_probable()
         odds = [model.log_odds() for model in models]
         excess = torch.zeros_like(odds[0])
-        factors = (TRUSTED_INFLUENCE_WEIGHT, SCATTERED_WEIGHT * entropy**TRUSTED_MARGIN_POWER)
+        factors = (TRUSTED_INFLUENCE_WEIGHT, SCATTERED_WEIGHT * models[0].noise_entropy ** TRUSTED_MARGIN_POWER)
     log_odds, weights = weigh_signals(influence, margin, torch.stack(odds), factors)
-    return LabelEvidence(log_odds, excess, by_predictions.transition, entropy, weights)
+    return LabelEvidence(log_odds, excess, models[0].transition, models[0].noise_entropy, weights)
 
 
 def guess_classes(roots: Tensor, labels: Tensor, trusted: TrustedPredictions) -> Tensor:

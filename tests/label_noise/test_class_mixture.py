@@ -64,6 +64,33 @@ def test_a_rare_class_does_not_collect_the_examples_of_frequent_ones():
     assert (found.log_odds()[frequent] > 0).double().mean() < 0.02
 
 
+def long_tail():
+    """Three frequent classes, a third of whose examples are hard. Most rare labels are wrong ones of these."""
+    generator = torch.Generator().manual_seed(0)
+    true = torch.repeat_interleave(torch.arange(6), torch.tensor([600, 600, 600, 12, 12, 12]))
+    hard = (true < 3) & (torch.rand(len(true), generator=generator) < 0.3)
+    wrong = hard & (torch.rand(len(true), generator=generator) < 0.35)
+    labels = torch.where(wrong, torch.randint(3, 6, true.shape, generator=generator), true)
+    records = torch.eye(6)[true]
+    blurred = 0.45 * records + 0.25 * torch.rand(records.shape, generator=generator)
+    records = torch.where(hard.unsqueeze(1), blurred, records)
+    return records + 0.12 * torch.randn(records.shape, generator=generator), labels, wrong
+
+
+def test_in_a_long_tail_frequent_classes_keep_their_hard_examples():
+    records, labels, wrong = long_tail()
+    alike, tail = (fit_class_mixture(records, labels, tail=t) for t in (0.0, 1.0))
+    assert average_precision_score(wrong, alike.log_odds()) < 0.6, "or the tail is too easy to test anything"
+    assert average_precision_score(wrong, tail.log_odds()) > 0.98
+    assert (tail.class_sizes[3:] - 12).abs().max() < 3 < (alike.class_sizes[3:] - 12).abs().min()
+
+
+def test_frequent_classes_count_no_more_where_all_labels_are_equally_frequent():
+    records, labels, _ = planted(torch.eye(C), [50] * C)
+    alike, tail = (fit_class_mixture(records, labels, tail=t) for t in (0.0, 1.0))
+    torch.testing.assert_close(tail.log_odds(), alike.log_odds())
+
+
 def test_every_class_has_its_own_variances():
     """Frequent classes scatter little along the coordinate of a rare one, whose own examples scatter much."""
     generator = torch.Generator().manual_seed(0)
