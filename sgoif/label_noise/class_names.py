@@ -14,8 +14,9 @@ scaled until each sums to 1 (Sinkhorn's iteration): every class has one name, an
 say how far the sizes of the classes follow the numbers of the labels. In a long tail they do (a = 1). Where classes
 are of one size and noise alone makes labels frequent or rare, they do not (a = 0). 1 - b is the distance of the sizes
 from the one and b that from the other, and the odds of a are those of the squares: a mixture whose rare classes are
-somewhat too large still says that there is a long tail. Where there is none, a label that is more frequent than its
-class is suspicious. Its excess is
+somewhat too large still says that there is a long tail. Of several mixtures b is the geometric mean, so that a tail is
+one only if all of them see it. Where there is none, a label that is more frequent than its class is suspicious. Its
+excess is
 
     log(m_c / (1 - a + a m_c)).
 
@@ -54,12 +55,14 @@ def size_agreement(labelled: Tensor, class_sizes: Sequence[Tensor]) -> float:
 
     Args:
         labelled: Number of each label, shape [C].
-        class_sizes: Class sizes of one mixture or of several, each of shape [C]; their mean counts.
+        class_sizes: Class sizes of one mixture or of several, each of shape [C].
     """
     spread = labelled / labelled.mean() - 1
-    size = torch.stack([sizes / sizes.mean() for sizes in class_sizes]).mean(0) - 1
-    square = spread.square().sum()
-    slope = float(((spread * size).sum() / square).clamp(0, 1)) if square > 0 else 1.0
+    if not spread.any():
+        return 1.0
+    sizes = torch.stack([found / found.mean() - 1 for found in class_sizes])
+    slopes = (sizes @ spread / spread.square().sum()).clamp(0, 1)
+    slope: float = float(slopes.prod()) ** (1 / len(slopes))
     return slope**2 / (slope**2 + (1 - slope) ** 2)
 
 

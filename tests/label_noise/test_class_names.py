@@ -59,7 +59,8 @@ def test_class_sizes_that_follow_the_labels_are_a_long_tail():
     assert size_agreement(labelled, [half]) == pytest.approx(0.5)
     nearly = 0.8 * labelled + 0.2 * 200
     assert size_agreement(labelled, [nearly]) == pytest.approx(0.64 / (0.64 + 0.04))  # the odds of the squares
-    assert size_agreement(labelled, [labelled, torch.full((4,), 7.0, dtype=DOUBLE)]) == pytest.approx(0.5)  # their mean
+    assert size_agreement(labelled, [half, labelled]) == pytest.approx(0.5 / (0.5 + (1 - 0.5**0.5) ** 2))  # their mean
+    assert size_agreement(labelled, [labelled, torch.full((4,), 7.0, dtype=DOUBLE)]) == 0  # one sees no tail
     assert size_agreement(labelled, [labelled.flip(0)]) == 0 and size_agreement(labelled, [labelled**3]) == 1  # bounds
     assert size_agreement(torch.full((4,), 9.0, dtype=DOUBLE), [labelled]) == 1
 

@@ -71,7 +71,7 @@ def test_evidence_comes_from_predictions_and_class_influences():
     true = torch.repeat_interleave(torch.arange(5), torch.tensor([400, 250, 150, 120, 80]))
     labels = torch.where(torch.rand(1000, generator=generator) < 0.2, (true + 1 + true.flip(0) % 4) % 5, true)
     records = torch.eye(5)[true] + 0.35 * torch.randn(1000, 5, generator=generator)
-    predictions, margin, score = (2 * records).softmax(1), torch.randn(1000), torch.randn(1000)
+    predictions, (margin, score) = (2 * records).softmax(1), torch.randn(2, 1000, generator=generator)
     alone = read_labels(predictions, None, labels, score, margin)
     both = read_labels(predictions, records, labels, score, margin)
     first = fit_class_mixture(predictions.sqrt(), labels)
