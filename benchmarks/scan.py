@@ -108,7 +108,7 @@ def run_cleanlab(
     with warnings.catch_warnings():
         warnings.simplefilter("ignore")  # of iterations that have not converged
         predicted = probabilities(features, labels)
-        flagged = find_label_issues(labels, predicted)
+        flagged = find_label_issues(labels, predicted, n_jobs=1)  # its processes are forked, and hang beside threads
         scores = {name: -get_label_quality_scores(labels, predicted, method=name) for name in SCORES}
     seconds = round(time.process_time() - started, 1)
     best = max(SCORES, key=lambda name: average_precision_score(wrong, scores[name]))
