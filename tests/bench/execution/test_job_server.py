@@ -165,8 +165,12 @@ def test_copies_die_with_the_server_and_the_client_says_so(project):
 
 
 def test_the_server_forks_with_one_thread(tmp_path):
-    """The libraries that it imports start none: a lock that another thread holds would stay locked in every copy."""
+    """The libraries that it imports start none: a lock that another thread holds would stay locked in every copy.
+
+    Only the memory allocator of a library may have one (jemalloc, on x86): it takes care of its locks when forking.
+    """
     code = "import os; from sgoif.bench.execution.launch import server; server._import_all(server.LIBRARIES)"
-    count = "; print(len(os.listdir('/proc/self/task')))"
+    count = "; print(*sorted(open(f'/proc/self/task/{t}/comm').read().strip() for t in os.listdir('/proc/self/task')))"
     done = subprocess.run([sys.executable, "-c", code + count], capture_output=True, text=True, cwd=ROOT)
-    assert done.stdout == "1\n", done.stderr
+    started = [name for name in done.stdout.split() if name != "jemalloc_bg_thd"]
+    assert len(started) == 1, (done.stdout, done.stderr)
