@@ -6,18 +6,21 @@ than its class (`class_names`, `InfluenceResult.suspicion`).
 
 **Labels alone.** The class model is a mixture that knows the labels (`class_mixture`), fitted once to the square roots
 of the mean predictions and once to the mean class influences, so that there are four signals x_k. Which of them can be
-trusted depends on the training, and the examples show it: where a signal is right, the labels that all signals
-together suspect stand out in it. With d_k the difference between the mean of x_k over the suspected fifth and over the
-rest, each x_k over its root mean square,
+trusted depends on the training, and the examples show it: where a signal is right, the suspected labels stand out in
+it. With d_k the difference between the mean of x_k over the suspected fifth and over the rest, each x_k over its root
+mean square,
 
-    w_k = a_k d_k^2,     suspicion = sum_k w_k x_k,
+    w_k = a_k d_k^2,     suspicion = sum_k w_k x_k.
 
-twice (`ROUNDS`), first with the weights a_k alone. a_k is 1 for the log-odds and 4 e^2 for influence and
-margins: the more the wrong labels of a class are all the same one (noise entropy e near 0), the more the network has
-learnt them, and the less a signal without a class model tells them apart. The log-odds of the result are the mean of
-both, by their weights. Which class a label names is uncertain where most labels of a class are wrong: `class_names`.
-The mixtures are fitted twice. The first fit says how far the sizes of the classes follow the labels, as in a long tail,
-and as far as they do, frequent classes count more in the second.
+a_k is 1 for the log-odds and 4 e^2 for influence and margins: the more the wrong labels of a class are all the same one
+(noise entropy e near 0), the more the network has learnt them, and the less a signal without a class model tells them
+apart. Suspected are the labels with the largest sum of influence and log-odds, at first of equal weight and then, once
+more (`ROUNDS`), weighted by d_k^2. The margins have no part in it: they suffer most from learnt labels, and would
+confirm themselves. The log-odds of the result are the mean of both, by their weights.
+
+Which class a label names is uncertain where most labels of a class are wrong: `class_names`. The mixtures are fitted
+twice. The first fit says how far the sizes of the classes follow the labels, as in a long tail, and as far as they do,
+frequent classes count more in the second.
 
 **Trusted examples.** The mixtures start from them: every example is taken to be of the class whose trusted examples
 have the nearest predictions in the mean. That names the classes even where most labels of one are wrong, which the
@@ -38,8 +41,8 @@ from sgoif.label_noise.class_names import label_excess, name_probabilities, size
 SCATTERED_WEIGHT = 4.0  # of influence and margins at noise entropy 1
 SCATTERED_POWER = 2
 SUSPECTED = 0.2  # share of the labels that counts as suspected where signals are weighed
+ROUNDS = 2  # of finding the suspected labels
 MIN_LOG_ODDS_WEIGHT = 1e-3  # of the weights of all signals, so that the others stay finite in units of it
-ROUNDS = 2  # of weighing the signals by the labels that they suspect together
 TRUSTED_INFLUENCE_WEIGHT = 2.0  # of the influence on trusted examples
 TRUSTED_MARGIN_POWER = 4  # of the noise entropy, in the weight of the margins with trusted examples
 
@@ -156,7 +159,7 @@ def root_mean_square(signals: Tensor) -> Tensor:
 def weigh_signals(
     influence: Tensor, margin: Tensor, log_odds: Tensor, factors: tuple[float, float]
 ) -> tuple[Tensor, SignalWeights]:
-    """Weigh the signals by how far the labels that they suspect together stand out in each of them.
+    """Weigh the signals by how far the labels that influence and log-odds suspect stand out in each of them.
 
     Args:
         influence: Influence scores, shape [n].
@@ -170,11 +173,14 @@ def weigh_signals(
     signals = torch.stack([influence.to(log_odds), margin.to(log_odds), *log_odds])
     size = root_mean_square(signals)
     signals = signals / size
-    start = signals.new_tensor([*factors, *[1.0] * len(log_odds)])
-    weights = start / start.sum()
+    factor = signals.new_tensor([*factors, *[1.0] * len(log_odds)])
+    without_margin = torch.ones_like(factor)
+    without_margin[1] = 0
+    trust = torch.ones_like(factor)
     for _ in range(ROUNDS):
-        weights = start * _standing_out(signals, weights @ signals).clamp(min=0).square()
-        weights = weights / weights.sum() if weights.sum() > 0 else start / start.sum()
+        trust = _standing_out(signals, (without_margin * trust) @ signals).clamp(min=0).square()
+    weights = factor * trust
+    weights = weights / weights.sum() if weights.sum() > 0 else factor / factor.sum()
     share = weights[2:] / size[2:, 0]
     mean = (share @ log_odds) / share.sum().clamp(min=torch.finfo(share.dtype).tiny)
     of_mean = (share.sum() * mean.square().mean().sqrt()).clamp(min=MIN_LOG_ODDS_WEIGHT)
