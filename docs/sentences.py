@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 
 from records import (
     FASTIF,
@@ -106,31 +106,31 @@ def mean_in_words(measured: Measured) -> str:
 
 
 def losses(measured: Measured) -> str:
-    """Which rivals are ahead of SG-OIF, in how many settings, and by how much at most."""
-    behind: dict[str, dict[Where, float]] = {}
-    for rival in measured.rivals:
-        gap = {w: v - measured(w, OWN) for w in measured.settings if (v := measured(w, rival)) is not None}
-        behind[rival] = {w: points for w, points in gap.items() if points >= 0}
-    counts = Counter({rival: len(found) for rival, found in behind.items() if found})
-    if not counts:
-        return "nowhere in these settings."
+    """In how many settings FastIF is ahead of SG-OIF, which rivals without clean labels are first, and by how much."""
+
+    def ahead(rivals: Iterable[str]) -> dict[Where, tuple[float, str]]:
+        """The points by which the best of the rivals is ahead, and which it is, by setting."""
+        values = {w: [(v, r) for r in rivals if (v := measured(w, r)) is not None] for w in measured.settings}
+        best = {w: max(found) for w, found in values.items() if found}
+        return {w: (v - own, r) for w, (v, r) in best.items() if v >= (own := measured(w, OWN))}
+
     sentences = []
-    if counts[FASTIF]:
-        worst = max(behind[FASTIF], key=behind[FASTIF].__getitem__)
+    if clean := ahead([FASTIF]):
+        worst = max(clean, key=clean.__getitem__)
         sentences.append(
-            f"FastIF with 100 clean labels is ahead in {counts[FASTIF]}, by up to {behind[FASTIF][worst]:.1f} points"
+            f"FastIF with 100 clean labels is ahead in {len(clean)}, by up to {clean[worst][0]:.1f}"
             f" ({measured.settings[worst]})."
         )
-    blind = [(rival, count) for rival, count in counts.most_common() if rival in measured.blind]
-    if blind:
-        points, where, who = max((p, w, rival) for rival, _ in blind for w, p in behind[rival].items())
-        alike = {n: [short(rival) for rival, count in blind if count == n] for _, n in blind}
-        ahead = [f"{listed(names)} in {n}{' each' * (len(names) > 1)}" for n, names in alike.items()]
+    if blind := ahead(measured.blind):
+        worst = max(blind, key=blind.__getitem__)
+        counts = Counter(rival for _, rival in blind.values())
+        alike = {n: [short(rival) for rival in counts if counts[rival] == n] for _, n in counts.most_common()}
+        names = [f"{listed(found)} in {n}{' each' * (len(found) > 1)}" for n, found in alike.items()]
         sentences.append(
-            f"Without clean labels these are ahead: {', '.join(ahead)}, by at most {points:.1f} ({short(who)},"
-            f" {measured.settings[where]})."
+            f"Without clean labels others are first in {len(blind)}: {', '.join(names)}, by at most"
+            f" {blind[worst][0]:.1f} ({short(blind[worst][1])}, {measured.settings[worst]})."
         )
-    return " ".join(sentences)
+    return " ".join(sentences) or "nowhere in these settings."
 
 
 def overhead(measured: Measured) -> Iterator[str]:

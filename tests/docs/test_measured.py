@@ -59,8 +59,8 @@ def test_a_rival_that_wins_a_column_is_shown_and_told(some):
     assert "| AUM | 60.0 | **95.0** |" in table and "| GCE | 79.0 | – |" in table
     assert "| FastIF (100 clean labels) | **85.0** | – |" in table
     told = sentences.losses(some)
-    assert "Without clean labels these are ahead: AUM in 1, by at most 5.0 (AUM, symmetric 50%)" in told
-    assert "FastIF with 100 clean labels is ahead in 1, by up to 5.0 points (20% · 0.0)" in told
+    assert "Without clean labels others are first in 1: AUM in 1, by at most 5.0 (AUM, symmetric 50%)" in told
+    assert "FastIF with 100 clean labels is ahead in 1, by up to 5.0 (20% · 0.0)" in told
     assert "first in 0 of the 2 settings measured, and in 1 among" in " ".join(
         "\n".join(sentences.standing(some)).split()
     )
