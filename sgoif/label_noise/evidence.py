@@ -107,9 +107,10 @@ def read_labels(
         records.append(class_influence - class_influence.mean(1, keepdim=True))
     if trusted is None:
         labelled = torch.bincount(labels, minlength=predictions.shape[1]).double()
-        sizes = [fit_class_mixture(x, labels).class_sizes for x in records]
-        agreement = size_agreement(labelled, sizes)
-        models = [fit_class_mixture(x, labels, tail=agreement) for x in records]
+        models = [fit_class_mixture(x, labels) for x in records]
+        agreement = size_agreement(labelled, [model.class_sizes for model in models])
+        if agreement > 0:
+            models = [fit_class_mixture(x, labels, tail=agreement) for x in records]
         odds = [model.log_odds(name_probabilities(model.transition, agreement)) for model in models]
         excess = label_excess(labelled, agreement)[labels]
         scattered = SCATTERED_WEIGHT * models[0].noise_entropy ** SCATTERED_POWER
@@ -176,10 +177,11 @@ def weigh_signals(
     factor = signals.new_tensor([*factors, *[1.0] * len(log_odds)])
     without_margin = torch.ones_like(factor)
     without_margin[1] = 0
-    trust = torch.ones_like(factor)
+    separation = without_margin  # d_k^2; at first all others count alike
     for _ in range(ROUNDS):
-        trust = _standing_out(signals, (without_margin * trust) @ signals).clamp(min=0).square()
-    weights = factor * trust
+        suspicion = (without_margin * separation) @ signals
+        separation = _standing_out(signals, suspicion).clamp(min=0).square()
+    weights = factor * separation
     weights = weights / weights.sum() if weights.sum() > 0 else factor / factor.sum()
     share = weights[2:] / size[2:, 0]
     mean = (share @ log_odds) / share.sum().clamp(min=torch.finfo(share.dtype).tiny)
