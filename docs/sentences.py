@@ -2,7 +2,7 @@
 
 import textwrap
 from collections import Counter
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterator
 
 from records import (
     FASTIF,
@@ -107,30 +107,28 @@ def mean_in_words(measured: Measured) -> str:
 
 def losses(measured: Measured) -> str:
     """In how many settings FastIF is ahead of SG-OIF, which rivals without clean labels are first, and by how much."""
-
-    def ahead(rivals: Iterable[str]) -> dict[Where, tuple[float, str]]:
-        """The points by which the best of the rivals is ahead, and which it is, by setting."""
-        values = {w: [(v, r) for r in rivals if (v := measured(w, r)) is not None] for w in measured.settings}
-        best = {w: max(found) for w, found in values.items() if found}
-        return {w: (v - own, r) for w, (v, r) in best.items() if v >= (own := measured(w, OWN))}
-
     sentences = []
-    if clean := ahead([FASTIF]):
-        worst = max(clean, key=clean.__getitem__)
+    if clean := _behind(measured, [FASTIF]):
+        worst = min(clean, key=clean.__getitem__)
         sentences.append(
-            f"FastIF with 100 clean labels is ahead in {len(clean)}, by up to {clean[worst][0]:.1f}"
+            f"FastIF with 100 clean labels is ahead in {len(clean)}, by up to {-clean[worst]:.1f}"
             f" ({measured.settings[worst]})."
         )
-    if blind := ahead(measured.blind):
-        worst = max(blind, key=blind.__getitem__)
-        counts = Counter(rival for _, rival in blind.values())
-        alike = {n: [short(rival) for rival in counts if counts[rival] == n] for _, n in counts.most_common()}
+    if blind := _behind(measured, measured.blind):
+        best = {where: short(measured.best(where, "auc_pr", measured.blind)[1]) for where in blind}
+        worst, counts = min(blind, key=blind.__getitem__), Counter(best.values())
+        alike = {n: [rival for rival in counts if counts[rival] == n] for _, n in counts.most_common()}
         names = [f"{listed(found)} in {n}{' each' * (len(found) > 1)}" for n, found in alike.items()]
         sentences.append(
             f"Without clean labels others are first in {len(blind)}: {', '.join(names)}, by at most"
-            f" {blind[worst][0]:.1f} ({short(blind[worst][1])}, {measured.settings[worst]})."
+            f" {-blind[worst]:.1f} ({best[worst]}, {measured.settings[worst]})."
         )
     return " ".join(sentences) or "nowhere in these settings."
+
+
+def _behind(measured: Measured, rivals: list[str]) -> dict[Where, float]:
+    """The leads of SG-OIF over some rivals in the settings where it is not first."""
+    return {where: lead for where, lead in leads(measured, rivals=rivals).items() if lead <= 0}
 
 
 def overhead(measured: Measured) -> Iterator[str]:
