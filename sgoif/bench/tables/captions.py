@@ -54,7 +54,10 @@ def _marks_caption(source: Source) -> list[str]:
         return ["One seed: no spread and no test can be given. {best}: best of the column."]
     seeds = str(counts[0]) if len(counts) == 1 else f"{counts[0]} to {counts[-1]}"
     spread = f"Mean ± standard deviation over {seeds} seeds{_interval_words(counts[-1])}. {{best}}: best of the column"
-    missing = "A method that lacks seeds does not compete; where its mean is the best, nothing is marked."
+    missing = (
+        "A method that lacks seeds does not compete and has no rank; where its mean is the best, nothing is marked. "
+        "Blocks of the seeds that all rows have are for comparing with it."
+    )
     draws = max(len(p.seeds) if draws_own_noise(p, source.get(p, "", "base_rate")) else 1 for p in source.panels)
     if draws < MIN_DRAWS:
         return [f"{spread}; fewer than {MIN_DRAWS} independent draws cannot show that another is as good. {missing}"]

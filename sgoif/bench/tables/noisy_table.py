@@ -2,10 +2,9 @@
 
 from __future__ import annotations
 
-from collections.abc import Hashable, Mapping, Sequence
+from collections.abc import Sequence
 from dataclasses import replace
 
-from sgoif.bench.evaluation import significance
 from sgoif.bench.evaluation.draws import MIN_DRAWS
 from sgoif.bench.evaluation.table_layout import Panel
 from sgoif.bench.methods import registry
@@ -13,8 +12,10 @@ from sgoif.bench.methods.registry import PLAIN
 from sgoif.bench.tables import names
 from sgoif.bench.tables.block import Field, absent_field, make_block, metric_field
 from sgoif.bench.tables.captions import NOT_GIVEN, OVERHEAD, describe_noise, seeds_caption, top_caption
+from sgoif.bench.tables.common_seeds import common_block
 from sgoif.bench.tables.model import BEST, Block, Column, Entry, Row, Table
 from sgoif.bench.tables.names import REFERENCE, is_ranked
+from sgoif.bench.tables.ranks import over_panels
 from sgoif.bench.tables.source import Source
 
 MAX_COLUMNS = 12  # of a block
@@ -75,7 +76,9 @@ def noise_grid(source: Source) -> Table:
             if metric in ("p_at_1", "auc_pr"):
                 fields[-1].extra["base rate"] = source.entry(panel, "", "base_rate")
         means, footer = over_panels(source, panels, metric, [m for _, m in rows if is_ranked("noisy", m)])
-        blocks.append(make_block(title, [*fields, *means], rows, corner=("noise", "sparsity"), footer=footer))
+        corner = ("noise", "sparsity")
+        blocks.append(make_block(title, [*fields, *means], rows, corner=corner, footer=footer))
+        blocks += common_block(title, fields, rows, corner, has_mean=len(panels) > 1)
     caption = [
         f"Wrong labels in {panels[0].title}: class-conditional noise by noise rate and sparsity." if panels else "",
         *seeds_caption(source),
@@ -91,68 +94,6 @@ def noise_grid(source: Source) -> Table:
     return source.table(blocks, caption)
 
 
-def over_panels(
-    source: Source, panels: Sequence[Panel], metric: str, methods: Sequence[str]
-) -> tuple[list[Field], str]:
-    """Returns the columns of mean and average rank over the panels, and the sentence on the test of the ranks.
-
-    Only methods with a number in every panel have a mean and a rank. Ranks are by the seeds that all of them have, and
-    a mean over panels that lack seeds does not compete, as in the columns. Tests count independent draws, not panels.
-    """
-    if len(panels) < 2:
-        return [], ""
-    found = {method: [source.entry(panel, method, metric) for panel in panels] for method in methods}
-    ranked = {m: entries for m, entries in found.items() if all(e.mean is not None for e in entries)}
-    ranks = significance.average_ranks(_over_common_seeds(ranked)) if len(ranked) > 1 else {}
-
-    def mean(method: str) -> Entry:
-        if method not in ranked:
-            return Entry()
-        pairs: dict[Hashable, float] = {d: v for d, v in source.by_draw(panels, method, metric).items()}
-        lacks_seeds = any(e.status != "ok" for e in ranked[method])
-        value = significance.mean_std([e.mean for e in ranked[method] if e.mean is not None])[0]
-        return Entry(value, status="partial" if lacks_seeds else "ok", pairs=pairs)
-
-    fields = [
-        Field(Column("all", "mean", f"{metric}:mean"), mean),
-        Field(Column("all", "rank", f"{metric}:rank", "", "number1"), lambda m: Entry(ranks.get(m)), ranked=False),
-    ]
-    return fields, _test_of_ranks(source, panels, metric, list(ranked)) if len(ranked) > 2 else ""
-
-
-def _over_common_seeds(entries: Mapping[str, Sequence[Entry]]) -> dict[str, list[float]]:
-    """Returns the mean of each method in each panel over the seeds that all of them have there, or all if none is."""
-    means: dict[str, list[float]] = {method: [] for method in entries}
-    for panel in zip(*entries.values(), strict=True):
-        common = set.intersection(*(set(entry.pairs) for entry in panel))
-        for method, entry in zip(entries, panel, strict=True):
-            values = [value for seed, value in entry.pairs.items() if seed in common] or list(entry.pairs.values())
-            means[method].append(significance.mean_std(values)[0])
-    return means
-
-
-def _test_of_ranks(source: Source, panels: Sequence[Panel], metric: str, methods: Sequence[str]) -> str:
-    """Returns the sentence on which methods the independent draws tell apart from the best, or why there is no test."""
-    n = len(source.draws(panels))
-    if n < MIN_DRAWS:
-        draws = "one independent draw" if n == 1 else f"{n} independent draws"
-        return f"No test of the ranks: the columns are of {draws}, and fewer than {MIN_DRAWS} say nothing."
-    by_draw = {m: source.by_draw(panels, m, metric) for m in methods}
-    tested = {m: list(values.values()) for m, values in by_draw.items() if len(values) == n}
-    if len(tested) < 3:
-        return "No test of the ranks: fewer than three methods have all seeds."
-    ranks = significance.average_ranks(tested)
-    difference = significance.critical_difference(len(tested), n)
-    best = min(ranks, key=ranks.__getitem__)
-    near = [names.title("noisy", m) for m in ranks if m != best and ranks[m] - ranks[best] < difference]
-    p = significance.friedman_p(tested)
-    return (
-        f"{len(tested)} methods ranked in each of {n} independent draws (by the mean of its columns): Friedman p "
-        f"{'< 0.001' if p < 0.001 else f'= {p:.3f}'}; not separated from {names.title('noisy', best)} (Nemenyi, "
-        f"α = {significance.ALPHA}): {', '.join(near) or 'none'}."
-    )
-
-
 def noise_sets(source: Source) -> Table:
     """Builds the table of noisy sets: a block for each metric, a column for each dataset and kind of noise."""
     rows = source.methods()
@@ -166,6 +107,8 @@ def noise_sets(source: Source) -> Table:
         for i, part in enumerate(parts):
             of = f", part {i + 1} of {len(parts)}" if len(parts) > 1 else ""
             blocks.append(make_block(words + of, part, rows))
+            if style != "times":
+                blocks += common_block(words + of, part, rows, ("", "method"), has_mean=False)
     caption = [
         "Wrong labels found (AUC-PR, P@1%), test accuracy of the model the method yields (all in %), and cost.",
         *seeds_caption(source),

@@ -76,8 +76,14 @@ def test_a_difference_has_a_p_value_where_there_are_enough_draws_and_else_an_int
         assert certainty.mean is None, "one draw has no interval"
 
 
-def test_a_row_that_lacks_seeds_is_ranked_by_those_all_have_and_its_mean_does_not_compete():
-    """`short` has the good seed alone: its mean is the highest, and on that seed it is the last."""
+def by_title(block):
+    """The entries of the methods by title of their column."""
+    titles = [column.title for column in block.columns]
+    return {row.method: dict(zip(titles, row.entries, strict=True)) for row in block.rows if row.method}
+
+
+def test_a_row_that_lacks_seeds_competes_only_where_all_rows_have_the_same_seeds():
+    """`margin` has the good seed alone: its mean is the highest, and on that seed it is the last."""
     methods, panels, records = ["loss", "aum", "margin"], [], []
     values = {"loss": {0: 0.9, 1: 0.3}, "aum": {0: 0.8, 1: 0.2}, "margin": {0: 0.7}}
     for setting in ("n20", "n40"):
@@ -90,9 +96,20 @@ def test_a_row_that_lacks_seeds_is_ranked_by_those_all_have_and_its_mean_does_no
             named = {"dataset": "digits", "setting": setting, "method": method, "metric": "auc_pr"}
             told = {"status": "partial", "reason": "1 of 2 seeds; seed 1 not run: not run yet"} if len(of) < 2 else {}
             records.append(summary_record("t", **named, **numbers, values=list(of.values()), **told))
-    block = noise_grid(Source("t", TableLayout("noise_grid", "noisy", "Grid", panels=panels), records)).blocks[0]
-    columns = [c.title for c in block.columns]
-    rows = {row.method: dict(zip(columns, row.entries, strict=True)) for row in block.rows if row.method}
-    assert {m: row["rank"].mean for m, row in rows.items()} == {"loss": 1.0, "aum": 2.0, "margin": 3.0}
-    assert rows["margin"]["mean"].mean == 0.7 and not any(row["mean"].mark for row in rows.values())
+    table = noise_grid(Source("t", TableLayout("noise_grid", "noisy", "Grid", panels=panels), records))
+    every, common = [b for b in table.blocks if b.title.startswith("AUC-PR")]
+    rows = by_title(every)
+    assert {m: row["rank"].mean for m, row in rows.items()} == {"loss": 1.0, "aum": 2.0, "margin": None}
+    assert {m: row["mean"].mean for m, row in rows.items()} == {"loss": 0.6, "aum": 0.5, "margin": None}
     assert {m: row["seeds"].mean for m, row in rows.items()} == {"loss": 2, "aum": 2, "margin": 1}
+    assert not any(row["0.0"].mark for row in rows.values()), "the highest mean is of the good seed alone"
+    assert common.title == "AUC-PR (%), seed 0, which all rows have"
+    rows = by_title(common)
+    assert {m: row["rank"].mean for m, row in rows.items()} == {"loss": 1.0, "aum": 2.0, "margin": 3.0}
+    assert {m: row["mean"].mean for m, row in rows.items()} == pytest.approx({"loss": 0.9, "aum": 0.8, "margin": 0.7})
+    assert [m for m, row in rows.items() if row["mean"].mark and row["0.0"].mark == BEST] == ["loss"]
+
+
+def test_there_is_no_second_block_where_all_rows_have_the_same_seeds():
+    titles = [block.title for block in noise_grid(many_seeds(lambda seed: seed, 3)).blocks]
+    assert [title for title in titles if title.startswith("AUC-PR")] == ["AUC-PR (%)"]

@@ -17,6 +17,8 @@ from tests.helpers import table_checks
 from tests.helpers.fake_runs import config
 from tests.helpers.table_checks import NAMES, find, text
 
+COMMON = "all rows"  # in the title of a block of the seeds that all rows have
+
 
 def test_all_formats_are_written_and_writing_again_changes_nothing(finished):
     expected = {f"{n}.{e}" for n in NAMES for e in ("md", "tex", "csv", "json")}
@@ -62,13 +64,19 @@ def test_csv_has_a_line_per_cell_and_agrees_with_the_summary(finished, name):
     assert len(lines) == sum(len(row["entries"]) for b in table["blocks"] for row in b["rows"])
     known = {r["mean"] for r in finished.records if r["table"] == name}
     made = ("all", "Δ AUC-PR", "Δ P@1%")  # from several numbers of the summary
-    direct = [line for line in lines if line["mean"] and line["column_group"] not in made and line["metric"] != "pairs"]
+    whole = [line for line in lines if COMMON not in line["block"]]
+    direct = [line for line in whole if line["mean"] and line["column_group"] not in made and line["metric"] != "pairs"]
     if name != "cost":  # which pools settings
         assert direct and all(float(line["mean"]) in known for line in direct)
 
 
 def rows_of(run, name, block=0):
-    return table_checks.grid(text(run, name), block)
+    """The header and rows of a block; blocks of the seeds that all rows have are not counted."""
+    return table_checks.grid(text(run, name), [i for i, t in enumerate(titles_of(run, name)) if COMMON not in t][block])
+
+
+def titles_of(run, name):
+    return [b["title"] for b in read_json(run.root / "tables" / f"{name}.json")["blocks"]]
 
 
 def test_the_grid_has_the_papers_order_a_base_rate_and_failures_as_such(finished):
@@ -84,15 +92,24 @@ def test_the_grid_has_the_papers_order_a_base_rate_and_failures_as_such(finished
     assert "seeds: how many are behind the numbers of a row" in " ".join(text(finished, "table1").split())
     rate = find(finished, table="table1", setting="n20s0", metric="base_rate")[0]["mean"]
     assert rows["base rate"][0] == f"{100 * rate:.1f}±0.0"  # over the draws of the seeds, which are alike here
-    titles = [b["title"] for b in read_json(finished.root / "tables/table1.json")["blocks"]]
+    titles = [t for t in titles_of(finished, "table1") if COMMON not in t]
     assert [t.split(" (")[0].split(" of the")[0] for t in titles] == ["AUC-PR", "P@1%", "AUROC", "Test accuracy"]
     assert "plain training" in rows_of(finished, "table1", 3)[1]  # the accuracy to compare with
 
 
 def test_a_method_that_lacks_seeds_does_not_compete(finished):
     for block in read_json(finished.root / "tables/table1.json")["blocks"]:
-        for row in block["rows"]:
+        for row in block["rows"] if COMMON not in block["title"] else []:
             assert row["method"] != "newcomer" or not any(e["mark"] for e in row["entries"])
+
+
+def test_where_methods_lack_seeds_a_second_block_is_of_those_that_all_rows_have(finished):
+    titles = titles_of(finished, "table1")
+    assert [t.split(" (")[0] for t in titles[:2]] == ["AUC-PR", "AUC-PR"] and COMMON in titles[1]
+    blocks = read_json(finished.root / "tables/table1.json")["blocks"]
+    first, second = ({row["method"]: row["entries"] for row in block["rows"]} for block in blocks[:2])
+    assert first["newcomer"][0]["n_seeds"] == second["newcomer"][0]["n_seeds"] == second["sgoif"][0]["n_seeds"] == 1
+    assert first["sgoif"][0]["n_seeds"] == 3 and first["sgoif"][0]["mean"] != second["sgoif"][0]["mean"]
 
 
 def test_table_2_has_a_column_for_data_that_was_not_run(finished):
@@ -100,7 +117,7 @@ def test_table_2_has_a_column_for_data_that_was_not_run(finished):
     assert header[-2] == "WebVision" and rows["SG-OIF"][-2] == "not run [1]"
     assert "[1] data not found: 16 GB" in text(finished, "table2")
     assert header[1:] == ["digits · 20%", "WebVision", "seeds"]
-    titles = [b["title"].split(" (")[0] for b in read_json(finished.root / "tables/table2.json")["blocks"]]
+    titles = [t.split(" (")[0] for t in titles_of(finished, "table2") if COMMON not in t]
     assert titles[:3] == ["AUC-PR", "P@1%", "Test accuracy of the model the method yields"] and len(titles) == 6
     marginal, standalone = (rows_of(finished, "table2", block)[1]["mean margin (AUM)"] for block in (3, 4))
     assert (marginal, standalone) == (["0.05±0.00×", "3"], ["1.30±0.00×", "3"])
@@ -186,7 +203,7 @@ def test_a_quantity_of_fewer_seeds_than_its_method_says_so_and_does_not_compete(
     tables.write_tables(tmp_path, some)
     accuracy = (tmp_path / "tables" / "table1.md").read_text().split("## Test accuracy")[1]
     row = next(line for line in accuracy.splitlines() if line.startswith("| SG-OIF"))
-    assert "**" not in row and f"] {reason}" in accuracy
+    assert "**" not in row and row.count(" – |") == 2 and f"] {reason}" in accuracy
 
 
 def test_one_seed_has_no_spread_and_no_second_mark(finished, tmp_path):
