@@ -201,7 +201,7 @@ def test_a_quantity_of_fewer_seeds_than_its_method_says_so_and_does_not_compete(
     reason = "1 of 3 seeds; no more are configured for it"
     assert told and {(r["status"], r["reason"], r["n_seeds"]) for r in told} == {("partial", reason, 1)}
     tables.write_tables(tmp_path, some)
-    accuracy = (tmp_path / "tables" / "table1.md").read_text().split("## Test accuracy")[1]
+    accuracy = (tmp_path / "tables" / "table1.md").read_text().split("## Test accuracy", 1)[1]
     row = next(line for line in accuracy.splitlines() if line.startswith("| SG-OIF"))
     assert "**" not in row and row.count(" – |") == 2 and f"] {reason}" in accuracy
 
