@@ -91,17 +91,17 @@ def noisy_task(
 
 
 @functools.cache
-def _ood_plain(seed: int, recipe: Recipe):
-    task, id_test, _ = ood_task(seed, plain=False, recipe=recipe)
+def _ood_plain(seed: int, recipe: Recipe, n_train: int):
+    task, id_test, _ = ood_task(seed, plain=False, recipe=recipe, n_train=n_train)
     return _with_plain(task, id_test)
 
 
-def ood_task(seed: int = 0, plain: bool = True, recipe: Recipe = RECIPE):
+def ood_task(seed: int = 0, plain: bool = True, recipe: Recipe = RECIPE, n_train: int = 800):
     """(OODTask on digits 0-5, ID test images, {"near": digits 8 and 9, "far": noise-like photograph patches})."""
     torch.set_num_threads(1)
     x, y = digits()
     known = np.flatnonzero(y < 6)
-    train, val, test = known[:800], known[800:900], known[900:]
+    train, val, test = known[:n_train], known[800:900], known[900:]
     from sklearn.datasets import load_sample_image
 
     photo = load_sample_image("china.jpg").mean(-1).astype(np.uint8)
@@ -120,7 +120,7 @@ def ood_task(seed: int = 0, plain: bool = True, recipe: Recipe = RECIPE):
         auxiliary=ImageSet(x[(y == 6) | (y == 7)], MEAN, STD),
     )
     if plain:
-        task.plain = _ood_plain(seed, recipe)
+        task.plain = _ood_plain(seed, recipe, n_train)
     return (
         task,
         ImageSet(x[test], MEAN, STD),
