@@ -6,6 +6,9 @@ from pathlib import Path
 
 import pytest
 
+from sgoif.utils.paths import ROOT
+from tests.helpers.project_copy import MINI_CONFIG
+from tests.workflow.test_dag import checked
 from tests.workflow.test_run import copy_project, environment
 
 
@@ -14,9 +17,11 @@ def project(tmp_path_factory) -> Path:
     return copy_project(tmp_path_factory.mktemp("project"))
 
 
-def snakemake(folder: Path, *arguments: str) -> subprocess.CompletedProcess:
+def snakemake(folder: Path, *arguments: str, config: Path = MINI_CONFIG) -> subprocess.CompletedProcess:
+    """Runs Snakemake, which need not check the hyper-parameters of `config` again."""
     command = [sys.executable, "-m", "snakemake", "--nolock", *arguments]
-    return subprocess.run(command, cwd=folder, env=environment(), capture_output=True, text=True, timeout=180)
+    variables = {**environment(), **checked(config)}
+    return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=180)
 
 
 def files(folder: Path) -> dict[str, bytes]:
@@ -33,7 +38,7 @@ def test_a_dry_run_writes_nothing(project):
 
 
 def test_without_a_file_it_is_the_embedded_run_and_a_file_has_to_name_its_own(project):
-    done = snakemake(project, "-n", "track_init")
+    done = snakemake(project, "-n", "track_init", config=ROOT / "configs" / "embedded.yaml")
     assert done.returncode == 0 and "results/embedded/mlflow/created" in done.stdout + done.stderr, done.stderr[-2000:]
     (project / "nameless.yaml").write_text("execution: {threads: 1}\n")
     done = snakemake(project, "-n", "track_init", "--configfile", "nameless.yaml")
