@@ -6,6 +6,7 @@ import shutil
 from pathlib import Path
 
 import pytest
+from matplotlib.figure import Figure
 
 from sgoif.bench.cli import main
 from sgoif.bench.sharing import republish as module
@@ -23,6 +24,13 @@ def content(folder: Path) -> dict[str, bytes]:
     return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
 
+@pytest.fixture
+def no_svg(monkeypatch):
+    """SVGs are not published, and drawing them takes a sixth of the time; test_figures.py looks at them."""
+    monkeypatch.setattr(Figure, "savefig", lambda self, out, *, format, metadata: out.write(format.encode()))
+
+
+@pytest.mark.usefixtures("no_svg")
 @pytest.mark.parametrize("run", RUNS)
 def test_a_published_run_is_what_its_records_make_byte_by_byte(run, tmp_path, monkeypatch):
     """A changed default, variant or word would leave a run that nobody can rebuild.
