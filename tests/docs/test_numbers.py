@@ -6,6 +6,7 @@ or is one of `facts`.
 """
 
 import ast
+import functools
 import json
 import re
 from pathlib import Path
@@ -37,6 +38,7 @@ def default(path: str, name: str):
     return ast.literal_eval(nodes[0].value)
 
 
+@functools.cache
 def facts() -> dict[str, object]:
     """Phrase of a page -> what the number in it must be."""
     cifar, measured = settings("cifar"), settings("measured")

@@ -36,6 +36,13 @@ def in_this_process():
         yield
 
 
+@pytest.fixture(autouse=True)
+def no_figures(request, monkeypatch):
+    """One test looks at figures; to draw them would be most of the others' time."""
+    if request.function is not test_merged_elsewhere_it_is_the_same_run:
+        monkeypatch.setattr(merge, "write_figures", lambda run_dir, config: [])
+
+
 @pytest.fixture(scope="module")
 def computed(tmp_path_factory) -> Path:
     """A folder with mini.yaml, its data, and results/mini as Snakemake leaves it: 13 + 2 cells of two epochs."""
