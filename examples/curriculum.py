@@ -13,7 +13,7 @@ def measure(seed: int = 0, rate: float = 0.4) -> dict[str, float]:
     """Return the test accuracy of plain and of reweighted training."""
     x, true_labels, test_x, test_y = digits()
     labels, _ = flip_labels(true_labels, rate, seed)
-    plain, _ = Training(x, labels, seed, epochs=EPOCHS).run()
+    plain = Training(x, labels, seed, epochs=EPOCHS).run_unwatched()
     curriculum = Curriculum(labels)
     weighted, _ = Training(x, labels, seed, epochs=EPOCHS).run(
         weights=lambda index: curriculum.weights[index], each_epoch=curriculum.update

@@ -29,10 +29,10 @@ def measure(seed: int = 0) -> dict[str, float]:
     truth[planted] = True
     triggered = stamp(test_x[test_y != target])
 
-    model, _ = Training(x, y, seed).run()
+    model = Training(x, y, seed).run_unwatched()
     fooled = model(triggered).argmax(1) == target
     found = localise(model, list(batches(x, y)), y, triggered[fooled][:SUSPECTS], target)
-    cleaned, _ = Training(x, y, seed, keep=(~found.flagged).nonzero()[:, 0]).run()
+    cleaned = Training(x, y, seed, keep=(~found.flagged).nonzero()[:, 0]).run_unwatched()
     return {
         "fooled": fooled.float().mean().item(),
         "flagged": int(found.flagged.sum()),

@@ -47,7 +47,7 @@ def auroc(inside: Tensor, outside: Tensor) -> float:
 def measure(seed: int = 0) -> dict[str, float]:
     """Return the AUROC of the sentinel and of the network's confidence."""
     x, y, test_x, _ = digits()
-    model, _ = Training(x[:1000], y[:1000], seed).run()
+    model = Training(x[:1000], y[:1000], seed).run_unwatched()
     sentinel = ShiftSentinel(CLASSES)
     for _, images, labels in batches(x[:1000], y[:1000]):
         sentinel.observe(activations(model, images), labels)

@@ -23,7 +23,7 @@ def measure(seed: int = 0) -> dict[str, float]:
     label = (3, 8, 9, 1, 5)[seed % 5]
     chosen = (test_y == label).nonzero()[:TARGETS, 0]
     targets = (test_x[chosen], test_y[chosen])
-    model, _ = Training(x, y, seed).run()
+    model = Training(x, y, seed).run_unwatched()
     ranked = prioritise(model, list(batches(x, y)), len(y), [targets]).order
     generator = torch.Generator().manual_seed(seed)
     same = (y == label).nonzero()[:, 0]
@@ -31,7 +31,7 @@ def measure(seed: int = 0) -> dict[str, float]:
     def without(removed: Tensor) -> float:
         keep = torch.ones(len(y), dtype=torch.bool)
         keep[removed] = False
-        again, _ = Training(x, y, seed + 100, keep=keep.nonzero()[:, 0]).run()
+        again = Training(x, y, seed + 100, keep=keep.nonzero()[:, 0]).run_unwatched()
         with torch.no_grad():
             return F.cross_entropy(again(targets[0]), targets[1]).item()
 

@@ -69,6 +69,14 @@ def test_one_component_flags_next_to_nothing_and_two_are_separated():
     assert member[:500].max() < 0.5 < member[500:].min()
 
 
+def test_an_unwatched_training_ends_with_the_same_network():
+    x, y, *_ = digits()
+    training = Training(x[:256], y[:256], seed=0, epochs=2, keep=torch.arange(10, 200))
+    watched, unwatched = training.run()[0], training.run_unwatched()
+    assert not unwatched.training
+    torch.testing.assert_close(unwatched.state_dict(), watched.state_dict(), rtol=0, atol=0)
+
+
 def test_curriculum_waits_for_its_warmup():
     x, y, *_ = digits()
     early = Curriculum(y[:256], warmup=3)
