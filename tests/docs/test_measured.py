@@ -74,12 +74,12 @@ def test_what_is_not_run_is_named(some):
         "17 settings of CIFAR-10",
         "CIFAR-100",
         "Imagenette",
-        "the other seeds of 3",
+        "all 3 seeds of some rivals",
     ):
         assert words in told
     assert "GCE in 1 setting" in told and "AUM" not in told and told.endswith("ablations")
     assert list(tables.detection_100(some)) == ["Not run yet."] == list(tables.clean_labels(some))
-    assert unfinished.seeds_in_words(some) == "one seed with its own draw of noise (SG-OIF and some rivals have more)"
+    assert unfinished.seeds_in_words(some) == "1 seed; SG-OIF and some rivals have 2"
 
 
 def test_a_number_is_counted_with_the_first_run_that_tells_something_of_it(monkeypatch):

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import functools
 from collections import defaultdict
-from collections.abc import Mapping
+from collections.abc import Collection, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -26,6 +26,7 @@ GATES = {"stability": "stability gate", "moving_average": "moving-average gate",
 KINDS = ("class_conditional", "symmetric", "asymmetric", "superclass", "human", "published")
 REGIME = {"balance", "size", "recipe"}  # what a setting may say besides its noise
 RANDOM = "random"  # a ranking by chance, whose quality is the share of wrong labels
+SEEDS = "Where methods lack seeds, what is shown is over the seeds that all of them have."
 Numbers = dict[tuple[str, str, str], Mapping[str, Any]]  # (dataset, setting, method) -> record of the summary
 
 
@@ -70,6 +71,18 @@ class FigureData:
             for r in self.records
             if (r["table"], r["metric"], r.get("variant", "")) == (table, metric, "") and r["mean"] is not None
         }
+
+    def compared(self, table: str, metric: str) -> Numbers:
+        """Return the same over the seeds that all methods of a setting have: each seed draws its own noise.
+
+        Where methods share no seed, they keep what they have.
+        """
+        found = {key: r for key, r in self.numbers(table, metric).items() if key[2] not in ("", PLAIN, RANDOM)}
+        seeds: dict[tuple[str, str], set[int]] = {}
+        for (dataset, setting, _), record in found.items():
+            place = (dataset, setting)
+            seeds[place] = seeds.get(place, set(record["seeds"])) & set(record["seeds"])
+        return {key: _of_seeds(record, seeds[key[:2]]) for key, record in found.items()}
 
     def tried(self, table: str) -> set[str]:
         """Return the methods of a table of which some cell was run, whether it failed or not."""
@@ -204,3 +217,12 @@ class FigureData:
             return rank, kind, noise.get("noise", noise.get("rate", 0.0)), noise.get("sparsity", 0.0)
 
         return [name for name, _ in sorted(self.config["noisy"][dataset]["settings"].items(), key=place)]
+
+
+def _of_seeds(record: Mapping[str, Any], seeds: Collection[int]) -> Mapping[str, Any]:
+    """Return a record of the summary over some of its seeds; unchanged if it has none of them."""
+    kept = {seed: v for seed, v in zip(record["seeds"], record["values"], strict=True) if seed in seeds}
+    if not kept or len(kept) == len(record["seeds"]):
+        return record
+    values = list(kept.values())
+    return {**record, "mean": float(np.mean(values)), "n_seeds": len(values), "seeds": list(kept), "values": values}

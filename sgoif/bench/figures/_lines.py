@@ -63,7 +63,7 @@ def quality_lines(
         points: (x, panel), in any order.
         metric: What is drawn.
     """
-    found = data.numbers(table, metric)
+    found = data.compared(table, metric)
     lines: dict[str, Line] = {}
     for method in dict.fromkeys(m for _, p in points for m in p.methods if m not in (PLAIN, RANDOM)):
         line = Line()

@@ -163,7 +163,7 @@ def test_the_footnote_of_lines_tells_what_bars_there_are(canvas, seeds, told):
 def test_lines_know_the_number_of_their_seeds(values):
     panel = SimpleNamespace(dataset="d", setting="s", methods=["sgoif"])
     record = {("d", "s", "sgoif"): {"mean": np.mean(values), "values": values}, ("d", "s", ""): {"mean": 0.2}}
-    data = SimpleNamespace(numbers=lambda *_: record)
+    data = SimpleNamespace(numbers=lambda *_: record, compared=lambda *_: record)
     assert _lines.quality_lines(data, "t", [(0.2, panel)])["sgoif"].seeds == [len(values)]
     assert review._precision(data, "t", [panel])["sgoif"].seeds == [len(values)] * len(review.SHARES)
 

@@ -230,15 +230,27 @@ def test_the_detection_figure_names_noise_and_stand_in_and_orders_by_the_mean(wh
 
 def test_error_bars_hold_all_seeds(whole):
     data = FigureData(whole[0], whole[1])
-    points = [(0.0, panel) for panel in data.layout("table1").panels[:1]]
+    points = [(0.0, panel) for panel in data.layout("table1").panels[-1:]]  # all that ran there have all seeds
     line = _lines.quality_lines(data, "table1", points)["aum"]
     values = data.numbers("table1", "auc_pr")["digits", points[0][1].setting, "aum"]["values"]
     assert (line.low[0], line.high[0]) == (100 * min(values), 100 * max(values)) and line.low < line.mean < line.high
 
 
+def test_methods_are_compared_over_the_seeds_that_all_of_them_have(whole):
+    """In the first setting one method has a single seed; `random` is not asked for its seeds."""
+    data = FigureData(whole[0], whole[1])
+    first, last = ((p.dataset, p.setting) for p in (data.layout("table1").panels[i] for i in (0, -1)))
+    every, common = data.numbers("table1", "auc_pr"), data.compared("table1", "auc_pr")
+    (seed,) = every[*first, "newcomer"]["seeds"]
+    of_seed = dict(zip(every[*first, "aum"]["seeds"], every[*first, "aum"]["values"], strict=True))
+    assert len(of_seed) == 3 and common[*first, "aum"]["mean"] == of_seed[seed] != every[*first, "aum"]["mean"]
+    assert common[*first, "aum"]["n_seeds"] == 1 and common[*last, "aum"] == every[*last, "aum"]
+    assert not any(method == "random" for _, _, method in common)
+
+
 def test_precision_among_the_reviewed_is_recall_times_wrong_over_reviewed(whole):
     data = FigureData(whole[0], whole[1])
-    panel = data.layout("table1").panels[0]
+    panel = data.layout("table1").panels[-1]
     line = review._precision(data, "table1", [panel])["aum"]
     truth = load_npz(whole[0] / f"truth/digits/{panel.setting}.npz")["wrong"]
     expected = []

@@ -10,8 +10,8 @@ from typing import TYPE_CHECKING, Any
 
 from sgoif.bench.evaluation.table_layout import Panel
 from sgoif.bench.figures import _style
-from sgoif.bench.figures._data import RANDOM, FigureData, Numbers, tables_of
-from sgoif.bench.methods.registry import OURS, PLAIN
+from sgoif.bench.figures._data import SEEDS, FigureData, Numbers, tables_of
+from sgoif.bench.methods.registry import OURS
 from sgoif.bench.tables.names import title
 
 if TYPE_CHECKING:
@@ -24,7 +24,7 @@ CAPTION = (
     "AUC-PR (average precision of finding the wrong labels) of every method in every setting of the grid: one panel "
     "for each noise rate, one mark for each sparsity of the noise matrix. Mean over seeds; with several, bars hold "
     "all of them. Best mean at the top. Every panel has its own axis, from the lowest mark on; a random ranking gets "
-    "the noise rate."
+    f"the noise rate. {SEEDS}"
 )
 
 
@@ -64,8 +64,7 @@ def draw(table: str, data: FigureData) -> Figure | None:
 
 
 def _read(table: str, data: FigureData) -> _Grid:
-    left_out = (PLAIN, RANDOM, "")
-    found = {key: record for key, record in data.numbers(table, "auc_pr").items() if key[2] not in left_out}
+    found = data.compared(table, "auc_pr")
     values: dict[str, list[float]] = {}
     for (_, _, method), record in found.items():
         values.setdefault(method, []).append(record["mean"])

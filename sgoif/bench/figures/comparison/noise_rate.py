@@ -7,7 +7,7 @@ from typing import TYPE_CHECKING, Any
 
 from sgoif.bench.evaluation.table_layout import Panel
 from sgoif.bench.figures import _lines, _style
-from sgoif.bench.figures._data import FigureData, planned_panels, tables_of
+from sgoif.bench.figures._data import SEEDS, FigureData, planned_panels, tables_of
 
 if TYPE_CHECKING:
     from matplotlib.figure import Figure
@@ -18,7 +18,7 @@ CAPTION = (
     "AUC-PR (average precision of finding the wrong labels) against the share of wrong labels, one panel for each "
     "sparsity of the noise matrix or kind of noise. Mean over seeds; with several, bars hold all of them. The best "
     "methods are named, the others pale; the axis begins at the lowest point of a named method. A random ranking gets "
-    "the noise rate."
+    f"the noise rate. {SEEDS}"
 )
 
 

@@ -10,7 +10,7 @@ import numpy as np
 
 from sgoif.bench.evaluation.table_layout import Panel
 from sgoif.bench.figures import _labels, _style
-from sgoif.bench.figures._data import RANDOM, FigureData, tables_of
+from sgoif.bench.figures._data import RANDOM, SEEDS, FigureData, tables_of
 from sgoif.bench.methods.registry import OURS, PLAIN
 from sgoif.bench.tables.names import is_ranked, title
 
@@ -26,7 +26,7 @@ CAPTION = (
     "Mean quality over the settings of the table against images passed through a network (a training step counts "
     "three), as a multiple of plain training, with what the method reads counted in. Passes do not depend on the "
     "machine or on what else ran on it. Up and left is better. The line joins the methods that no other equals or "
-    "beats in both (Pareto); hollow marks are given all clean labels that were set aside and do not compete."
+    "beats in both (Pareto); hollow marks are given all clean labels that were set aside and do not compete. " + SEEDS
 )
 QUALITY = {
     "noise_grid": ("auc_pr", "AUC-PR (%)"),
@@ -111,9 +111,10 @@ def _legend(figure: Figure, points: Points, front: Sequence[str], task: str) -> 
 
 def _points(table: str, metric: str, data: FigureData) -> tuple[Points, list[str]]:
     """Method -> (cost, quality) as means over the panels; and the methods that lack a panel."""
-    quality = data.numbers(table, metric)
+    layout = data.layout(table)
+    quality = data.compared(table, metric) if layout.task == "noisy" else data.numbers(table, metric)
     cost = data.numbers(table, COST_METRIC)
-    panels = data.layout(table).panels
+    panels = layout.panels
     points: Points = {}
     incomplete: list[str] = []
     tried = data.tried(table)

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 from sgoif.bench.evaluation import significance
 from sgoif.bench.evaluation.draws import MIN_DRAWS, Draw, panels_by_draw, values_by_draw
 from sgoif.bench.figures import _style
-from sgoif.bench.figures._data import RANDOM, FigureData, tables_of
+from sgoif.bench.figures._data import RANDOM, SEEDS, FigureData, tables_of
 from sgoif.bench.methods.registry import OURS, PLAIN
 from sgoif.bench.tables.names import is_ranked, title
 
@@ -26,7 +26,7 @@ CAPTION = (
     "wrong labels, so a test counts each seed that draws its own noise once, by the mean over the settings. From five "
     "such draws on, ranks are over draws, and bars join methods whose ranks are closer than Nemenyi's critical "
     "difference (Demšar 2006): the data do not tell them apart. With fewer, ranks are over settings and there is no "
-    "test. Methods with the same values everywhere are one entry."
+    f"test. Methods with the same values everywhere are one entry. {SEEDS}"
 )
 
 
@@ -91,8 +91,10 @@ def _values(table: str, data: FigureData) -> tuple[dict[str, list[float]], list[
     Methods that are equal everywhere are joined by `SAME`.
     """
     panels = data.layout(table).panels
-    found, facts = data.numbers(table, "auc_pr"), data.numbers(table, "base_rate")
+    facts = data.numbers(table, "base_rate")
     draws = panels_by_draw(panels, lambda p: facts.get((p.dataset, p.setting, "")))
+    tested = len(draws) >= MIN_DRAWS
+    found = data.numbers(table, "auc_pr") if tested else data.compared(table, "auc_pr")
     full: dict[str, list[float]] = {}
     left_out = []
     tried = data.tried(table)
@@ -100,15 +102,16 @@ def _values(table: str, data: FigureData) -> tuple[dict[str, list[float]], list[
         if method in (PLAIN, RANDOM) or not is_ranked("noisy", method):
             continue
         places = [(p.dataset, p.setting, method) for p in panels]
-        if len(draws) >= MIN_DRAWS:
+        if tested:
             values = list(_by_draw(draws, found, method).values())
         else:
             values = [found[place]["mean"] for place in places if place in found]
-        if len(values) == (len(draws) if len(draws) >= MIN_DRAWS else len(places)):
+        if len(values) == (len(draws) if tested else len(places)):
             full[method] = values
         elif method in tried:
             left_out.append(method)
-    return merge_equal(full), left_out, len(draws)
+    n_draws = len(draws) if tested else min(len(draws), max((r["n_seeds"] for r in found.values()), default=0))
+    return merge_equal(full), left_out, n_draws
 
 
 def _by_draw(draws: Mapping[Draw, Any], found: Mapping[Any, Any], method: str) -> dict[Draw, float]:

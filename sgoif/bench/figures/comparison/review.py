@@ -10,7 +10,7 @@ import numpy as np
 
 from sgoif.bench.evaluation.table_layout import Panel
 from sgoif.bench.figures import _lines, _style
-from sgoif.bench.figures._data import RANDOM, FigureData, planned_panels, tables_of
+from sgoif.bench.figures._data import RANDOM, SEEDS, FigureData, planned_panels, tables_of
 from sgoif.bench.methods.registry import PLAIN
 from sgoif.bench.tables.captions import describe_noise
 
@@ -23,7 +23,7 @@ CAPTION = (
     "Precision among the 1, 5 and 10% of examples that look most suspicious: of the labels that a person checks, how "
     "many are wrong. One panel for each dataset and noise rate (in a grid the mean over sparsities); with several "
     "seeds, bars hold all of them. The best methods are named, the others pale; the axis of a panel begins at the "
-    "lowest point of a named method. Where fewer labels are wrong than are reviewed, 100% cannot be reached."
+    "lowest point of a named method. Where fewer labels are wrong than are reviewed, 100% cannot be reached. " + SEEDS
 )
 SHARES = (1, 5, 10)  # percent, for which recall is recorded
 
@@ -57,7 +57,7 @@ def _title(panels: Sequence[Panel], with_dataset: bool) -> str:
 def _precision(data: FigureData, table: str, panels: Sequence[Panel]) -> dict[str, _lines.Line]:
     """Method -> precision in percent at each share, mean over the panels; a method that lacks one is left out."""
     rates = data.numbers(table, "base_rate")
-    recalls = {share: data.numbers(table, f"recall_at_{share}") for share in SHARES}
+    recalls = {share: data.compared(table, f"recall_at_{share}") for share in SHARES}
     lines: dict[str, _lines.Line] = {}
     for method in dict.fromkeys(m for p in panels for m in p.methods if m not in (PLAIN, RANDOM)):
         line = _lines.Line()
