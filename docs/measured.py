@@ -27,6 +27,7 @@ PLACES = {
         tables.watching,
         tables.top,
         tables.seeds,
+        tables.every_seed,
         tables.clean_labels,
         tables.cleaning,
         sentences.cleaned,

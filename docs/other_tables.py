@@ -152,13 +152,8 @@ def _met(is_met: bool, is_whole: bool = True) -> str:
 
 def _first_in_every_seed(measured: Measured, where: tuple[str, str]) -> bool:
     """Whether SG-OIF is ahead of every blind rival in every seed that the rival has."""
-    own = measured.seeds_of(where, OWN)
-    return all(
-        own[seed] > value
-        for rival in measured.blind
-        for seed, value in measured.seeds_of(where, rival).items()
-        if seed in own
-    )
+    beside = [(own, measured.best_of_seed(where, seed)) for seed, own in measured.seeds_of(where, OWN).items()]
+    return all(own > best[0] for own, best in beside if best is not None)
 
 
 def _ood_firsts() -> tuple[int, int]:

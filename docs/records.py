@@ -177,6 +177,11 @@ class Measured:
         found = [(v, m) for m in chosen if (v := self(where, m, metric)) is not None]
         return max(found, key=lambda one: round(one[0], 2), default=None)
 
+    def best_of_seed(self, where: Where, seed: int | None) -> tuple[float, str] | None:
+        """The best AUC-PR (0 to 1) of one seed among rivals without clean labels that have it."""
+        found = [(v, m) for m in self.blind if (v := self.seeds_of(where, m).get(seed)) is not None]
+        return max(found, default=None)
+
     def verdicts(self, table: str | None = None) -> dict[str, int]:
         """How many numbers of the paper, or of one of its tables, have which verdict."""
         cells = [c["verdict"] for c in self.ledger if table in (None, c["table"])]

@@ -158,6 +158,28 @@ def seeds(measured: Measured) -> Iterator[str]:
         yield sentences.paragraph(f"One seed: {listed(others)}.")
 
 
+def every_seed(measured: Measured) -> Iterator[str]:
+    """SG-OIF in each seed, beside the best method without clean labels that has that seed."""
+    seeds = sorted({seed for w in measured.settings for seed in measured.seeds_of(w, OWN)})
+    if len(seeds) < 2:
+        yield NOT_YET
+        return
+    table = [["", *(f"seed {seed}" for seed in seeds)]]
+    for where, title in measured.settings.items():
+        table.append([title, *(_beside_best(measured, where, seed) for seed in seeds)])
+    yield from rows(table)
+    yield ""
+    yield "SG-OIF is first in {} of {} pairs of setting and seed.".format(*sentences.in_every_seed(measured))
+
+
+def _beside_best(measured: Measured, where: Where, seed: int) -> str:
+    """One value, and in brackets the best of the others; bold where no other is higher."""
+    own, best = measured.seeds_of(where, OWN).get(seed), measured.best_of_seed(where, seed)
+    if own is None or best is None:
+        return "–"
+    return f"{bold(f'{100 * own:.1f}', own >= best[0])} ({short(best[1])} {100 * best[0]:.1f})"
+
+
 def _several(measured: Measured, where: Where, method: str) -> list[float]:
     found = list(measured.seeds_of(where, method).values())
     return found if len(found) > 1 else []

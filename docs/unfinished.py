@@ -20,14 +20,14 @@ def papers_score(measured: Measured) -> tuple[Score, str]:
 
 
 def seeds_in_words(measured: Measured) -> str:
-    """Which seeds are compared, and that others are there."""
-    compared = {len(measured.compared(w)) for w in measured.settings}
-    more = any(len(measured.seeds_of(w, OWN)) > len(measured.compared(w)) for w in measured.settings)
-    low, high = min(compared), max(compared)
-    words = "one seed with its own draw of noise" if high == 1 else f"{low} to {high} seeds, each with its own noise"
-    if low == high > 1:
-        words = f"{high} seeds, each with its own draw of noise"
-    return words + (" (SG-OIF and some rivals have more)" if more else "")
+    """How many seeds are compared, where it is another number, and that others are there."""
+    places = {title: [w for w in measured.settings if w[0] == dataset] for dataset, title in DATASETS.items()}
+    counts = {title: min(len(measured.compared(w)) for w in found) for title, found in places.items() if found}
+    fewest = min(counts.values())
+    more = [f"{title}: {n}" for title, n in counts.items() if n > fewest]
+    own = max(len(measured.seeds_of(w, OWN)) for w in measured.settings)
+    words = counted(fewest, "seed") + (f" ({', '.join(more)})" if more else "")
+    return words + (f"; SG-OIF and some rivals have {own}" if own > fewest else "")
 
 
 def missing(measured: Measured) -> str:
@@ -85,7 +85,7 @@ def _absent_parts(measured: Measured) -> list[str]:
     whole = len(measured.config["noisy"]["cifar10"]["seeds"])
     words = []
     if any(len(measured.compared(w)) < whole for w in measured.settings):
-        words.append(f"the other seeds of {whole}")
+        words.append(f"all {whole} seeds of some rivals")
     if not ablation_losses(measured, "Table 4")[1]:
         words.append("ablations")
     return words
