@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
+from statistics import fmean
 from typing import Any, NamedTuple
 
 from sgoif.bench.evaluation.regime_words import without_shared_words
@@ -78,38 +79,52 @@ def _panels(known: Any, *kinds: str) -> list[Panel]:
     return list(found.values())
 
 
-def _best(numbers: Mapping[Key, Mapping[str, Any]], panel: Panel, task: str, metric: str) -> tuple[str, float] | None:
-    """The best method but SG-OIF and its variants that competes, with its mean."""
-    found = {
-        m: numbers[panel.dataset, panel.setting, m, "", metric]["mean"]
+def _strongest(
+    numbers: Mapping[Key, Mapping[str, Any]], panel: Panel, task: str, metric: str, variant: str = ""
+) -> tuple[str, float] | None:
+    """The method that is most ahead of SG-OIF, or least behind it, and by how much; None if there is none.
+
+    Its own variants do not count, nor do methods that do not compete. `variant` names a score of SG-OIF.
+    """
+    ours = numbers.get((panel.dataset, panel.setting, OURS, variant, metric))
+    if ours is None:
+        return None
+    leads = {
+        m: _lead(numbers[panel.dataset, panel.setting, m, "", metric], ours)
         for m in panel.methods
         if m != PLAIN
         and split_variant(m)[0] != OURS
         and is_ranked(task, m)
         and (panel.dataset, panel.setting, m, "", metric) in numbers
     }
-    best = max(found, key=found.__getitem__, default=None)
-    return None if best is None else (best, found[best])
+    best = max(leads, key=leads.__getitem__, default=None)
+    return None if best is None else (best, leads[best])
+
+
+def _lead(other: Mapping[str, Any], ours: Mapping[str, Any]) -> float:
+    """How far a mean is ahead of another over the seeds that both have; over all, where they share none."""
+    own = dict(zip(ours["seeds"], ours["values"], strict=True))
+    pairs = [(v, own[seed]) for seed, v in zip(other["seeds"], other["values"], strict=True) if seed in own]
+    return fmean(v - o for v, o in pairs) if pairs else other["mean"] - ours["mean"]
 
 
 def _detection(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) -> list[Statement]:
     """In how many settings SG-OIF, and its influence alone, find most wrong labels; and who does elsewhere."""
     first, alone, compared, parts, behind = 0, 0, 0, 0, []
     for panel in panels:
-        ours = numbers.get((panel.dataset, panel.setting, OURS, "", "auc_pr"))
-        best = _best(numbers, panel, "noisy", "auc_pr")
-        if ours is None or best is None:
+        best = _strongest(numbers, panel, "noisy", "auc_pr")
+        if best is None:
             continue
         compared += 1
-        if ours["mean"] > best[1]:
+        method, lead = best
+        if lead < 0:
             first += 1
         else:
-            lead = 100 * (best[1] - ours["mean"])
-            behind.append(f"{panel.title} {describe_noise(panel)}: {title('noisy', best[0])} by {lead:.1f} points")
-        influence = numbers.get((panel.dataset, panel.setting, OURS, "influence", "auc_pr"))
+            behind.append(f"{panel.title} {describe_noise(panel)}: {title('noisy', method)} by {100 * lead:.1f} points")
+        influence = _strongest(numbers, panel, "noisy", "auc_pr", "influence")
         if influence is not None:
             parts += 1
-            alone += influence["mean"] > best[1]
+            alone += influence[1] < 0
     if not compared:
         return []
     text = f"SG-OIF has the highest AUC-PR in {first} of {compared} settings"
@@ -125,12 +140,11 @@ def _regimes(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) 
     first, behind = 0, {}
     _, titles = without_shared_words([panel.title for panel in panels])
     for panel, words in zip(panels, titles, strict=True):
-        ours = numbers.get((panel.dataset, panel.setting, OURS, "", "auc_pr"))
-        best = _best(numbers, panel, "noisy", "auc_pr")
+        best = _strongest(numbers, panel, "noisy", "auc_pr")
         has_all = all((panel.dataset, panel.setting, m, "", "auc_pr") in numbers for m in panel.methods if m != PLAIN)
-        if ours is not None and best is not None and has_all:  # the best of some would flatter SG-OIF
-            behind[words] = (best[1] - ours["mean"], best[0])
-            first += ours["mean"] > best[1]
+        if best is not None and has_all:  # the best of some would flatter SG-OIF
+            behind[words] = (best[1], best[0])
+            first += best[1] < 0
     if not behind:
         return []
     text = f"SG-OIF has the highest AUC-PR in {first} of the {len(behind)} cells that have all methods."
@@ -147,10 +161,9 @@ def _ood(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) -> l
     for group in ("near", "far"):
         firsts = []
         for panel in panels:
-            ours = numbers.get((panel.dataset, panel.setting, OURS, "", f"auroc:{group}"))
-            best = _best(numbers, panel, "ood", f"auroc:{group}")
-            if ours is not None and best is not None:
-                name = title("ood", OURS if ours["mean"] > best[1] else best[0])
+            best = _strongest(numbers, panel, "ood", f"auroc:{group}")
+            if best is not None:
+                name = title("ood", OURS if best[1] < 0 else best[0])
                 firsts.append(f"{name} ({panel.title})")
         if firsts:
             words.append(f"{group} sets: {', '.join(firsts)}")
@@ -185,7 +198,7 @@ def _seeds(numbers: Mapping[Key, Mapping[str, Any]], panels: Sequence[Panel]) ->
     text = f"{' to '.join(map(str, dict.fromkeys((min(counts), max(counts)))))} a number."
     lacking = [f"{name} ({n})" for name, n in fewer.most_common() if n]
     if lacking:
-        text += f" Fewer than SG-OIF, and in how many settings: {', '.join(lacking)}."
+        text += f" Fewer than SG-OIF, and in how many settings: {', '.join(lacking)}. Compared with it over those."
     return [Statement("Seeds", text)]
 
 

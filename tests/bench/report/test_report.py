@@ -3,6 +3,7 @@
 import re
 from collections import Counter
 from html.parser import HTMLParser
+from statistics import fmean
 
 import pytest
 
@@ -208,13 +209,28 @@ def test_the_page_opens_with_the_result_and_ends_with_the_commits(written):
     assert "1 reproduced, 1 not run" in opening
 
 
+def number(setting, method, values, variant=""):
+    """The record of an AUC-PR by seed."""
+    named = {"dataset": "d", "setting": setting, "metric": "auc_pr", "method": method, "variant": variant}
+    by_seed = {"seeds": list(values), "values": list(values.values()), "n_seeds": len(values)}
+    return summary_record("t", **named, **by_seed, mean=fmean(values.values()))
+
+
+def test_a_method_that_lacks_seeds_is_compared_over_those_that_it_has():
+    """AUM has the good seed alone: its mean is higher, but on that seed SG-OIF is ahead."""
+    panel = Panel("noisy", "d", "s", "D", kind="symmetric", noise=0.2, methods=["sgoif", "aum"])
+    layout = TableLayout(kind="noise_sets", task="noisy", title="t", panels=[panel])
+    records = [layout_record("t", layout), number("s", "sgoif", {0: 0.9, 1: 0.5}), number("s", "aum", {0: 0.8})]
+    lines = dict(headline(records, [], None))
+    assert lines["Wrong labels"] == "SG-OIF has the highest AUC-PR in 1 of 1 settings."
+    assert lines["Seeds"].endswith("in how many settings: mean margin (AUM) (1). Compared with it over those.")
+
+
 def test_the_headline_says_who_is_ahead_and_what_the_influence_alone_would_do():
     panel = Panel("noisy", "d", "s", "D", kind="symmetric", noise=0.2, methods=["sgoif", "aum", "sgoif_trusted"])
     layout = TableLayout(kind="noise_sets", task="noisy", title="t", panels=[panel])
-    where = {"dataset": "d", "setting": "s", "metric": "auc_pr", "n_seeds": 3}
     means = [("sgoif", "", 0.9), ("sgoif", "influence", 0.96), ("aum", "", 0.95), ("sgoif_trusted", "", 0.99)]
-    records = [layout_record("t", layout)]
-    records += [summary_record("t", **where, method=m, variant=v, mean=mean) for m, v, mean in means]
+    records = [layout_record("t", layout), *(number("s", m, {0: x, 1: x, 2: x}, v) for m, v, x in means)]
     lines = dict(headline(records, [], None))
     assert lines["Wrong labels"] == (
         "SG-OIF has the highest AUC-PR in 0 of 1 settings; its influence score alone would have it in 1 of 1. "
@@ -236,9 +252,7 @@ def test_the_headline_of_regimes_says_where_another_leads_by_most():
     ]
     records = [layout_record("t", TableLayout(kind="regimes", task="noisy", title="t", panels=panels))]
     for setting, means in (("10 epochs", (0.9, 0.99, 0.8)), ("30 epochs", (0.9, 0.99, 0.93)), ("in part", (0.9, 0.9))):
-        where = {"dataset": "d", "setting": setting, "metric": "auc_pr", "n_seeds": 1}
-        for method, mean in zip(panels[0].methods, means, strict=False):
-            records.append(summary_record("t", **where, method=method, variant="", mean=mean))
+        records += [number(setting, m, {0: mean}) for m, mean in zip(panels[0].methods, means, strict=False)]
     assert dict(headline(records, [], None))["Regimes"] == (
         "SG-OIF has the highest AUC-PR in 1 of the 2 cells that have all methods. "
         "The largest lead over it: mean margin (AUM) by 3.0 points (30 epochs)."
