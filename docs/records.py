@@ -177,6 +177,25 @@ class Measured:
         found = [(v, m) for m in chosen if (v := self(where, m, metric)) is not None]
         return max(found, key=lambda one: round(one[0], 2), default=None)
 
+    def closest(self, where: Where, own: Score, rivals: list[str]) -> tuple[float, str] | None:
+        """The rival that is most ahead of a ranking, or least behind, with the lead of the ranking in points.
+
+        Each rival is compared over the seeds that both have.
+        """
+        mine = self.seeds_of(where, own[0], variant=own[1])
+        found = []
+        for rival in rivals:
+            theirs = self.seeds_of(where, rival)
+            if both := mine.keys() & theirs.keys():
+                found.append((100 * mean(mine[seed] - theirs[seed] for seed in both), rival))
+        return min(found, default=None)
+
+    def over_own_seeds(self, places: list[Where], method: str) -> float | None:
+        """The mean of a method over all seeds that SG-OIF has in some settings; None if it lacks one."""
+        wanted = [(where, seed) for where in places for seed in self.seeds_of(where, OWN)]
+        found = [self.seeds_of(where, method).get(seed) for where, seed in wanted]
+        return None if None in found else 100 * mean(found)
+
     def best_of_seed(self, where: Where, seed: int | None) -> tuple[float, str] | None:
         """The best AUC-PR (0 to 1) of one seed among rivals without clean labels that have it."""
         found = [(v, m) for m in self.blind if (v := self.seeds_of(where, m).get(seed)) is not None]

@@ -49,7 +49,10 @@ def test_rows_are_compared_on_the_seeds_that_all_have(some):
     assert some.compared(FIRST) == {0} and some(FIRST, "sgoif") == pytest.approx(80.0)
     assert some(FIRST, "incv") == pytest.approx(10.0), "planned with one seed: it does not hold back the others"
     assert some.best(FIRST, "auc_pr", some.blind) == (pytest.approx(79.0), "gce")
-    assert sentences.leads(some, rivals=some.blind)[FIRST] == pytest.approx(1.0)
+    assert sentences.leads(some, rivals=some.blind)[FIRST] == (pytest.approx(1.0), "gce")
+    assert some.closest(FIRST, ("sgoif", ""), ["aum"]) == (pytest.approx(9.5), "aum"), "over the two seeds of both"
+    assert some.over_own_seeds([FIRST, SECOND], "aum") == pytest.approx(100 * (0.60 + 0.99 + 0.95) / 3)
+    assert some.over_own_seeds([FIRST], "gce") is None, "it lacks a seed"
 
 
 def test_a_rival_that_wins_a_column_is_shown_and_told(some):
