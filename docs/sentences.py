@@ -103,7 +103,7 @@ def in_every_seed(measured: Measured) -> tuple[int, int]:
 
 
 def mean_in_words(measured: Measured) -> str:
-    """The mean over settings and seeds of CIFAR-10, beside FastIF and the next best without clean labels that has all."""
+    """The mean over CIFAR-10, beside FastIF and the next best method without clean labels that has all seeds."""
     places = [w for w in measured.settings if w[0] == "cifar10"]
     value = {m: mean for m in measured.blind if (mean := measured.over_own_seeds(places, m)) is not None}
     if not value:
