@@ -10,7 +10,6 @@ import time
 from pathlib import Path
 
 import pytest
-import yaml
 
 from sgoif.bench.config import load_config
 from sgoif.bench.config.checks import CHECKED_PARAMS, params_digest
@@ -142,24 +141,3 @@ def test_a_wrong_configuration_stops_before_any_job_and_without_a_traceback(over
     assert done.returncode == 1
     text = done.stdout + done.stderr
     assert told in text and "Traceback" not in text
-
-
-def test_a_baseline_is_one_file_and_one_rule(tmp_path):
-    """A new method is picked up, planned and computed without touching any other file."""
-    from tests.workflow.test_run import copy_project
-
-    folder = copy_project(tmp_path / "project")
-    source = (folder / "baselines/noisy/random.py").read_text()
-    (folder / "baselines/noisy/mine.py").write_text(source.replace('name = "random"', 'name = "mine"'))
-    rule = (folder / "workflow/rules/noisy/random.smk").read_text()
-    (folder / "workflow/rules/noisy/mine.smk").write_text(rule.replace("random", "mine"))
-    config = yaml.safe_load((folder / "mini.yaml").read_text())
-    config["methods"]["noisy"].append("mine")
-    digits = config["noisy"]["digits"]
-    digits |= {"seeds": [0], "settings": {"n20_s0": digits["settings"]["n20_s0"]}}  # one cell shows it
-    (folder / "mini.yaml").write_text(yaml.safe_dump(config))
-    target = "results/mini/batches/noisy/digits/mine/0.json"
-    done = snakemake(target, "--configfile", "mini.yaml", folder=folder)
-    assert done.returncode == 0, done.stdout[-2000:] + done.stderr[-2000:]
-    batch = json.loads((folder / target).read_text())
-    assert [cell["status"] for cell in batch["cells"]] == ["ok"]

@@ -1,4 +1,5 @@
-"""The mini run from end to end, in a copy of the project: kill it, run it again, edit a method, start two at once."""
+"""The mini run from end to end, in a copy of the project: kill it, run it again, edit a method or add one, start two at
+once, run another beside it."""
 
 import hashlib
 import json
@@ -140,6 +141,19 @@ def test_two_runs_in_one_folder_the_second_is_refused(finished):
     assert second.returncode == 2 and "another run is going on in this folder" in output and "Traceback" not in output
 
 
+def test_another_run_leaves_prepared_data_alone(finished):
+    """Prepared data belong to no run: another configuration finds them up to date, whatever mirror it names."""
+    meta = finished / "data" / "digits_near" / "meta.json"
+    (finished / "mirror").mkdir()
+    told = "run: other\ndata: {mirror: mirror, download: false}"
+    (finished / "other.yaml").write_text((finished / "mini.yaml").read_text().replace("run: mini", told))
+    written = meta.stat().st_mtime_ns
+    command = [sys.executable, "-m", "snakemake", "--configfile", "other.yaml", "--", "data/digits_near/meta.json"]
+    done = subprocess.run(command, cwd=finished, env=environment(), capture_output=True, text=True, timeout=200)
+    assert done.returncode == 0 and "Nothing to be done" in done.stdout + done.stderr, done.stderr[-2000:]
+    assert meta.stat().st_mtime_ns == written
+
+
 def test_a_corrupt_score_file_is_named_with_its_cure(finished):
     cell = finished / "results/mini/cells/noisy/digits/n20_s0/seed0/aum"
     whole = (cell / "arrays.npz").read_bytes()
@@ -163,7 +177,7 @@ def test_a_corrupt_score_file_is_named_with_its_cure(finished):
 
 
 def test_a_failed_cell_is_retried_by_snakemake_and_gives_its_numbers(finished):
-    """By the two commands of `make retry`. This test comes last: what depends on the cell is stale afterwards."""
+    """By the two commands of `make retry`. What depends on the cell is stale afterwards."""
     run_dir = finished / "results/mini"
     batch = run_dir / "batches/noisy/digits/random/0.json"
     first, *others = read_batch(batch)
@@ -179,3 +193,15 @@ def test_a_failed_cell_is_retried_by_snakemake_and_gives_its_numbers(finished):
     run(finished, "--until", "noisy_random")
     assert [entry.status for entry in read_batch(batch)] == ["ok"] * (1 + len(others))
     assert (load_npz(arrays)["scores"] == scores).all()
+
+
+def test_a_baseline_is_one_file_and_one_rule(finished):
+    """A new method is picked up, planned and computed without touching any other file. It stays: this test is last."""
+    source, rule = finished / "baselines/noisy/random.py", finished / "workflow/rules/noisy/random.smk"
+    source.with_name("mine.py").write_text(source.read_text().replace('name = "random"', 'name = "mine"'))
+    rule.with_name("mine.smk").write_text(rule.read_text().replace("random", "mine"))
+    config = finished / "mini.yaml"
+    config.write_text(config.read_text().replace("noisy: [random,", "noisy: [random, mine,"))
+    assert "1 jobs done." in run(finished, "--until", "noisy_mine"), "nothing else is computed again"
+    batch = read_batch(finished / "results/mini/batches/noisy/digits/mine/0.json")
+    assert [entry.status for entry in batch] == ["ok"] * 4
