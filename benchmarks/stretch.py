@@ -4,7 +4,8 @@ For a machine that is there for minutes and has no Snakemake. The jobs are those
 each, in the order of a file. What is finished on this machine, or stands in published records, is not computed again.
 Every few minutes and at the end all that is finished is written to `--out` (`export-records`), so that a machine which
 is taken away costs minutes; `pack-records` adds it to what is published. A job is begun only if there is time for it,
-as told by the jobs of its method before.
+as told by the jobs of its method before. The time for the last writing is taken from the jobs, as told by the writing
+before.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ import statistics
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import Any
 
 import yaml
 
@@ -31,6 +33,8 @@ from sgoif.errors import UserError
 
 WRITE_EVERY = 150.0  # seconds between two times that records are written
 NOT_BEFORE_END = 75.0  # so many seconds before the end none is begun: what is written then would be waited for
+LAST_WRITING = 40.0  # seconds that are kept for the last writing, unless the one before took longer
+GROWTH = 1.5  # the last writing has more cells than the one before, which it is compared with
 
 
 def open_plan(path: Path, workers: int, device: str | None) -> Plan:
@@ -60,22 +64,30 @@ class RecordsWriter:
         out: File of records.
         commit: Commit of cells that do not know theirs.
         note: How the cells were measured.
-        until: `time.monotonic()` at which the jobs end, and all is written once more.
+        until: `time.monotonic()` at which all is over, the last writing too.
     """
 
     def __init__(self, plan: Plan, run_dir: Path, out: Path, commit: str, note: str, until: float) -> None:
-        self._arguments = (plan, run_dir, out, commit, note)
+        self._spawn = multiprocessing.get_context("spawn")
+        self._took = self._spawn.Value("d", 0.0)  # seconds of the writing before
+        self._arguments = (plan, run_dir, out, commit, note, self._took)
         self._until = until
         self._process: multiprocessing.process.BaseProcess | None = None
         self._began = -math.inf
 
+    @property
+    def last_seconds(self) -> float:
+        """Seconds to keep for the last writing."""
+        return max(LAST_WRITING, GROWTH * self._took.value)
+
     def begin(self) -> None:
         """Begin to write, unless that was done lately or the end is near: every cell is evaluated again."""
         now = time.monotonic()
-        due = now - self._began > WRITE_EVERY and self._until - now > NOT_BEFORE_END
+        left = self._until - now - self.last_seconds
+        due = now - self._began > WRITE_EVERY and left > max(NOT_BEFORE_END, GROWTH * self._took.value)
         if due and not (self._process and self._process.is_alive()):
             self._began = now
-            self._process = multiprocessing.get_context("spawn").Process(target=_write_records, args=self._arguments)
+            self._process = self._spawn.Process(target=_write_records, args=self._arguments)
             self._process.start()
 
     def wait(self) -> None:
@@ -84,9 +96,11 @@ class RecordsWriter:
             self._process.join()
 
 
-def _write_records(plan: Plan, run_dir: Path, out: Path, commit: str, note: str) -> None:
+def _write_records(plan: Plan, run_dir: Path, out: Path, commit: str, note: str, took: Any) -> None:
+    began = time.monotonic()
     with contextlib.suppress(UserError):  # nothing is finished yet
         export_records(plan, run_dir, out, commit, note)
+    took.value = time.monotonic() - began
 
 
 def main(arguments: Sequence[str] | None = None) -> None:
@@ -95,7 +109,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--order", type=Path, default=ROOT / "benchmarks" / "order.yaml")
     parser.add_argument("--datasets", nargs="*", help="only these, because the others are not here")
     parser.add_argument("--published", type=Path, nargs="*", help="files of records whose cells are not computed again")
-    parser.add_argument("--seconds", type=float, required=True, help="for the jobs; writing the records comes after")
+    parser.add_argument("--seconds", type=float, required=True, help="for all of it, the last writing too")
     parser.add_argument("--workers", type=int, default=8, help="processes that share the GPU")
     parser.add_argument("--device", help="instead of the configuration's")
     parser.add_argument("--commit", default="", help="commit of the code, where git does not tell it")
@@ -115,7 +129,13 @@ def main(arguments: Sequence[str] | None = None) -> None:
     shared = f"{options.workers} processes shared the GPU. " if options.workers > 1 else ""
     note = (shared + options.note).strip()
     records = RecordsWriter(plan, run_dir, options.out, options.commit, note, until)
-    stretch = Processes("stretch", plan, run_dir, jobs, until, report=records.begin)
+    stretch = Processes("stretch", plan, run_dir, jobs, until - records.last_seconds)
+
+    def report() -> None:
+        records.begin()
+        stretch.until = until - records.last_seconds
+
+    stretch.report = report
     stretch.run(options.workers)
     records.wait()
     for job, failure in stretch.failed.items():

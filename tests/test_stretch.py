@@ -66,7 +66,7 @@ def test_a_stretch_goes_on_where_another_was(plan, tmp_path, monkeypatch, capsys
     done, run_dir = Job("digits", "random", 0), Path("results") / "mini"
     write_labels(plan, run_dir, [done])
     run_batch(plan, run_dir, "noisy", "digits", "random", 0, "cpu")
-    soon = stretch.RecordsWriter(plan, run_dir, Path("meanwhile.json.gz"), "abc", "", until=time.monotonic() + 60)
+    soon = stretch.RecordsWriter(plan, run_dir, Path("meanwhile.json.gz"), "abc", "", until=time.monotonic() + 100)
     soon.begin()
     soon.wait()
     assert not Path("meanwhile.json.gz").exists(), "near the end it would only be waited for"
@@ -75,6 +75,9 @@ def test_a_stretch_goes_on_where_another_was(plan, tmp_path, monkeypatch, capsys
     records.wait()
     ((_, before),) = read_parts([Path("meanwhile.json.gz")])  # what a machine leaves that is taken away
     assert [c["cell"]["setting"] for c in before["cells"]] == ["n20_s0"]
+    assert records.last_seconds == stretch.LAST_WRITING and records._took.value > 0
+    records._took.value = 60.0
+    assert records.last_seconds == 90.0, "so long the jobs end earlier"
     Path("order.yaml").write_text("- {seeds: [0], methods: [random]}")
     call = ["--config", str(MINI), "--order", "order.yaml", "--workers", "1", "--out", "out.json.gz"]
     stretch.main([*call, "--seconds", "200", "--commit", "abc", "--note", "On a CPU."])
