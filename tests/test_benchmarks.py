@@ -12,7 +12,18 @@ import numpy as np
 import pytest
 import torch
 
-from benchmarks import decoding, eager_loop, influence_overhead, large_scan, posthoc, scaling, scan, training_speed
+from benchmarks import (
+    decoding,
+    eager_loop,
+    influence_overhead,
+    large_scan,
+    loop_variants,
+    posthoc,
+    scaling,
+    scan,
+    training_speed,
+)
+from sgoif.bench.data.prepare import prepare
 from sgoif.utils.files import sha256_array
 from sgoif.utils.paths import ROOT
 
@@ -97,6 +108,47 @@ def test_a_watched_loop_trains_as_the_plain_one_does():
     assert plain.influence is None and watched.influence.steps == 6 and watched.influence._engine.epoch == 1
     for ours, theirs in zip(plain.net.parameters(), watched.net.parameters(), strict=True):
         assert torch.equal(ours, theirs)
+
+
+@pytest.fixture(scope="module")
+def loops(tmp_path_factory):
+    """The figures of all variants of a loop on two hundred digits, by variant."""
+    folder = tmp_path_factory.mktemp("loops")
+    prepare("digits", folder, download=False)
+    small = ["--examples", "200", "--epochs", "3", "--batch", "32", "--noise", "pair40", "--workers", "1"]
+    loop_variants.main(["--data", str(folder), *small, "--out", str(folder / "report.json")])
+    report = json.loads((folder / "report.json").read_text())
+    assert report["name"] == "loop_variants" and report["parameters"]["dataset"] == "digits"
+    return report["figures"]["pair40, seed 0"]
+
+
+def test_loop_variants(loops):
+    assert set(loops) == set(loop_variants.VARIANTS)
+    for name, found in loops.items():
+        assert found["wrong"] == pytest.approx(40, abs=2), name
+        assert found["best_plain"] == max(found["plain"].values()) and len(found["plain"]) == 11, name
+        assert 0 < found["sgoif"] <= 100 and found["sgoif"] != found["margin"], name
+    assert len({found["plain"]["loss after"] for found in loops.values()}) == len(loops) - 2  # those of the next test
+
+
+@pytest.mark.parametrize("mixed", ["mixup 1", "CutMix 1"])
+def test_an_extra_pass_changes_what_is_watched_and_not_the_training(loops, mixed):
+    without, extra = loops[mixed], loops[f"{mixed}, extra pass"]
+    assert extra["plain"]["loss after"] == without["plain"]["loss after"]
+    assert extra["plain"]["loss all"] != without["plain"]["loss all"] and extra["sgoif"] != without["sgoif"]
+
+
+@pytest.mark.parametrize("mix", [loop_variants.mixup(1.0), loop_variants.cutmix])
+def test_mixed_images_have_at_least_half_of_the_image_that_is_watched(mix):
+    x = torch.eye(4)[:, :, None, None].expand(4, 4, 8, 8).contiguous()  # the image of example i is one in channel i
+    for seed in range(20):
+        mixed, partner, share = mix(x, np.random.default_rng(seed))
+        assert 0.5 <= share <= 1
+        own, other = mixed.mean((2, 3)).diagonal(), mixed.mean((2, 3))[torch.arange(4), partner]
+        expected = torch.where(partner == torch.arange(4), 1.0, share)
+        assert torch.allclose(own, expected.to(own)) and torch.allclose(
+            other, torch.where(partner == torch.arange(4), 1.0, 1 - share).to(own)
+        )
 
 
 def test_the_interval_of_a_median_leaves_out_what_chance_allows():
