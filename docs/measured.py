@@ -5,6 +5,7 @@ The lines between `<!-- NAME -->` and `<!-- /NAME -->` are replaced, nothing els
 
 import re
 
+import loop_table
 import other_tables
 import scan_table
 import sentences
@@ -14,6 +15,7 @@ from records import ROOT, Measured
 PLACES = {
     "README.md": [sentences.paper, tables.overview],
     "docs/results/limits.md": [sentences.not_yet, sentences.most_wrong],
+    "docs/lab-notebook/outside-the-recipe.md": [loop_table.loops, loop_table.loops_counted],
     "docs/scan.md": [scan_table.scan_beside_cleanlab],
     "docs/results/measured.md": [
         other_tables.the_run,
