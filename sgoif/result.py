@@ -47,7 +47,8 @@ class InfluenceResult:
         transition: Estimated noise matrix, shape [C, C]; row c says how often class c has each label.
         margin: Mean of the largest other logit minus the label's, shape [N].
         excess: How far the label is more frequent than its class, as a logarithm, shape [N]; 0 where never visited.
-        noise_entropy: How far the wrong labels of a class are spread over many labels, in [0, 1].
+        noise_entropy: How far the wrong labels of a class are spread over many labels, in [0, 1]; of two classes, how
+            far they go both ways, in [0, 1/2].
         weights: How far score, log-odds and margins count in `suspicion`.
     """
 

@@ -36,6 +36,9 @@ o_i = sum_k Q_{k y_i} o_ik by the probabilities Q of the names.
 same one, 1 if all others are equally frequent. With w_c the share of wrong labels of class c and H_c their entropy,
 
     e = sum_c w_c H_c / (log(C - 1) sum_c w_c).
+
+With two classes a class has one wrong label only. There e is the share of the rarer way in the rates of both,
+e = min(T_01, T_10) / (T_01 + T_10): 0 if all wrong labels go one way, 1/2 if both ways are as frequent.
 """
 
 from __future__ import annotations
@@ -97,21 +100,22 @@ class ClassMixture:
 
     @property
     def noise_entropy(self) -> float:
-        """How far the wrong labels of a class are spread over the other labels, e in [0, 1]; 1 with two classes."""
+        """How far the wrong labels of a class are spread over the other labels, e in [0, 1], or [0, 1/2] of two."""
         return noise_entropy(self.transition, self.class_sizes)
 
 
 def noise_entropy(transition: Tensor, class_sizes: Tensor) -> float:
-    """Return how far the wrong labels of a class are spread over the other labels, e in [0, 1]; 1 with two classes.
+    """Return how far the wrong labels of a class are spread over the other labels, e in [0, 1], or [0, 1/2] of two.
 
     Args:
         transition: Noise matrix, shape [C, C].
         class_sizes: Number of examples of each true class, shape [C].
     """
     n_classes = len(class_sizes)
-    if n_classes < 3:
-        return 1.0
     wrong = transition.clone().fill_diagonal_(0)
+    if n_classes < 3:
+        rates = wrong.sum(1)
+        return float(rates.min() / rates.sum()) if rates.sum() > 0 else 0.5
     share = wrong / wrong.sum(1, keepdim=True).clamp(min=1e-12)
     entropy = -torch.xlogy(share, share).sum(1) / math.log(n_classes - 1)
     mass = wrong.sum(1) * class_sizes

@@ -25,7 +25,8 @@ frequent classes count more in the second.
 **Trusted examples.** The mixtures start from them: every example is taken to be of the class whose trusted examples
 have the nearest predictions in the mean. That names the classes even where most labels of one are wrong, which the
 labels alone cannot do: every class keeps its name, and no label has an excess. The influence then is on right labels,
-and stays right where wrong ones are all the same: its weight a_k is 2, that of the margins 4 e^4.
+and stays right where wrong ones are all the same: its weight a_k is 2, that of the margins 4 e^4, or 4 if there are two
+classes.
 """
 
 from __future__ import annotations
@@ -73,7 +74,8 @@ class LabelEvidence:
         log_odds: Log-odds that the labels are wrong, shape [n].
         excess: How far each label is more frequent than its class, as a logarithm, shape [n].
         transition: Estimated noise matrix, shape [C, C]; row c says how often class c has each label.
-        noise_entropy: How far the wrong labels of a class are spread over many labels, in [0, 1].
+        noise_entropy: How far the wrong labels of a class are spread over many labels, in [0, 1]; of two classes, how
+            far they go both ways, in [0, 1/2].
         weights: How far each signal counts.
     """
 
@@ -122,7 +124,8 @@ def read_labels(
             guess = models[0].most_probable()
         odds = [model.log_odds() for model in models]
         excess = torch.zeros_like(odds[0])
-        factors = (TRUSTED_INFLUENCE_WEIGHT, SCATTERED_WEIGHT * models[0].noise_entropy ** TRUSTED_MARGIN_POWER)
+        scattered = models[0].noise_entropy ** TRUSTED_MARGIN_POWER if predictions.shape[1] > 2 else 1.0
+        factors = (TRUSTED_INFLUENCE_WEIGHT, SCATTERED_WEIGHT * scattered)
     log_odds, weights = weigh_signals(influence, margin, torch.stack(odds), factors)
     return LabelEvidence(log_odds, excess, models[0].transition, models[0].noise_entropy, weights)
 

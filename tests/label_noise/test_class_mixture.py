@@ -47,7 +47,15 @@ def test_noise_entropy_tells_one_wrong_label_from_many():
     by_hand = torch.tensor([[0.5, 0.5, 0.0], [0.0, 1.0, 0.0], [0.2, 0.2, 0.6]], dtype=torch.float64)
     sizes = torch.tensor([10.0, 5.0, 20.0], dtype=torch.float64)
     assert noise_entropy(by_hand, sizes) == pytest.approx(20 * 0.4 * 1 / (10 * 0.5 + 20 * 0.4))
-    assert noise_entropy(torch.eye(2).double(), torch.ones(2).double()) == 1
+
+
+@pytest.mark.parametrize(
+    ("zero_to_one", "one_to_zero", "entropy"), [(0, 0, 0.5), (0.2, 0.2, 0.5), (0.3, 0.1, 0.25), (0.4, 0, 0)]
+)
+def test_with_two_classes_the_noise_entropy_is_the_share_of_the_rarer_way(zero_to_one, one_to_zero, entropy):
+    transition = torch.tensor([[1 - zero_to_one, zero_to_one], [one_to_zero, 1 - one_to_zero]], dtype=torch.float64)
+    assert noise_entropy(transition, torch.tensor([90.0, 10.0])) == pytest.approx(entropy)
+    assert noise_entropy(transition.flip(0, 1), torch.tensor([90.0, 10.0])) == pytest.approx(entropy)
 
 
 def test_clean_labels_are_left_alone():

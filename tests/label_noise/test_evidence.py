@@ -140,6 +140,22 @@ def test_labels_that_noise_made_frequent_have_an_excess_and_trusted_examples_nee
     assert (told.excess == 0).all()
 
 
+def test_with_two_classes_noise_that_goes_one_way_is_left_to_the_class_model():
+    """Influence and margins count where wrong labels go both ways, little where one class is learnt as the other."""
+    generator = torch.Generator().manual_seed(0)
+    true = torch.arange(1000) % 2
+    flipped = torch.rand(1000, generator=generator) < 0.3
+    predictions = (3 * torch.eye(2)[true] + torch.randn(1000, 2, generator=generator)).softmax(1)
+    signal = torch.randn(1000, generator=generator).double()
+    both_ways = torch.where(flipped, 1 - true, true)
+    one_way = torch.where(flipped & (true == 0), 1, true)
+    found = [read_labels(predictions, None, y, signal + 2 * (y != true), signal) for y in (both_ways, one_way)]
+    assert found[0].weights.influence > 5 * found[1].weights.influence > 0
+    trusted = predictions[:100], true[:100]
+    told = read_labels(predictions, None, one_way, signal + 2 * (one_way != true), signal, trusted)
+    assert told.weights.margin > 5 * found[1].weights.margin > 0
+
+
 def test_with_trusted_examples_the_influence_counts_however_structured_the_noise_is():
     predict, true, labels = noisy_training(0.3)
     influence = (labels != true).double() + 0.1 * torch.randn(1000, generator=torch.Generator().manual_seed(1))
