@@ -7,7 +7,8 @@ says. Plain scores are margin, loss and probability of the label in the same pas
 half and its last epoch, and margin and loss of one pass in eval mode after it. `best_plain` is the best of the eleven,
 chosen with the truth. Figures are AUC-PR.
 
-Images from `--first` on are used: hyper-parameters of SG-OIF were chosen on earlier ones of CIFAR-10 and Fashion-MNIST.
+Images from `--first` on are used: hyper-parameters of SG-OIF were chosen on earlier ones of CIFAR-10. Of Fashion-MNIST
+they were chosen on at most 20,000 at a time; which ones is not recorded everywhere.
 """
 
 import argparse
