@@ -70,20 +70,24 @@ def jobs_in_order(
 
     Args:
         plan: The run's plan, with one cell a job.
-        order: Entries with `seeds`, and with `dataset` and `methods` or all of them.
+        order: Entries with `seeds`, and with `dataset`, `methods` and `settings` or all of them.
         have: Cells that are not computed again.
         task: "noisy" or "tuning".
 
     Raises:
-        UserError: If an entry names a dataset or method that the run does not have.
+        UserError: If an entry names a dataset, method or setting that the run does not have.
     """
     found: dict[Job, None] = {}
     for entry in order:
         for dataset in [entry["dataset"]] if "dataset" in entry else plan.datasets(task):
+            settings = entry.get("settings") or plan.settings(task, dataset)
+            for setting in settings:
+                plan.noise(dataset, setting)  # raises if there is none of that name
             for method in entry.get("methods") or plan.methods(task, dataset):
                 plan.require(task, dataset, method)
                 for number in range(plan.n_batches(task, dataset)):
-                    cells = [c for c in plan.batch(task, dataset, method, number) if c.seed in entry["seeds"]]
+                    batch = plan.batch(task, dataset, method, number)
+                    cells = [c for c in batch if c.seed in entry["seeds"] and c.setting in settings]
                     if any(cell not in have for cell in cells):
                         wanted = [*reads(method), method]
                         found |= dict.fromkeys(Job(dataset, name, number, task) for name in wanted)

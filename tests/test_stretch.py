@@ -44,6 +44,14 @@ def test_what_is_published_is_left_out_and_its_shared_run_with_it(plan):
         jobs_in_order(plan, [{"seeds": [0], "methods": ["sgoif"]}], ())
 
 
+def test_an_entry_may_name_settings(plan):
+    entry = {"dataset": "digits", "seeds": [0, 1], "methods": ["loss"], "settings": ["n40_s6"]}
+    jobs = jobs_in_order(plan, [entry], ())
+    assert jobs == [Job("digits", method, number) for number in (1, 3) for method in ("plain", "loss")]
+    with pytest.raises(UserError, match="n99_s0"):
+        jobs_in_order(plan, [{**entry, "settings": ["n99_s0"]}], ())
+
+
 def test_the_order_of_the_measurement_names_what_its_configuration_has():
     plan = Plan(load_config(ROOT / "configs" / "measurement.yaml", skip_missing=False))
     for spec in plan.config["noisy"].values():
