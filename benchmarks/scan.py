@@ -29,7 +29,7 @@ import sgoif
 from benchmarks.common import Report
 from sgoif.features.arrays import FeatureArray
 from sgoif.features.head import HeadRecipe, HeadTraining
-from sgoif.features.projection import fit_projection
+from sgoif.label_noise.projection import fit_projection
 
 FOLDS = 5
 HUMAN = {"aggregate": "aggre", "worst": "worse"}  # CIFAR-10N: name of the row, name of the labels

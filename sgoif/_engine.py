@@ -20,7 +20,9 @@ from sgoif.config import InfluenceConfig
 from sgoif.errors import BatchError, CaptureError, InfluenceError
 from sgoif.gradients.factored_batch import FactoredBatch
 from sgoif.gradients.queue import MAX_QUEUED_NUMBERS, Pass, remaining_weight, repeat_each, step_sizes
+from sgoif.label_noise.held_out_evidence import MAX_CLASSES
 from sgoif.scopes import LearningSample, create_scope
+from sgoif.scores.features import MAX_NUMBERS, FeatureMemory
 from sgoif.scores.predictions import PredictedVisits, PredictionStatistics
 from sgoif.scores.visit_statistics import VisitStatistics
 
@@ -74,6 +76,7 @@ class Engine:
                 self.predictions = PredictionStatistics(
                     n_examples, self.n_classes, device, self.hooks.dtype, with_influence
                 )
+            self.features = self._feature_memory()
         # In deep scopes only the Kronecker inverses run on the side stream; they are first needed at the next check.
         overlap_refresh = not self.scope.scores_on_side_stream and self.parts.curvature.side_stream_refresh
         self.refresh_stream = SideStream(device, enabled=overlap_refresh and may_overlap)
@@ -83,6 +86,18 @@ class Engine:
         self.epoch = 0
         self.epoch_steps = 0
         self.step_flops = 0
+
+    def _feature_memory(self) -> FeatureMemory | None:
+        """Return where features are kept, None unless only the head is trained and labels are judged without trust."""
+        wanted = self.predictions is not None and self.config.keep_features and self.config.source != "trusted"
+        dim = self.hooks.head.in_features
+        if not wanted or self.n_examples * dim > MAX_NUMBERS or self.n_classes > MAX_CLASSES:
+            return None
+        return FeatureMemory(self.n_examples, dim, self.scope.device) if self._only_head_is_trained() else None
+
+    def _only_head_is_trained(self) -> bool:
+        head = {id(p) for p in self.hooks.head.parameters()}
+        return not any(p.requires_grad for p in self.hooks.model.parameters() if id(p) not in head)
 
     def temperature(self) -> Tensor | float:
         """Return the temperature of the softmax inside every gradient."""
@@ -154,6 +169,11 @@ class Engine:
                 batch.index, batch.valid, batch.logits, batch.predicted, batch.labels, scored.class_influence
             )
             self.predictions.add(visits, steps - first, range(first, end), self.epoch_steps)
+        if self.features is not None and not self._only_head_is_trained():  # other layers were thawed meanwhile
+            self.features = None
+        if self.features is not None:
+            features = torch.cat([p.features for p in passes])
+            self.features.add(batch.index, batch.valid, features, batch.labels)
         invalid = torch.zeros(end - first, device=score.device)
         invalid.index_add_(0, steps - first, (~batch.valid).to(invalid.dtype))
         self.parts.count("nan_batches", (invalid > 0).sum())
@@ -255,6 +275,7 @@ class Engine:
             "parts": {name: value.clone() if isinstance(value, Tensor) else value for name, value in parts.items()},
             "visits": self.visits.state_dict(),
             "predictions": None if self.predictions is None else self.predictions.state_dict(),
+            "features": None if self.features is None else self.features.state_dict(),
             "queue": self.queue.state_dict(),
             "anchor_cycle": None if self.anchor_cycle is None else self.anchor_cycle.state_dict(),
         }
@@ -280,6 +301,10 @@ class Engine:
             self.visits.load_state_dict(state["visits"])
             if self.predictions is not None:
                 self.predictions.load_state_dict(state["predictions"])
+            if state["features"] is None:
+                self.features = None
+            elif self.features is not None:
+                self.features.load_state_dict(state["features"])
         self.queue.load_state_dict(state["queue"], self.scope.device)
         if self.anchor_cycle is not None:
             self.anchor_cycle.load_state_dict(state["anchor_cycle"])

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any
 
 import torch
@@ -11,7 +11,13 @@ from torch import Tensor
 from sgoif._engine import Engine
 from sgoif._parts import EVENTS, REPORTED_EVENTS
 from sgoif.anchors.external import anchor_predictions
+from sgoif.backend.linalg import tf32_products
+from sgoif.label_noise.evidence import SCATTERED_POWER, SCATTERED_WEIGHT, weigh_signals
+from sgoif.label_noise.held_out_evidence import FeatureMatrix, read_held_out_heads
 from sgoif.result import InfluenceResult
+from sgoif.scores.features import FeatureMemory
+
+MIN_EXAMPLES_PER_CLASS = 10  # below that too few are left for heads that leave out a fold
 
 
 @dataclass(frozen=True)
@@ -38,9 +44,42 @@ def read_scores(engine: Engine) -> InfluenceResult:
         engine.raise_out_of_range()
         if engine.anchor_cycle is not None and config.source == "trusted" and config.memory:
             trusted = anchor_predictions(engine.hooks, engine.anchor_cycle.batches())
-        return InfluenceResult.from_statistics(
+        result = InfluenceResult.from_statistics(
             engine.visits, engine.predictions, config, read_counters(engine), describe_scope(engine), trusted
         )
+        return result if engine.features is None else judge_by_features(engine.features, engine.n_classes, result)
+
+
+def judge_by_features(memory: FeatureMemory, n_classes: int, result: InfluenceResult) -> InfluenceResult:
+    """Return a result whose log-odds and margins come from heads that have not seen the example.
+
+    With fewer than `MIN_EXAMPLES_PER_CLASS` examples a class, or if all have the same features, the result is returned
+    as it is.
+
+    Args:
+        memory: Features of the examples.
+        n_classes: Number of classes.
+        result: What the trained head says.
+    """
+    features, labels, visited = memory.read()
+    if len(features) < MIN_EXAMPLES_PER_CLASS * n_classes or bool((features == features[0]).all()):
+        return result
+    with tf32_products(enabled=False):
+        found = read_held_out_heads(FeatureMatrix(features), labels, n_classes, seed=0)
+    scattered = SCATTERED_WEIGHT * found.noise_entropy**SCATTERED_POWER
+    odds = found.log_odds.unsqueeze(0)
+    _, weights = weigh_signals(result.score[visited], found.margin, odds, (scattered, scattered))
+    log_odds, margin = torch.zeros(len(visited)), torch.zeros(len(visited))
+    log_odds[visited], margin[visited] = found.log_odds, found.margin
+    return replace(
+        result,
+        log_odds=log_odds,
+        margin=margin,
+        excess=torch.zeros(len(visited)),
+        transition=found.transition,
+        noise_entropy=found.noise_entropy,
+        weights=weights,
+    )
 
 
 def read_counters(engine: Engine) -> dict[str, float]:

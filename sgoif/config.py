@@ -138,6 +138,11 @@ class InfluenceConfig:
         True,
         "Keep mean predictions and class influences, both [N, C]. Without them `suspicion` is the influence alone.",
     )
+    keep_features: bool = option(
+        True,
+        "Where only the head is trained, keep the features [N, d] of all examples (up to 2^28 numbers), so that heads "
+        "that have not seen an example judge its label.",
+    )
     alpha: float = option(0.05, "1 - level of the interval of a score.")
 
     def __post_init__(self) -> None:

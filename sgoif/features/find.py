@@ -18,7 +18,7 @@ from sgoif.features.arrays import FeatureArray
 from sgoif.features.head import HeadRecipe, HeadTraining
 from sgoif.features.held_out import read_held_out
 from sgoif.features.labels import ClassLabels, encode_labels, require_judgeable
-from sgoif.features.projection import fit_projection
+from sgoif.label_noise.projection import fit_projection
 from sgoif.result import InfluenceResult
 
 

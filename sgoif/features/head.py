@@ -18,8 +18,8 @@ from torch import Tensor, nn
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError
 from sgoif.features.arrays import FeatureArray
-from sgoif.features.projection import Projection
 from sgoif.influence import OnlineInfluence
+from sgoif.label_noise.projection import Projection
 
 MOMENTUM = 0.9
 WARM_UP = 0.3  # share of the steps in which the learning rate rises
@@ -125,7 +125,8 @@ class HeadTraining:
             self.head.parameters(), self._peak, MOMENTUM, nesterov=True, weight_decay=recipe.weight_decay
         )
         anchors = None if trusted is None else self._anchor_data(*trusted)
-        config = InfluenceConfig(source="stream" if anchors is None else "trusted")
+        source = "stream" if anchors is None else "trusted"
+        config = InfluenceConfig(source=source, keep_features=False)  # `read_held_out` has them
         self.influence = OnlineInfluence(
             self.head, len(features), n_classes, config, total_steps=self.total_steps, anchor_data=anchors
         )

@@ -65,20 +65,29 @@ class HeldOutClasses:
     penalty: float
     log_likelihood: float
 
-    def posterior(self, features: Tensor, labels: Tensor, fold: Tensor) -> Tensor:
-        """Return the probabilities of the true classes, given features and label.
+    def logits(self, features: Tensor, fold: Tensor) -> Tensor:
+        """Return the logits of the heads that have not seen the examples.
 
         Args:
             features: Shape [n, d].
-            labels: Labels, shape [n].
             fold: Folds of the examples, shape [n]; the head of a fold has not seen it.
+
+        Returns:
+            Logits, shape [n, C].
+        """
+        return _held_out_logits((features - self.center) / self.scale, self.weight, self.bias, fold)
+
+    def posterior(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the probabilities of the true classes, given features and label.
+
+        Args:
+            logits: What `logits` returned, shape [n, C].
+            labels: Labels, shape [n].
 
         Returns:
             Probabilities in double precision, shape [n, C].
         """
-        logits = _held_out_logits((features - self.center) / self.scale, self.weight, self.bias, fold)
-        joint = _joint(logits, labels, self.transition, self.temperature)
-        return joint.softmax(1)
+        return _joint(logits, labels, self.transition, self.temperature).softmax(1)
 
 
 def draw_folds(labels: np.ndarray, seed: int) -> np.ndarray:
@@ -107,6 +116,17 @@ def log_odds_of(posterior: Tensor, labels: Tensor) -> Tensor:
     own = posterior.gather(1, labels.unsqueeze(1))[:, 0]
     others = posterior.scatter(1, labels.unsqueeze(1), 0).sum(1)
     return (others.clamp(min=1e-30).log() - own.clamp(min=1e-30).log()).clamp(-MAX_LOG_ODDS, MAX_LOG_ODDS)
+
+
+def margins_of(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the largest other logit minus the label's, shape [n].
+
+    Args:
+        logits: Shape [n, C].
+        labels: Labels, shape [n].
+    """
+    own = labels.unsqueeze(1)
+    return logits.scatter(1, own, -torch.inf).amax(1) - logits.gather(1, own)[:, 0]
 
 
 def fit_held_out_classes(features: Tensor, labels: Tensor, fold: Tensor, n_classes: int) -> HeldOutClasses:

@@ -6,7 +6,7 @@ import torch
 from torch import Tensor, nn
 
 from sgoif.errors import UserError
-from sgoif.features.projection import Projection
+from sgoif.label_noise.projection import Projection
 from sgoif.scan.pretrained.weights import Weights, load_pretrained
 from sgoif.scan.settings import COMPACT, Settings
 from sgoif.training.models import GlobalMaxPool, Network, Residual, conv_block, from_timm, wrap_timm

@@ -147,7 +147,7 @@ class _Work:
         import torch
 
         from sgoif.features.arrays import FeatureArray
-        from sgoif.features.projection import fit_projection
+        from sgoif.label_noise.projection import fit_projection
         from sgoif.scan.features.training import train_head_and_score
         from sgoif.scan.pretrained.embedding import Embedder
 

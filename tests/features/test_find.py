@@ -12,7 +12,8 @@ from sgoif.features import head as head_module
 from sgoif.features import held_out
 from sgoif.features.arrays import FeatureArray
 from sgoif.features.head import HeadTraining
-from sgoif.features.projection import MAX_DIRECTIONS, fit_projection, main_directions
+from sgoif.label_noise import held_out_evidence
+from sgoif.label_noise.projection import MAX_DIRECTIONS, fit_projection, main_directions
 
 NAMES = np.array(["ash", "birch", "cedar"])
 
@@ -61,9 +62,11 @@ def test_few_clean_labels_are_flagged():
 
 def test_heads_are_fitted_to_a_part_of_a_large_set(digits, found, monkeypatch):
     fitted = []
-    fit = held_out.fit_held_out_classes
-    monkeypatch.setattr(held_out, "MAX_FITTED", 900)
-    monkeypatch.setattr(held_out, "fit_held_out_classes", lambda x, *rest: fitted.append(len(x)) or fit(x, *rest))
+    fit = held_out_evidence.fit_held_out_classes
+    monkeypatch.setattr(held_out_evidence, "MAX_FITTED", 900)
+    monkeypatch.setattr(
+        held_out_evidence, "fit_held_out_classes", lambda x, *rest: fitted.append(len(x)) or fit(x, *rest)
+    )
     part = sgoif.find_label_issues(*digits[:2])
     assert fitted == [900]
     assert abs(part.count - found.count) < 0.1 * found.count
@@ -71,7 +74,7 @@ def test_heads_are_fitted_to_a_part_of_a_large_set(digits, found, monkeypatch):
 
 def test_with_many_classes_the_trained_head_itself_is_asked(trees, monkeypatch):
     monkeypatch.setattr(held_out, "MAX_CLASSES", 2)
-    monkeypatch.setattr(held_out, "fit_held_out_classes", None)
+    monkeypatch.setattr(held_out, "read_held_out_heads", None)
     assert set(sgoif.find_label_issues(*trees).order[:8]) == set(range(8))
 
 

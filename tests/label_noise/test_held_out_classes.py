@@ -22,7 +22,7 @@ def draw(noise, n=600, distance=3.0, seed=0):
 def fit(features, labels, fold=None):
     fold = torch.from_numpy(draw_folds(labels.numpy(), 0)) if fold is None else fold
     classes = fit_held_out_classes(features, labels, fold, 3)
-    return classes, classes.posterior(features, labels, fold)
+    return classes, classes.posterior(classes.logits(features, fold), labels)
 
 
 @pytest.fixture(scope="module")

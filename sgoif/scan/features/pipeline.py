@@ -47,7 +47,7 @@ def scan_features(features: Path, labels: Path | None, task: ScanTask) -> Path:
 
 def _scan_into(out: Path, found: FeatureFile, task: ScanTask) -> None:
     from sgoif.features.arrays import FeatureArray
-    from sgoif.features.projection import fit_projection
+    from sgoif.label_noise.projection import fit_projection
     from sgoif.scan.features.training import train_head_and_score
     from sgoif.scan.report import write_scan
 

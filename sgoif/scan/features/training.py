@@ -10,7 +10,7 @@ from sgoif.errors import InfluenceError, UserError
 from sgoif.features.arrays import FeatureArray
 from sgoif.features.head import KEPT_ROWS, HeadBatch, HeadRecipe, HeadTraining
 from sgoif.features.held_out import read_held_out
-from sgoif.features.projection import Projection
+from sgoif.label_noise.projection import Projection
 from sgoif.scan.progress import RemainingTime
 from sgoif.scan.settings import Settings
 from sgoif.scan.train import Evidence, TrainedScan, require_memory

@@ -1,4 +1,4 @@
-"""Standardised features, and of many features their main directions: what the head is trained on.
+"""Standardised features, and of many features their main directions: what heads are trained on.
 
 Every feature is centred and divided by its deviation. Of more than `MAX_DIRECTIONS` features the directions of largest
 variance are kept: a linear head learns them first anyway, curvature costs the cube of their number, and fewer of them
@@ -7,16 +7,31 @@ let wrong labels be learnt by heart less.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from typing import Protocol
+
 import torch
 from torch import Tensor, nn
 
 from sgoif.errors import InfluenceError
-from sgoif.features.arrays import FeatureArray
 
 MAX_DIRECTIONS = 256
 MAX_FEATURES = 8_192  # their covariance must fit into memory
 MIN_DEVIATION = 1e-3  # of a feature, relative to the largest; a nearly constant one is not blown up to noise
 ITERATIONS = 8  # of the block power iteration
+
+
+class FeatureBlocks(Protocol):
+    """N rows of `dim` features that are read in blocks."""
+
+    @property
+    def dim(self) -> int:
+        """Number of features d."""
+
+    def __len__(self) -> int: ...
+
+    def blocks(self) -> Iterator[tuple[int, Tensor]]:
+        """Yield the first position and the rows [b, d] of every block, in order."""
 
 
 class Projection(nn.Module):
@@ -43,7 +58,7 @@ class Projection(nn.Module):
         return projected
 
 
-def fit_projection(features: FeatureArray) -> Projection:
+def fit_projection(features: FeatureBlocks) -> Projection:
     """Fit the projection, reading all features twice, in blocks.
 
     Args:

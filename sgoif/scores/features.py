@@ -1,0 +1,69 @@
+"""Features of every training example, kept where only the last layer is trained.
+
+A head on frozen features learns wrong labels by heart, so what it says of an example that it has seen tells less than
+what heads say that have not seen it (`sgoif.label_noise.held_out_evidence`). These can be fitted once the features are
+known. With random crops or other changes of the images it is the mean of their features that is kept.
+"""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor
+
+from sgoif.backend import collectives
+from sgoif.backend.linalg import zero_rows_unless
+
+MAX_NUMBERS = 2**28  # features of all examples together (1 GiB in float32); more are not kept
+STATE = ("total", "visits", "labels")
+
+
+class FeatureMemory:
+    """Adds the features of visits to sums and reads their means."""
+
+    def __init__(self, n_examples: int, dim: int, device: torch.device) -> None:
+        """Start without any visit.
+
+        Args:
+            n_examples: Size N of the training set.
+            dim: Number of features d.
+            device: Device of the sums.
+        """
+        self.total = torch.zeros(n_examples, dim, device=device)
+        self.visits = torch.zeros(n_examples, device=device)
+        self.labels = torch.full((n_examples,), -1, device=device)
+
+    def add(self, index: Tensor, valid: Tensor, features: Tensor, labels: Tensor) -> None:
+        """Add one visit of each example.
+
+        Args:
+            index: Positions in the training set, shape [n].
+            valid: Which visits count, shape [n].
+            features: Inputs of the last layer, shape [n, d].
+            labels: Labels, shape [n].
+        """
+        (counted,) = zero_rows_unless(valid, features.float())
+        self.total.index_add_(0, index, counted)
+        self.visits.index_add_(0, index, valid.to(self.visits.dtype))
+        self.labels.index_copy_(0, index, labels)
+
+    def read(self) -> tuple[Tensor, Tensor, Tensor]:
+        """Return the mean features of the n examples with a visit, of all processes together.
+
+        Returns:
+            Their features on the device, shape [n, d], their labels on the host, shape [n], and which of all examples
+            they are, on the host, bool, shape [N].
+        """
+        total, visits, labels = self.total.clone(), self.visits.clone(), self.labels.clone()
+        collectives.sum_(total, visits)
+        collectives.max_(labels)
+        visited = visits > 0
+        return total[visited] / visits[visited].unsqueeze(1), labels[visited].cpu(), visited.cpu()
+
+    def state_dict(self) -> dict[str, Tensor]:
+        """Return a copy of everything that a resumed run needs."""
+        return {name: getattr(self, name).clone() for name in STATE}
+
+    def load_state_dict(self, state: dict[str, Tensor]) -> None:
+        """Continue from a state that `state_dict` returned; it is copied."""
+        for name in STATE:
+            getattr(self, name).copy_(state[name])

@@ -1,0 +1,124 @@
+"""A head on frozen features: heads that have not seen an example judge its label."""
+
+import numpy as np
+import pytest
+import torch
+import torch.nn.functional as F
+from sklearn.datasets import load_digits
+from sklearn.metrics import average_precision_score
+from torch import nn
+
+from sgoif import InfluenceConfig, OnlineInfluence
+
+N_CLASSES = 10
+
+
+@pytest.fixture(scope="module")
+def digits():
+    """Random features of the digits, labels of which 30% were moved to another class, and which ones were."""
+    data = load_digits()
+    rng = np.random.default_rng(0)
+    lifted = np.maximum(data.data @ rng.normal(size=(64, 512)) / 64 + rng.normal(size=512), 0)
+    wrong = rng.random(len(data.target)) < 0.3
+    labels = np.where(wrong, (data.target + rng.integers(1, N_CLASSES, len(wrong))) % N_CLASSES, data.target)
+    return torch.from_numpy(lifted).float(), torch.from_numpy(labels).long(), wrong
+
+
+def networks(frozen: bool) -> nn.Sequential:
+    """A hidden layer that copies its inputs, and a head."""
+    torch.manual_seed(0)
+    backbone = nn.Linear(512, 512)
+    nn.init.eye_(backbone.weight)
+    nn.init.zeros_(backbone.bias)
+    return nn.Sequential(backbone.requires_grad_(not frozen), nn.ReLU(), nn.Linear(512, N_CLASSES))
+
+
+def train(model, x, y, epochs=8, thaw_after=None, save_after=None, **settings):
+    """Train all that is not frozen; return the scores, or the state after an epoch and the generator's."""
+    config = InfluenceConfig(**settings)
+    influence = OnlineInfluence(model, len(y), N_CLASSES, config, total_steps=epochs * -(-len(y) // 64))
+    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+    generator = torch.Generator().manual_seed(0)
+    with influence:
+        for epoch in range(epochs):
+            for index in torch.randperm(len(y), generator=generator).split(64):
+                optimizer.zero_grad()
+                with influence.watch(index, y[index]):
+                    F.cross_entropy(model(x[index]), y[index]).backward()
+                optimizer.step()
+                influence.step(optimizer)
+            influence.end_epoch()
+            if epoch == thaw_after:
+                model.requires_grad_(True)
+            if epoch == save_after:
+                state = influence.state_dict()
+                influence = OnlineInfluence(model, len(y), N_CLASSES, config, epochs * -(-len(y) // 64))
+                influence.load_state_dict(state)
+    return influence.scores()
+
+
+def precision(result, wrong):
+    return average_precision_score(wrong, result.suspicion)
+
+
+def test_they_find_more_than_the_head_that_has_learnt_the_labels(digits):
+    x, y, wrong = digits
+    with_features = train(networks(frozen=True), x, y)
+    without = train(networks(frozen=True), x, y, keep_features=False)
+    assert 1 - precision(with_features, wrong) < (1 - precision(without, wrong)) / 2
+    assert abs(with_features.find_label_issues(y).count - wrong.sum()) < 0.1 * wrong.sum()
+    assert torch.equal(with_features.score, without.score)  # the influence is that of the trained head
+
+
+def test_nothing_is_kept_where_other_layers_are_trained(digits):
+    x, y, _ = digits
+    kept, not_kept = (train(networks(frozen=False), x, y, epochs=2, keep_features=keep) for keep in (True, False))
+    assert torch.equal(kept.suspicion, not_kept.suspicion)
+    thawed = train(networks(frozen=True), x, y, epochs=2, thaw_after=0)
+    alone = train(networks(frozen=True), x, y, epochs=2, thaw_after=0, keep_features=False)
+    assert torch.equal(thawed.suspicion, alone.suspicion)
+
+
+@pytest.mark.parametrize("limit", [512 * 1797 - 1, 512 * 1797])
+def test_a_set_that_is_too_large_is_judged_by_the_trained_head(digits, limit, monkeypatch):
+    x, y, _ = digits
+    monkeypatch.setattr("sgoif._engine.MAX_NUMBERS", limit)
+    found = train(networks(frozen=True), x, y, epochs=2)
+    alone = train(networks(frozen=True), x, y, epochs=2, keep_features=False)
+    assert torch.equal(found.log_odds, alone.log_odds) == (limit < x.numel())
+
+
+def test_a_resumed_training_knows_the_features(digits):
+    x, y, _ = digits
+    whole = train(networks(frozen=True), x, y, epochs=2)
+    resumed = train(networks(frozen=True), x, y, epochs=2, save_after=0)
+    assert torch.equal(whole.suspicion, resumed.suspicion)
+
+
+def test_examples_that_were_never_visited_come_last(digits):
+    x, y, _ = digits
+    model = networks(frozen=True)
+    seen = torch.arange(1500)
+    influence = OnlineInfluence(model, len(y), N_CLASSES)
+    optimizer = torch.optim.SGD(model.parameters(), 0.05)
+    with influence:
+        for index in seen.split(100) + seen.split(100):
+            with influence.watch(index, y[index]):
+                F.cross_entropy(model(x[index]), y[index]).backward()
+            optimizer.step()
+            influence.step(optimizer)
+    result = influence.scores()
+    assert torch.equal(result.visited.nonzero()[:, 0], seen)
+    assert set(result.find_label_issues(y).order[-297:].tolist()) == set(range(1500, 1797))
+    assert (result.log_odds[1500:] == 0).all() and (result.log_odds[:1500] != 0).all()
+
+
+def test_few_examples_and_equal_features_are_left_to_the_trained_head():
+    model = nn.Linear(4, 3)
+    for x in (torch.randn(20, 4), torch.ones(60, 4)):
+        y = torch.arange(len(x)) % 3
+        influence = OnlineInfluence(model, len(x), 3)
+        with influence, influence.watch(torch.arange(len(x)), y):
+            F.cross_entropy(model(x), y).backward()
+        influence.step()
+        assert influence.scores().suspicion.isfinite().all()
