@@ -17,6 +17,7 @@ from sgoif.label_noise.held_out_evidence import FeatureMatrix, read_held_out_hea
 from sgoif.result import InfluenceResult
 from sgoif.scores.features import FeatureMemory
 
+SEEN_INFLUENCE_WEIGHT = 1.0  # of the influence at noise entropy 1 beside held-out margins: its head has seen the labels
 MIN_EXAMPLES_PER_CLASS = 10  # below that too few are left for heads that leave out a fold
 
 
@@ -53,6 +54,7 @@ def read_scores(engine: Engine) -> InfluenceResult:
 def judge_by_features(memory: FeatureMemory, n_classes: int, result: InfluenceResult) -> InfluenceResult:
     """Return a result whose log-odds and margins come from heads that have not seen the example.
 
+    The influence is that of the trained head, which has learnt a part of the wrong labels by heart, so it counts less.
     With fewer than `MIN_EXAMPLES_PER_CLASS` examples a class, or if all have the same features, the result is returned
     as it is.
 
@@ -66,9 +68,9 @@ def judge_by_features(memory: FeatureMemory, n_classes: int, result: InfluenceRe
         return result
     with tf32_products(enabled=False):
         found = read_held_out_heads(FeatureMatrix(features), labels, n_classes, seed=0)
-    scattered = SCATTERED_WEIGHT * found.noise_entropy**SCATTERED_POWER
-    odds = found.log_odds.unsqueeze(0)
-    _, weights = weigh_signals(result.score[visited], found.margin, odds, (scattered, scattered))
+    scattered = found.noise_entropy**SCATTERED_POWER
+    factors = (SEEN_INFLUENCE_WEIGHT * scattered, SCATTERED_WEIGHT * scattered)
+    _, weights = weigh_signals(result.score[visited], found.margin, found.log_odds.unsqueeze(0), factors)
     log_odds, margin = torch.zeros(len(visited)), torch.zeros(len(visited))
     log_odds[visited], margin[visited] = found.log_odds, found.margin
     return replace(
