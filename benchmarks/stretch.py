@@ -126,7 +126,8 @@ def main(arguments: Sequence[str] | None = None) -> None:
     write_config(run_dir, plan.config)
     write_labels(plan, run_dir, jobs)
     print(f"{len(jobs)} jobs; {until - time.monotonic():.0f} s left", flush=True)
-    shared = f"{options.workers} processes shared the GPU. " if options.workers > 1 else ""
+    place = "machine" if plan.config["execution"]["device"] == "cpu" else "GPU"
+    shared = f"{options.workers} processes shared the {place}. " if options.workers > 1 else ""
     note = (shared + options.note).strip()
     records = RecordsWriter(plan, run_dir, options.out, options.commit, note, until)
     stretch = Processes("stretch", plan, run_dir, jobs, until - records.last_seconds)

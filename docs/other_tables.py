@@ -31,7 +31,6 @@ OOD_NAMES = {
     "cutpaste": "CutPaste", "draem": "DRAEM", "godin": "G-ODIN", "csi": "CSI", "arpl": "ARPL", "mos": "MOS",
     "opengan": "OpenGAN", "vos": "VOS", "logitnorm": "LogitNorm", "udg": "UDG", "pixmix": "PixMix",
 }  # fmt: skip
-ABLATIONS = ("Table 4", "Table 5")
 
 
 def the_run(measured: Measured) -> Iterator[str]:
@@ -104,16 +103,16 @@ def verdicts(measured: Measured) -> Iterator[str]:
 
 def ablations(measured: Measured) -> Iterator[str]:
     """AUC-PR of the ablations of Tables 4 and 5: printed, and measured here."""
-    cells = [c for c in measured.ledger if c["table"] in ABLATIONS and c["column"] == "AUPR"]
-    if all(c["measured"] is None for c in cells if "Full" not in c["row"]):
+    found = {where: unfinished.ablated(measured, where) for where in unfinished.ABLATED}
+    if not any(unfinished.ablation_losses(measured, where)[1] for where in unfinished.ABLATED):
         yield "The ablations are not run yet."
         return
     table = [["variant", "CIFAR-10: printed", "measured", "CIFAR-100: printed", "measured"]]
-    for variant in dict.fromkeys(c["row"] for c in cells):
+    for variant in unfinished.VARIANTS:
         line = [variant]
-        for where in ABLATIONS:
-            cell = next(c for c in cells if (c["table"], c["row"]) == (where, variant))
-            line += [f"{cell['printed']:.1f}", "not run" if cell["measured"] is None else f"{cell['measured']:.1f}"]
+        for where in unfinished.ABLATED:
+            printed, value = found[where][variant]
+            line += [f"{printed:.1f}", "not run" if value is None else f"{value:.2f}"]
         table.append(line)
     yield from rows(table)
 

@@ -238,8 +238,10 @@ def clean_labels(measured: Measured) -> Iterator[str]:
         found, best, worst = True, max(leads, key=leads.__getitem__), min(leads, key=leads.__getitem__)
         ahead, behind = sum(lead > 0.05 for lead in leads.values()), sum(lead < -0.05 for lead in leads.values())
         yield sentences.bullet(
-            f"**{name(method).removesuffix(' (1,000 clean labels)')}**: SG-OIF is ahead in {ahead} of {len(leads)}",
-            f"settings, by up to {leads[best]:.1f} ({measured.settings[best]}), and behind in {behind}"
+            f"**{name(method).removesuffix(' (1,000 clean labels)')}**: SG-OIF is ahead in {ahead or 'none'} of",
+            f"{len(leads)} settings"
+            + (f", by up to {leads[best]:.1f} ({measured.settings[best]})" if ahead else "")
+            + f", and behind in {behind or 'none'}"
             + (f", by up to {-leads[worst]:.1f} ({measured.settings[worst]})." if behind else "."),
         )
     if not found:

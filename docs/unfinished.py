@@ -2,14 +2,32 @@
 
 from records import DATASETS, LEFT_OUT, OWN, PAPER, Measured, Score, counted, listed, name
 
+ABLATED = {  # tables of the paper: where they are measured here
+    "Table 4": ("cifar10", "n20_s0"),
+    "Table 5": ("cifar100", "superclass20"),
+}
+VARIANTS = {
+    "SG-OIF (Full)": OWN,
+    "w/o Stability Gate": "sgoif@no_gate",
+    "w/o Moving-Avg Gate": "sgoif@moving_average",
+    "w/o Sketch PCG": "sgoif@no_sketch",
+    "w/o Confidence Calib.": "sgoif@no_calibration",
+    "w/o Temperature": "sgoif@no_temperature",
+}
+
+
+def ablated(measured: Measured, table: str) -> dict[str, tuple[float, float | None]]:
+    """AUC-PR of the full method and its ablations by the paper's name: printed, and measured over shared seeds."""
+    cells = [c for c in measured.ledger if c["table"] == table and c["column"] == "AUPR"]
+    return {c["row"]: (c["printed"], measured(ABLATED[table], VARIANTS[c["row"]])) for c in cells}
+
 
 def ablation_losses(measured: Measured, table: str) -> tuple[list[float], list[float]]:
     """Points of AUC-PR that each ablation loses: printed, and measured."""
-    cells = [c for c in measured.ledger if c["table"] == table and c["column"] == "AUPR"]
-    full = next(c for c in cells if "Full" in c["row"])
-    others = [c for c in cells if c is not full]
-    here = [full["measured"] - c["measured"] for c in others if None not in (c["measured"], full["measured"])]
-    return [full["printed"] - c["printed"] for c in others], here
+    found = ablated(measured, table)
+    (full, own), *others = found.values()
+    here = [own - value for _, value in others if None not in (value, own)]
+    return [full - printed for printed, _ in others], here
 
 
 def papers_score(measured: Measured) -> tuple[Score, str]:

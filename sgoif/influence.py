@@ -273,7 +273,8 @@ class OnlineInfluence:
     def scores(self) -> InfluenceResult:
         """Return the score of every example over the score window, with its confidence.
 
-        Reading changes nothing that follows; you may read scores during training.
+        Reading changes nothing that follows; you may read scores during training. It takes seconds where only the head
+        is trained, because heads that have not seen an example are fitted to judge its label.
 
         Raises:
             BatchError: If a watched index or label on a device was out of range.

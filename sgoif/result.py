@@ -26,7 +26,8 @@ class InfluenceResult:
 
     All tensors are on the host, in data-set order. The fields from `mean_predictions` to `weights` describe what
     predictions and class influences say about the labels (see `sgoif.label_noise.evidence`); they are set if
-    `config.memory` is. Means are over all visits, weighted as `sgoif.scores.predictions` says.
+    `config.memory` is. Means are over all visits, weighted as `sgoif.scores.predictions` says. Where only the head is
+    trained, log-odds and margins are those of heads that have not seen the example (`config.keep_features`).
 
     Attributes:
         score: Mean over the visits in the score window of -<phibar, g_i>, shape [N]; 0 where never visited.

@@ -24,7 +24,7 @@ class Some(records.Measured):
         self._seeds = {}
         self.ledger = [
             {"table": "Table 4", "column": "AUPR", "row": row, "printed": printed, "measured": None}
-            for row, printed in (("SG-OIF (Full)", 90.0), ("w/o Gate", 60.0))
+            for row, printed in (("SG-OIF (Full)", 90.0), ("w/o Stability Gate", 60.0))
         ]
 
 
@@ -43,6 +43,13 @@ def some() -> Some:
             (SECOND, "aum"): {0: 0.95},
         }
     )
+
+
+def test_ablations_are_compared_with_the_full_method_on_the_seeds_that_all_have(some):
+    assert unfinished.ablation_losses(some, "Table 4") == ([30.0], [])
+    some.values[(*FIRST, "sgoif@no_gate", "auc_pr", "")] = {0: 0.79}
+    printed, here = unfinished.ablation_losses(some, "Table 4")
+    assert printed == [30.0] and here == [pytest.approx(1.0)]
 
 
 def test_rows_are_compared_on_the_seeds_that_all_have(some):

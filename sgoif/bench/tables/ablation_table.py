@@ -10,6 +10,7 @@ from collections.abc import Iterable, Sequence
 from sgoif.bench.evaluation.table_layout import Panel
 from sgoif.bench.tables.block import Field, absent_field, make_block, metric_field, pooled_field
 from sgoif.bench.tables.captions import NOT_GIVEN, describe_noise, seeds_caption, top_caption
+from sgoif.bench.tables.common_seeds import common_block
 from sgoif.bench.tables.model import Block, Column, Entry, Table
 from sgoif.bench.tables.source import Source
 from sgoif.bench.tables.variants_table import (
@@ -82,7 +83,7 @@ def backends(source: Source) -> Table:
 
 def _variants(source: Source, columns: Sequence[Column], words: Iterable[str]) -> Table:
     rows = [("", r.method) for r in source.layout.rows]
-    blocks = [_panel_block(source, panel, columns, rows) for panel in source.panels]
+    blocks = [block for panel in source.panels for block in _panel_blocks(source, panel, columns, rows)]
     for absent in source.layout.not_run:
         blocks.append(titled(source, make_block("", [absent_field(source, absent)], rows)))
     if source.panels:
@@ -97,9 +98,15 @@ def _variants(source: Source, columns: Sequence[Column], words: Iterable[str]) -
     return source.table(blocks, caption)
 
 
-def _panel_block(source: Source, panel: Panel, columns: Sequence[Column], rows: Sequence[tuple[str, str]]) -> Block:
+def _panel_blocks(
+    source: Source, panel: Panel, columns: Sequence[Column], rows: Sequence[tuple[str, str]]
+) -> list[Block]:
+    """Returns the block of a setting, and where rows lack seeds another one over the seeds that all have."""
+    title = f"{panel.title} {describe_noise(panel)}"
     fields = [_ood_field(source, c) if c in OOD else metric_field(source, panel, c) for c in columns]
-    return titled(source, make_block(f"{panel.title} {describe_noise(panel)}", fields, rows))
+    found = [field for field in fields if field.column in FOUND]
+    common = common_block(title, found, rows, ("", "variant"), has_mean=False)
+    return [titled(source, block) for block in (make_block(title, fields, rows), *common)]
 
 
 def titled(source: Source, block: Block) -> Block:

@@ -55,7 +55,7 @@ def _over_common_seeds(fields: Sequence[Field], methods: Sequence[str]) -> tuple
             continue
         common = frozenset.intersection(*(frozenset(e.pairs) for e in measured.values()))
         used.add(common)
-        entries = {method: _restricted(e, common) for method, e in measured.items()}
+        entries = {method: restricted(e, common) for method, e in measured.items()}
         found.append(replace(field, entry=partial(_find, field, entries), extra={}))
     if len(used) != 1:
         return found, "the seeds that all rows of a column have"
@@ -73,7 +73,7 @@ def _find(field: Field, entries: Mapping[str, Entry], method: str) -> Entry:
     return entries[method] if method in entries else field.entry(method)
 
 
-def _restricted(entry: Entry, seeds: Collection[Hashable]) -> Entry:
+def restricted(entry: Entry, seeds: Collection[Hashable]) -> Entry:
     """Returns the entry of these seeds alone; without a number if there are none."""
     pairs = {seed: value for seed, value in entry.pairs.items() if seed in seeds}
     if not pairs:

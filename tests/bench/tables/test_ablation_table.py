@@ -34,6 +34,7 @@ TABLES = {
     "short": {"kind": "ablation", "sets": SETS, "methods": ALL[:4]},
     "extended": {"kind": "ablation", "sets": SETS[:1], "methods": ALL[:4], "extended": True, "ood": "digits7"},
     "absent": {"kind": "ablation", "sets": [ABSENT], "methods": ALL[:4], "extended": True},
+    "lacking": {"kind": "ablation", "sets": SETS[:1], "methods": ["sgoif", "sgoif@hot"]},
     "stability": {"kind": "stability", "sets": [*SETS, ABSENT], "methods": ALL[:4]},
     "backends": {"kind": "backends", "sets": SETS, "methods": ["sgoif", "sgoif@diagonal"]},
     "sensitivity": {"kind": "sensitivity", "sets": [*SETS, ABSENT], "methods": ["sgoif", "sgoif@hot"]},
@@ -171,10 +172,23 @@ def test_the_sheet_has_the_values_in_order_with_the_default_among_them(finished)
     header, rows = grid(finished, "sensitivity")
     default = InfluenceConfig().temperature
     assert [r for r in rows if not r.startswith("*")] == [f"{default:g} (default)", "8"]
-    assert header[-3:] == ["Δ AUC-PR · points", "Δ AUC-PR · 95% ±", "seeds"]
-    assert rows[f"{default:g} (default)"][-2:] == ["–", "2"]
-    assert rows["8"][-1] == "1 [1]" and "[1] 1 of 2 seeds" in text(finished, "sensitivity")
+    assert header[-2:] == ["Δ AUC-PR · points", "Δ AUC-PR · 95% ±"]
+    assert rows[f"{default:g} (default)"][-1] == "–" and "[1] 1 of 2 seeds" in text(finished, "sensitivity")
     assert grid(finished, "sensitivity", 1)[0][-1] == "WebVision"
+
+
+def test_where_rows_lack_seeds_all_are_compared_over_the_seeds_that_all_have(finished):
+    records = evaluate(finished.root, finished.data, "noisy", "digits", described())
+    auc = {
+        r["setting"]: 100 * r["value"]
+        for r in records
+        if (r["method"], r["seed"], r["metric"], r["variant"], r["epoch"]) == ("sgoif", 0, "auc_pr", "", None)
+    }
+    assert " 20%, seed 0, which all rows have" in text(finished, "lacking")
+    of_all, of_common = (grid(finished, "lacking", n)[1]["SG-OIF (full)"][0] for n in (0, 1))
+    assert of_common.strip("*") == f"{auc['n20s0']:.1f}" and "±" in of_all
+    default = f"{InfluenceConfig().temperature:g} (default)"
+    assert grid(finished, "sensitivity")[1][default][0].startswith(f"{np.mean(list(auc.values())):.1f}")
 
 
 # ------------------------------------------------------------------------------------------------ the plan
