@@ -147,16 +147,18 @@ def _behind(measured: Measured, rivals: list[str]) -> dict[Where, tuple[float, s
 def overhead(measured: Measured) -> Iterator[str]:
     """What watching costs, in three places."""
     head = speed("influence_overhead")["head"]
-    ratios = [
-        record["mean"]
+    ratios = {
+        setting: record["mean"]
         for (_, setting, method, metric, variant), record in summary("embedded").items()
         if (method, metric, variant) == (OWN, "overhead_standalone", "") and not setting.startswith(("tune", "clean"))
-    ]
+    }
+    frozen = {setting: ratio for setting, ratio in ratios.items() if setting.startswith("frozen")}
+    others = max(ratio for setting, ratio in ratios.items() if setting not in frozen)
     yield bullet(
         f"**Costs**: {head['watching']:.2f} times plain training in the benchmark's captured step on an H200,",
         f"{head['all_of_it']:.2f} with reading the scores and counting. In an eager loop of your own",
         f"[{EAGER}](docs/lab-notebook/outside-the-recipe.md#cost-in-an-eager-loop). The",
-        f"small run on a CPU: up to {max(ratios):.1f} in all.",
+        f"small run on a CPU: up to {others:.1f} (a head alone: {max(frozen.values()):.1f}).",
     )
 
 
