@@ -54,12 +54,12 @@ class PlannedFigure:
 
     def about(self, config: Mapping[str, Any]) -> str:
         """Return what it is drawn for, in words: a dataset's title, or a table."""
+        if self.subject in config["noisy"]:
+            return str(config["noisy"][self.subject].get("title", self.subject))
         if self.subject in config["tables"]:
             number = self.subject.removeprefix("table")
             return f"Table {number}" if number.isdigit() else self.subject.replace("_", " ")
-        if self.subject not in config["noisy"]:
-            return str(config["fidelity"][self.subject]["title"])
-        return str(config["noisy"][self.subject].get("title", self.subject))
+        return str(config["fidelity"][self.subject]["title"])
 
     @property
     def files(self) -> list[str]:
