@@ -200,12 +200,12 @@ class _Fit:
         for _ in range(count):
             self._fit_heads(LATER_STEPS if self.started else FIRST_STEPS)
             self.started = True
-            logits = _held_out_logits(self.x, self.weight, self.bias, self.fold).double()
+            scaled = _ScaledLogits(_held_out_logits(self.x, self.weight, self.bias, self.fold))
             for step in range(MATRIX_STEPS):
-                self._fit_matrix(logits)
+                self._fit_matrix(scaled)
                 if step % 3 == 2:
-                    self._fit_temperature(logits)
-            self.log_likelihood = self._likelihood(logits, self.temperature)
+                    self._fit_temperature(scaled)
+            self.log_likelihood = self._likelihoods(scaled, [self.temperature])[0]
 
     def _fit_heads(self, steps: int) -> None:
         """Maximise the likelihood of the labels that a head sees, given the noise matrix."""
@@ -231,18 +231,42 @@ class _Fit:
             optimizer.step(closure)
         self.weight, self.bias = weight.detach(), bias.detach()
 
-    def _fit_matrix(self, logits: Tensor) -> None:
-        member = _joint(logits, self.labels, self.transition, self.temperature).softmax(1)
+    def _fit_matrix(self, scaled: _ScaledLogits) -> None:
+        member = (scaled.at([self.temperature])[0] + self._of_labels()).softmax(1)
         n_classes = len(self.transition)
         counts = torch.zeros_like(self.transition).index_add_(0, self.labels, member).T + PSEUDO_LABELS / n_classes
         self.transition = counts / counts.sum(1, keepdim=True)
 
-    def _fit_temperature(self, logits: Tensor) -> None:
+    def _fit_temperature(self, scaled: _ScaledLogits) -> None:
         tried = [self.temperature * factor for factor in TEMPERATURE_FACTORS]
-        self.temperature = max(tried, key=lambda temperature: self._likelihood(logits, temperature))
+        likelihoods = self._likelihoods(scaled, tried)
+        self.temperature = tried[likelihoods.index(max(likelihoods))]
 
-    def _likelihood(self, logits: Tensor, temperature: float) -> float:
-        return float(_joint(logits, self.labels, self.transition, temperature).logsumexp(1).mean())
+    def _likelihoods(self, scaled: _ScaledLogits, temperatures: list[float]) -> list[float]:
+        """Mean log-likelihood of the labels under each temperature."""
+        of_labels = self._of_labels()
+        found = [(log_class + of_labels).logsumexp(1).mean() for log_class in scaled.at(temperatures)]
+        return [float(value) for value in found]
+
+    def _of_labels(self) -> Tensor:
+        """log T_cy of every class and the example's label, shape [n, C]."""
+        return self.transition.log().T[self.labels]
+
+
+class _ScaledLogits:
+    """log softmax(z / t), kept for the temperatures that were asked for last."""
+
+    def __init__(self, logits: Tensor) -> None:
+        self._logits = logits.double()
+        self._kept: dict[float, Tensor] = {}
+
+    def at(self, temperatures: list[float]) -> list[Tensor]:
+        """Return log softmax(z / t) for every temperature, each of shape [n, C]."""
+        missing = [t for t in temperatures if t not in self._kept]
+        if missing:
+            kept = {t: self._kept[t] for t in temperatures if t in self._kept}
+            self._kept = kept | {t: _log_classes(self._logits, t) for t in missing}
+        return [self._kept[t] for t in temperatures]
 
 
 def _held_out_logits(x: Tensor, weight: Tensor, bias: Tensor, fold: Tensor) -> Tensor:
@@ -253,4 +277,9 @@ def _held_out_logits(x: Tensor, weight: Tensor, bias: Tensor, fold: Tensor) -> T
 
 def _joint(logits: Tensor, labels: Tensor, transition: Tensor, temperature: float) -> Tensor:
     """Returns log P(c, y_i | x_i) of every class, shape [n, C]."""
-    return (logits.double() / temperature).log_softmax(1) + transition.log().T[labels]
+    return _log_classes(logits.double(), temperature) + transition.log().T[labels]
+
+
+def _log_classes(logits: Tensor, temperature: float) -> Tensor:
+    """Returns log softmax(z / t), shape [n, C]."""
+    return (logits / temperature).log_softmax(1)
