@@ -158,15 +158,15 @@ def overhead(measured: Measured) -> Iterator[str]:
         f"**Costs**: {head['watching']:.2f} times plain training in the benchmark's captured step on an H200,",
         f"{head['all_of_it']:.2f} with reading the scores and counting. In an eager loop of your own",
         f"[{EAGER}](docs/lab-notebook/outside-the-recipe.md#cost-in-an-eager-loop). The",
-        f"small run on a CPU: up to {others:.1f} (a head alone: {max(frozen.values()):.1f}).",
+        f"small run on a CPU: up to {others:.1f} (only a head trained: {max(frozen.values()):.1f}).",
     )
 
 
 def terms(measured: Measured) -> Iterator[str]:
     """Under which conditions the README's table was measured."""
     yield bullet(
-        f"**Terms**: ResNet-9, 16 epochs{_hundred(measured)}, one H200 ([frozen SG-OIF:",
-        "ARM](docs/lab-notebook/measurement.md)), in the table",
+        f"**Terms**: ResNet-9, 16 epochs{_hundred(measured)}, one H200 (SG-OIF on frozen features:",
+        "[ARM](docs/lab-notebook/measurement.md)), in the table",
         f"[{seeds_in_words(measured)}](docs/results/measured.md#seeds).",
         f"[Not run yet](docs/results/measured.md#the-run): {missing_briefly(measured)}.",
         "SG-OIF was tuned on other noise of the same images in",

@@ -21,6 +21,7 @@ from sgoif.errors import BatchError, CaptureError, InfluenceError
 from sgoif.gradients.factored_batch import FactoredBatch
 from sgoif.gradients.queue import MAX_QUEUED_NUMBERS, Pass, remaining_weight, repeat_each, step_sizes
 from sgoif.label_noise.held_out_evidence import MAX_CLASSES
+from sgoif.label_noise.projection import MAX_FEATURES
 from sgoif.scopes import LearningSample, create_scope
 from sgoif.scores.features import MAX_NUMBERS, FeatureMemory
 from sgoif.scores.predictions import PredictedVisits, PredictionStatistics
@@ -91,7 +92,7 @@ class Engine:
         """Return where features are kept, None unless only the head is trained and labels are judged without trust."""
         wanted = self.predictions is not None and self.config.keep_features and self.config.source != "trusted"
         dim = self.hooks.head.in_features
-        if not wanted or self.n_examples * dim > MAX_NUMBERS or self.n_classes > MAX_CLASSES:
+        if not wanted or dim > MAX_FEATURES or self.n_examples * dim > MAX_NUMBERS or self.n_classes > MAX_CLASSES:
             return None
         return FeatureMemory(self.n_examples, dim, self.scope.device) if self._only_head_is_trained() else None
 
@@ -173,7 +174,7 @@ class Engine:
             self.features = None
         if self.features is not None:
             features = torch.cat([p.features for p in passes])
-            self.features.add(batch.index, batch.valid, features, batch.labels)
+            self.features.add(batch.index, batch.valid, features)
         invalid = torch.zeros(end - first, device=score.device)
         invalid.index_add_(0, steps - first, (~batch.valid).to(invalid.dtype))
         self.parts.count("nan_batches", (invalid > 0).sum())

@@ -48,10 +48,14 @@ def read_scores(engine: Engine) -> InfluenceResult:
         result = InfluenceResult.from_statistics(
             engine.visits, engine.predictions, config, read_counters(engine), describe_scope(engine), trusted
         )
-        return result if engine.features is None else judge_by_features(engine.features, engine.n_classes, result)
+        if engine.features is None or engine.predictions is None:
+            return result
+        return judge_by_features(engine.features, engine.predictions.read().labels, engine.n_classes, result)
 
 
-def judge_by_features(memory: FeatureMemory, n_classes: int, result: InfluenceResult) -> InfluenceResult:
+def judge_by_features(
+    memory: FeatureMemory, labels: Tensor, n_classes: int, result: InfluenceResult
+) -> InfluenceResult:
     """Return a result whose log-odds and margins come from heads that have not seen the example.
 
     The influence is that of the trained head, which has learnt a part of the wrong labels by heart, so it counts less.
@@ -60,10 +64,12 @@ def judge_by_features(memory: FeatureMemory, n_classes: int, result: InfluenceRe
 
     Args:
         memory: Features of the examples.
+        labels: Labels, shape [N]; they count where an example was visited.
         n_classes: Number of classes.
         result: What the trained head says.
     """
-    features, labels, visited = memory.read()
+    features, visited = memory.read()
+    labels, visited = labels[visited].cpu(), visited.cpu()
     if len(features) < MIN_EXAMPLES_PER_CLASS * n_classes or bool((features == features[0]).all()):
         return result
     with tf32_products(enabled=False):

@@ -140,8 +140,8 @@ class InfluenceConfig:
     )
     keep_features: bool = option(
         True,
-        "Where only the head is trained, keep the features [N, d] of all examples (up to 2^28 numbers), so that heads "
-        "that have not seen an example judge its label.",
+        "Where only the head is trained, keep the features [N, d] of all examples (at most 8,192 each, 2^28 numbers in "
+        "all), so that heads that have not seen an example judge its label.",
     )
     alpha: float = option(0.05, "1 - level of the interval of a score.")
 

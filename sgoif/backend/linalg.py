@@ -102,6 +102,17 @@ def zero_rows_unless(valid: Tensor, *matrices: Tensor) -> Sequence[Tensor]:
     return [torch.where(valid.unsqueeze(1), matrix, 0) for matrix in matrices]
 
 
+def margins_of(logits: Tensor, labels: Tensor) -> Tensor:
+    """Return the largest other logit minus the label's, shape [n].
+
+    Args:
+        logits: Shape [n, C].
+        labels: Labels, shape [n].
+    """
+    own = labels.unsqueeze(1)
+    return logits.scatter(1, own, -torch.inf).amax(1) - logits.gather(1, own)[:, 0]
+
+
 def known_to_hold(flags: Tensor) -> bool:
     """Return whether all flags are true, where that is known without waiting: on the host."""
     return flags.device.type == "cpu" and bool(flags.all())

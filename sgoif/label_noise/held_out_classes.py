@@ -118,17 +118,6 @@ def log_odds_of(posterior: Tensor, labels: Tensor) -> Tensor:
     return (others.clamp(min=1e-30).log() - own.clamp(min=1e-30).log()).clamp(-MAX_LOG_ODDS, MAX_LOG_ODDS)
 
 
-def margins_of(logits: Tensor, labels: Tensor) -> Tensor:
-    """Return the largest other logit minus the label's, shape [n].
-
-    Args:
-        logits: Shape [n, C].
-        labels: Labels, shape [n].
-    """
-    own = labels.unsqueeze(1)
-    return logits.scatter(1, own, -torch.inf).amax(1) - logits.gather(1, own)[:, 0]
-
-
 def fit_held_out_classes(features: Tensor, labels: Tensor, fold: Tensor, n_classes: int) -> HeldOutClasses:
     """Fit heads and noise matrix.
 

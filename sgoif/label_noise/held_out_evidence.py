@@ -15,8 +15,9 @@ import numpy as np
 import torch
 from torch import Tensor
 
+from sgoif.backend.linalg import margins_of
 from sgoif.label_noise.class_mixture import noise_entropy
-from sgoif.label_noise.held_out_classes import draw_folds, fit_held_out_classes, log_odds_of, margins_of
+from sgoif.label_noise.held_out_classes import draw_folds, fit_held_out_classes, log_odds_of
 from sgoif.label_noise.projection import Projection, fit_projection
 
 MAX_FITTED = 20_000  # examples that heads and noise matrix are fitted to

@@ -14,7 +14,7 @@ from sgoif.backend import collectives
 from sgoif.backend.linalg import zero_rows_unless
 
 MAX_NUMBERS = 2**28  # features of all examples together (1 GiB in float32); more are not kept
-STATE = ("total", "visits", "labels")
+STATE = ("total", "visits")
 
 
 class FeatureMemory:
@@ -30,34 +30,29 @@ class FeatureMemory:
         """
         self.total = torch.zeros(n_examples, dim, device=device)
         self.visits = torch.zeros(n_examples, device=device)
-        self.labels = torch.full((n_examples,), -1, device=device)
 
-    def add(self, index: Tensor, valid: Tensor, features: Tensor, labels: Tensor) -> None:
+    def add(self, index: Tensor, valid: Tensor, features: Tensor) -> None:
         """Add one visit of each example.
 
         Args:
             index: Positions in the training set, shape [n].
             valid: Which visits count, shape [n].
             features: Inputs of the last layer, shape [n, d].
-            labels: Labels, shape [n].
         """
         (counted,) = zero_rows_unless(valid, features.float())
         self.total.index_add_(0, index, counted)
         self.visits.index_add_(0, index, valid.to(self.visits.dtype))
-        self.labels.index_copy_(0, index, labels)
 
-    def read(self) -> tuple[Tensor, Tensor, Tensor]:
+    def read(self) -> tuple[Tensor, Tensor]:
         """Return the mean features of the n examples with a visit, of all processes together.
 
         Returns:
-            Their features on the device, shape [n, d], their labels on the host, shape [n], and which of all examples
-            they are, on the host, bool, shape [N].
+            Their features, shape [n, d], and which of all examples they are, bool, shape [N], on the device.
         """
-        total, visits, labels = self.total.clone(), self.visits.clone(), self.labels.clone()
+        total, visits = self.total.clone(), self.visits.clone()
         collectives.sum_(total, visits)
-        collectives.max_(labels)
         visited = visits > 0
-        return total[visited] / visits[visited].unsqueeze(1), labels[visited].cpu(), visited.cpu()
+        return total[visited] / visits[visited].unsqueeze(1), visited
 
     def state_dict(self) -> dict[str, Tensor]:
         """Return a copy of everything that a resumed run needs."""

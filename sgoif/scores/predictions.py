@@ -22,7 +22,7 @@ import torch
 from torch import Tensor
 
 from sgoif.backend import collectives
-from sgoif.backend.linalg import zero_rows_unless
+from sgoif.backend.linalg import margins_of, zero_rows_unless
 
 STEP_WEIGHT_POWER = 1.5  # of the variance
 LEARNING_EPOCHS = 10.0  # a later step counts more than an earlier one, up to here
@@ -102,7 +102,7 @@ class PredictionStatistics:
         logits, predicted = zero_rows_unless(valid, visits.logits, visits.predicted)
         own = predicted.gather(1, labels)
         weight = step_weights(own[:, 0], valid, place, steps, epoch_steps)[place] * valid
-        margin = logits.scatter(1, labels, -torch.inf).amax(1) - logits.gather(1, labels)[:, 0]
+        margin = margins_of(logits, visits.labels)
         self.predictions.index_add_(0, index, predicted * weight.unsqueeze(1))
         self.margin.index_add_(0, index, margin * weight)
         self.weight.index_add_(0, index, weight)

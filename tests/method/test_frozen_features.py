@@ -24,7 +24,7 @@ def digits():
     return torch.from_numpy(lifted).float(), torch.from_numpy(labels).long(), wrong
 
 
-def networks(frozen: bool) -> nn.Sequential:
+def network(frozen: bool) -> nn.Sequential:
     """A hidden layer that copies its inputs, and a head."""
     torch.manual_seed(0)
     backbone = nn.Linear(512, 512)
@@ -34,7 +34,7 @@ def networks(frozen: bool) -> nn.Sequential:
 
 
 def train(model, x, y, epochs=8, thaw_after=None, save_after=None, **settings):
-    """Train all that is not frozen; return the scores, or the state after an epoch and the generator's."""
+    """Train all that is not frozen, perhaps thawed or resumed after an epoch, and return the scores."""
     config = InfluenceConfig(**settings)
     influence = OnlineInfluence(model, len(y), N_CLASSES, config, total_steps=epochs * -(-len(y) // 64))
     optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
@@ -63,8 +63,8 @@ def precision(result, wrong):
 
 def test_they_find_more_than_the_head_that_has_learnt_the_labels(digits):
     x, y, wrong = digits
-    with_features = train(networks(frozen=True), x, y)
-    without = train(networks(frozen=True), x, y, keep_features=False)
+    with_features = train(network(frozen=True), x, y)
+    without = train(network(frozen=True), x, y, keep_features=False)
     assert 1 - precision(with_features, wrong) < (1 - precision(without, wrong)) / 2
     assert abs(with_features.find_label_issues(y).count - wrong.sum()) < 0.1 * wrong.sum()
     assert torch.equal(with_features.score, without.score)  # the influence is that of the trained head
@@ -72,32 +72,33 @@ def test_they_find_more_than_the_head_that_has_learnt_the_labels(digits):
 
 def test_nothing_is_kept_where_other_layers_are_trained(digits):
     x, y, _ = digits
-    kept, not_kept = (train(networks(frozen=False), x, y, epochs=2, keep_features=keep) for keep in (True, False))
+    kept, not_kept = (train(network(frozen=False), x, y, epochs=2, keep_features=keep) for keep in (True, False))
     assert torch.equal(kept.suspicion, not_kept.suspicion)
-    thawed = train(networks(frozen=True), x, y, epochs=2, thaw_after=0)
-    alone = train(networks(frozen=True), x, y, epochs=2, thaw_after=0, keep_features=False)
+    thawed = train(network(frozen=True), x, y, epochs=2, thaw_after=0)
+    alone = train(network(frozen=True), x, y, epochs=2, thaw_after=0, keep_features=False)
     assert torch.equal(thawed.suspicion, alone.suspicion)
 
 
-@pytest.mark.parametrize("limit", [512 * 1797 - 1, 512 * 1797])
-def test_a_set_that_is_too_large_is_judged_by_the_trained_head(digits, limit, monkeypatch):
+@pytest.mark.parametrize(("name", "most"), [("MAX_NUMBERS", 512 * 1797), ("MAX_FEATURES", 512), ("MAX_CLASSES", 10)])
+def test_a_set_that_is_too_large_is_judged_by_the_trained_head(digits, name, most, monkeypatch):
     x, y, _ = digits
-    monkeypatch.setattr("sgoif._engine.MAX_NUMBERS", limit)
-    found = train(networks(frozen=True), x, y, epochs=2)
-    alone = train(networks(frozen=True), x, y, epochs=2, keep_features=False)
-    assert torch.equal(found.log_odds, alone.log_odds) == (limit < x.numel())
+    alone = train(network(frozen=True), x, y, epochs=2, keep_features=False)
+    for limit in (most, most - 1):
+        monkeypatch.setattr(f"sgoif._engine.{name}", limit)
+        found = train(network(frozen=True), x, y, epochs=2)
+        assert torch.equal(found.log_odds, alone.log_odds) == (limit < most)
 
 
 def test_a_resumed_training_knows_the_features(digits):
     x, y, _ = digits
-    whole = train(networks(frozen=True), x, y, epochs=2)
-    resumed = train(networks(frozen=True), x, y, epochs=2, save_after=0)
+    whole = train(network(frozen=True), x, y, epochs=2)
+    resumed = train(network(frozen=True), x, y, epochs=2, save_after=0)
     assert torch.equal(whole.suspicion, resumed.suspicion)
 
 
 def test_examples_that_were_never_visited_come_last(digits):
     x, y, _ = digits
-    model = networks(frozen=True)
+    model = network(frozen=True)
     seen = torch.arange(1500)
     influence = OnlineInfluence(model, len(y), N_CLASSES)
     optimizer = torch.optim.SGD(model.parameters(), 0.05)
