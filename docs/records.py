@@ -223,7 +223,7 @@ def name(method: str) -> str:
 
 
 def short(method: str) -> str:
-    return name(method).replace(" (100 clean labels)", "")
+    return name(method).split(" (1")[0]  # without "(100 clean labels)" or "(1,000 clean labels)"
 
 
 def speed(file: str) -> dict:

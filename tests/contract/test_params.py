@@ -69,7 +69,7 @@ PARAMS = {  # method: parameter: its default, and the interval or the names it m
             "alpha": (4.0, POSITIVE),
             "temperature": (0.5, POSITIVE),
             "threshold": (0.5, INSIDE),
-            "weight": (25.0, NOT_NEGATIVE),
+            "weight": (None, NOT_NEGATIVE),
             "warmup": (0.25, INSIDE),
             "pattern": ("told", ("told", "symmetric", "asymmetric")),
         },

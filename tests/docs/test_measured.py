@@ -104,6 +104,19 @@ def test_a_number_is_counted_with_the_first_run_that_tells_something_of_it(monke
     assert counts == {"differs": 1, "stand-in": 1, "reproduced": 1}
 
 
+def test_the_readme_shows_and_tells_of_a_rival_that_is_ahead_with_the_same_clean_labels():
+    found = {(where, "sgoif"): {0: 0.80} for where in (FIRST, SECOND)}
+    found |= {(where, "sgoif_trusted"): {0: 0.95} for where in (FIRST, SECOND)}
+    found |= {(where, "trusted_probe"): {0: 0.90} for where in (FIRST, SECOND)}
+    found |= {(FIRST, "glc"): {0: 0.94}, (SECOND, "glc"): {0: 0.97}}
+    some = Some(found)
+    assert tables.strongest_with_clean_labels(some) == ["glc"]
+    assert "With 1,000 each, GLC is ahead in 1 of 2, by up to 2.0 (symmetric 50%)." in sentences.losses(some)
+    del some.values[(*SECOND, "glc", "auc_pr", "")]
+    assert tables.strongest_with_clean_labels(some) == ["trusted_probe"], "GLC lacks a setting"
+    assert "With 1,000 each" not in sentences.losses(some)
+
+
 def test_methods_with_clean_labels_are_compared_in_words_where_both_are():
     some = Some(
         {

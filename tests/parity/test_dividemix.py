@@ -88,11 +88,37 @@ def test_networks_exchange_their_divisions(monkeypatch):
     monkeypatch.setattr(dividemix, "clean_probability", lambda losses, seed: next(handed))
     mixmatch = DivideMix._mixmatch
     monkeypatch.setattr(DivideMix, "_mixmatch", lambda self, *a: given.append((a[2], a[4], a[6])) or mixmatch(self, *a))
-    DivideMix(warmup=0.5).detect(task)
+    DivideMix(warmup=0.5, weight=25.0).detect(task)
     assert [number for number, _, _ in given] == [0, 1, 0, 1]
     np.testing.assert_allclose(given[0][1], marks[3], rtol=1e-6)  # of the second network, after epoch 1
     np.testing.assert_allclose(given[1][1], marks[2], rtol=1e-6)
     assert [weight for *_, weight in given] == [0.0, 0.0, 25.0, 25.0]  # the ramp: 16 of 300 epochs
+
+
+@pytest.mark.parametrize(
+    ("n_classes", "rate", "pattern", "weight"),
+    [
+        (10, 0.2, "symmetric", 0.0),
+        (10, 0.5, "symmetric", 25.0),
+        (10, 0.7, "symmetric", 25.0),
+        (10, 0.4, "asymmetric", 0.0),
+        (100, 0.2, "symmetric", 25.0),
+        (100, 0.5, "symmetric", 150.0),
+        (100, 0.4, "asymmetric", 150.0),
+    ],
+)
+def test_the_weight_of_the_unlabelled_is_the_published_one(n_classes, rate, pattern, weight):
+    assert dividemix.published_weight(n_classes, NoiseFacts(rate, pattern)) == weight
+
+
+def test_the_published_weight_is_used_unless_another_is_given(monkeypatch):
+    task, _ = noisy_task(plain=False, n_train=128, recipe=replace(RECIPE, epochs=2))
+    task.noise = NoiseFacts(0.5, "symmetric")
+    division = torch.tensor([0.9, 0.1]).repeat_interleave(64).numpy()
+    monkeypatch.setattr(dividemix, "clean_probability", lambda losses, seed: division)
+    monkeypatch.setattr(DivideMix, "_mixmatch", lambda self, *a: None)
+    assert DivideMix(warmup=0.5).detect(task).extras["weight"] == 25.0
+    assert DivideMix(warmup=0.5, weight=3.0).detect(task).extras["weight"] == 3.0
 
 
 def test_a_step_mixes_half_a_batch_of_each_side_in_two_views_each(monkeypatch):
@@ -107,5 +133,5 @@ def test_a_step_mixes_half_a_batch_of_each_side_in_two_views_each(monkeypatch):
 
 @pytest.mark.slow
 def test_on_digits():
-    detection = check_behaviour(DivideMix(pattern="symmetric"))
+    detection = check_behaviour(DivideMix(pattern="symmetric", weight=25.0))
     assert 0.3 < detection.remove.mean() < 0.5
