@@ -55,6 +55,7 @@ GROUPS = {  # columns of the README: settings of one kind
 DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenette": "Imagenette"}
 
 OWN, PAPER, TRUSTED, FASTIF, ALL_CLEAN = "sgoif", "sgoif@paper", "sgoif_trusted", "fastif", "fastif@all_trusted"
+WATCHED_GLC = "sgoif_glc"
 PARTS = {"influence": "↳ its influence alone", "latent": "↳ its class model alone"}  # scores of SG-OIF, by their names
 NAMES = {
     "coteaching": "Co-Teaching",
@@ -86,8 +87,10 @@ NAMES = {
     OWN: "SG-OIF",
     PAPER: "↳ the paper's algorithm and score alone",
     TRUSTED: "SG-OIF (1,000 clean labels)",
+    WATCHED_GLC: "SG-OIF watching GLC (1,000 clean labels)",
 }
-THOUSAND = (ALL_CLEAN, "inrun_shapley", "glc", "trusted_probe", TRUSTED)  # are given all clean labels: stand apart
+GIVEN = (ALL_CLEAN, "inrun_shapley", "glc", "trusted_probe")  # rivals that are given all clean labels
+THOUSAND = (*GIVEN, TRUSTED, WATCHED_GLC)  # stand apart
 WITH_CLEAN_LABELS = (FASTIF, *THOUSAND)
 LEFT_OUT = ("plain", "folds", "random", "oof_self_confidence")  # no detectors, and one that ranks as CL does
 ONCE = ("incv", "dividemix")  # planned with one seed, because of what they cost

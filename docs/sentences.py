@@ -6,11 +6,11 @@ from collections.abc import Iterator
 
 from records import (
     FASTIF,
+    GIVEN,
     GRID,
     OWN,
     PAPER,
     PARTS,
-    THOUSAND,
     TRUSTED,
     Measured,
     Score,
@@ -124,8 +124,7 @@ def losses(measured: Measured) -> str:
             f"FastIF with 100 clean labels is ahead in {len(clean)}, by up to {-clean[worst][0]:.1f}"
             f" ({measured.settings[worst]})."
         )
-    given = [m for m in THOUSAND if m != TRUSTED]
-    both = leads(measured, (TRUSTED, ""), given)
+    both = leads(measured, (TRUSTED, ""), list(GIVEN))
     if clean := {where: lead for where, lead in both.items() if lead[0] < 0}:
         worst, names = min(clean, key=clean.__getitem__), sorted({short(rival) for _, rival in clean.values()})
         sentences.append(
@@ -175,7 +174,7 @@ def terms(measured: Measured) -> Iterator[str]:
         f"[{seeds_in_words(measured)}](docs/results/measured.md#seeds).",
         f"[Not run yet](docs/results/measured.md#the-run): {missing_briefly(measured)}.",
         "SG-OIF was tuned on other noise of the same images in",
-        "[several hundred rules](docs/lab-notebook/defaults.md); rivals have their papers' values.",
+        "[several hundred rules](docs/lab-notebook/defaults.md); rivals have published ones.",
     )
 
 

@@ -8,6 +8,7 @@ from markdown_table import bold, rows
 from records import (
     FASTIF,
     FROZEN,
+    GIVEN,
     GRID,
     GROUPS,
     HUNDRED,
@@ -18,6 +19,7 @@ from records import (
     SCRATCH,
     THOUSAND,
     TRUSTED,
+    WATCHED_GLC,
     WITH_CLEAN_LABELS,
     Measured,
     Where,
@@ -27,7 +29,7 @@ from records import (
 )
 
 NOT_YET = "Not run yet."
-WATCHING = {"sgoif@gce": "gce", "sgoif@elr": "elr"}  # SG-OIF that watches a training by another loss
+WATCHING = {"sgoif@gce": "gce", "sgoif@elr": "elr", WATCHED_GLC: "glc"}  # SG-OIF that watches another training
 Line = tuple[str, str, str]  # method, variant, title
 
 
@@ -81,7 +83,7 @@ def strongest(measured: Measured, count: int = 4) -> list[str]:
 def strongest_with_clean_labels(measured: Measured) -> list[str]:
     """The rival that is given 1,000 clean labels with the best mean over CIFAR-10; none if none is measured."""
     places = [w for w in measured.settings if w[0] == "cifar10"]
-    value = {m: measured.mean(places, m) for m in THOUSAND if m != TRUSTED}
+    value = {m: measured.mean(places, m) for m in GIVEN}
     complete = {m: found for m, found in value.items() if found is not None}
     return [max(complete, key=complete.__getitem__)] if complete else []
 
@@ -130,13 +132,15 @@ def detection_photos(measured: Measured) -> Iterator[str]:
 
 def watching(measured: Measured) -> Iterator[str]:
     """SG-OIF on trainings by other losses, beside what those trainings rank by themselves."""
-    places = {w: t for w, t in measured.settings.items() if any(measured(w, m) is not None for m in WATCHING)}
+    there = {m: [w for w in measured.settings if measured(w, m) is not None] for m in WATCHING}
+    places = {w: t for w, t in measured.settings.items() if any(w in found for found in there.values())}
     if not places:
         yield NOT_YET
         return
     columns = [(OWN, "SG-OIF")]
     for method, loss in WATCHING.items():
-        columns += [(loss, name(loss)), (method, f"SG-OIF watching {name(loss)}")]
+        if there[method]:
+            columns += [(loss, name(loss)), (method, f"SG-OIF watching {name(loss)}")]
     table = [["setting", *(title for _, title in columns)]]
     for where, title in places.items():
         values = [measured(where, m) for m, _ in columns]
@@ -238,7 +242,7 @@ def cleaning(measured: Measured) -> Iterator[str]:
 def clean_labels(measured: Measured) -> Iterator[str]:
     """SG-OIF beside each other method that is given the same 1,000 clean labels; their rows are in the tables."""
     found = False
-    for method in (m for m in THOUSAND if m in measured.detectors and m != TRUSTED):
+    for method in (m for m in GIVEN if m in measured.detectors):
         both = [w for w in measured.settings if None not in (measured(w, TRUSTED), measured(w, method))]
         leads = {w: round(measured(w, TRUSTED), 1) - round(measured(w, method), 1) for w in both}
         if not leads:

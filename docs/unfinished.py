@@ -67,19 +67,21 @@ def missing(measured: Measured) -> str:
 
 
 def missing_briefly(measured: Measured) -> str:
-    """The same in fewer words: rivals that are nowhere, and where some of the others are missing."""
+    """The same in fewer words, without seeds: rivals that are nowhere, and where some of the others are missing."""
     there = {dataset for dataset, _ in measured.settings}
     words = missing_methods(measured) + [title for dataset, title in DATASETS.items() if dataset not in there]
     lacks = {d for d in there if _absent_from(measured, d) or _partly_absent_from(measured, d)}
     some = [title for dataset, title in DATASETS.items() if dataset in lacks]
     words += [f"some rows on {listed(some)}"] if some else []
-    return listed([*words, *_absent_parts(measured)]) or "nothing"
+    return listed([*words, *_absent_ablations(measured)]) or "nothing"
 
 
-def missing_methods(measured: Measured) -> list[str]:
+def missing_methods(measured: Measured, own: bool = True) -> list[str]:
+    """Methods that are nowhere, by their names; without `own` rivals alone."""
     planned = [m for m in measured.config["noisy"]["cifar10"]["methods"] if "@" not in m and m not in LEFT_OUT]
-    words = [_plain_name(m) for m in planned if m not in measured.detectors]
-    return words + (["the paper's algorithm alone"] if papers_score(measured)[0] != (PAPER, "") else [])
+    absent = [m for m in planned if m not in measured.detectors and (own or not m.startswith(OWN))]
+    paper = ["the paper's algorithm alone"] if own and papers_score(measured)[0] != (PAPER, "") else []
+    return [*map(_plain_name, absent), *paper]
 
 
 def _absent_from(measured: Measured, dataset: str) -> list[str]:
@@ -104,9 +106,11 @@ def _absent_parts(measured: Measured) -> list[str]:
     words = []
     if any(len(measured.compared(w)) < whole for w in measured.settings):
         words.append(f"all {whole} seeds of some rivals")
-    if not ablation_losses(measured, "Table 4")[1]:
-        words.append("ablations")
-    return words
+    return words + _absent_ablations(measured)
+
+
+def _absent_ablations(measured: Measured) -> list[str]:
+    return [] if ablation_losses(measured, "Table 4")[1] else ["ablations"]
 
 
 def _plain_name(method: str) -> str:

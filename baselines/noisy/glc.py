@@ -22,34 +22,15 @@ from __future__ import annotations
 
 from typing import ClassVar
 
-import torch
-import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.bench.methods.base import Detection
-from sgoif.bench.methods.robust.training import RobustTrainer, train_with, with_trusted
+from sgoif.bench.methods.robust.gold_correction import LEAST, corrected_training
+from sgoif.bench.methods.robust.training import RobustTrainer, train_with
 from sgoif.bench.methods.robust.visits import measure
 from sgoif.bench.methods.tasks import NoisyTask
-from sgoif.errors import UserError
 from sgoif.training.batches import Batch
 from sgoif.training.learner import Learner
-
-LEAST = 1e-12  # of a probability whose logarithm is taken
-
-
-def corruption(probabilities: Tensor, clean: Tensor) -> Tensor:
-    """C [K, K] from the probabilities [V, K] of trusted images and their labels [V]."""
-    n_classes = probabilities.shape[1]
-    rows = torch.eye(n_classes, dtype=probabilities.dtype, device=probabilities.device)
-    for k in clean.unique().tolist():
-        rows[k] = probabilities[clean == k].mean(0)
-    return rows
-
-
-def corrected_loss(logits: Tensor, labels: Tensor, matrix: Tensor, is_trusted: Tensor) -> Tensor:
-    """Losses [n] of logits [n, K]: by the corruption matrix [K, K], of trusted examples (bool, [n]) as usual."""
-    seen = (logits.softmax(1) * matrix.T[labels]).sum(1)
-    return torch.where(is_trusted, F.cross_entropy(logits, labels, reduction="none"), -seen.clamp(min=LEAST).log())
 
 
 def posterior(logits: Tensor, labels: Tensor, matrix: Tensor) -> Tensor:
@@ -75,19 +56,15 @@ class GLC(RobustTrainer):
     ranked_by = "window_margin"
 
     def detect(self, task: NoisyTask) -> Detection:
-        if task.trusted is None:
-            raise UserError("glc needs trusted images (noisy.<dataset>.val): its corruption matrix is of them")
-        images, clean = task.trusted
-        n, clean = len(task.labels), clean.to(task.labels.device)
-        matrix = corruption(task.predict(task.plain.network(), images)[0].float().softmax(1), clean)
+        training = corrected_training(task, self.name)
 
         def forward(learner: Learner, batch: Batch) -> tuple[Tensor, Tensor]:
             logits = learner(batch.x)
-            loss = corrected_loss(logits, batch.labels, matrix, batch.index >= n).mean()
-            return loss, measure(logits, batch.labels)
+            return training.loss(logits, batch.labels, batch.index), measure(logits, batch.labels)
 
-        trained = train_with(task, forward, batches=with_trusted(task, images, clean))
+        trained = train_with(task, forward, batches=training.batches)
         logits, _ = task.predict(trained.net)
+        matrix = training.loss.matrix
         scores = {"posterior": posterior(logits, task.labels, matrix).cpu().numpy(), **trained.scores()}
         kept = float(matrix.diagonal().mean())
         return self.detection(

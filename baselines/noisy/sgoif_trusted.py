@@ -14,44 +14,12 @@ Deviations: what differs from the paper is in docs/method.md.
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from dataclasses import dataclass
-
-import torch
-from torch import Tensor
-
-from sgoif.bench.methods.sgoif_detector import SGOIFDetector
-from sgoif.bench.methods.tasks import NoisyTask
-from sgoif.errors import UserError
-from sgoif.training.images import ImageSource
-
-BATCH = 512  # no more than pass at one check
+from sgoif.bench.methods.sgoif_detector import TrustedDetector
 
 
-@dataclass
-class Trusted:
-    """The images with their labels, batch by batch, as often as asked."""
-
-    images: ImageSource
-    labels: Tensor
-
-    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
-        parts = torch.arange(len(self.labels), device=self.images.device).split(BATCH)
-        for part, x in zip(parts, self.images.iter_batches(parts), strict=True):
-            yield x, self.labels[part]
-
-
-class TrustedSGOIF(SGOIFDetector):
+class TrustedSGOIF(TrustedDetector):
     name = "sgoif_trusted"
     title = "SG-OIF, trusted †"
     group = "Given all clean labels that were set aside"
     order = 3
     ranked = False
-    uses_trusted = True
-    source = "trusted"
-
-    def anchor_data(self, task: NoisyTask) -> Trusted:
-        if task.trusted is None:
-            raise UserError("sgoif_trusted needs trusted images (noisy.<dataset>.val): they are its anchors")
-        images, labels = task.trusted
-        return Trusted(images, labels.to(images.device))

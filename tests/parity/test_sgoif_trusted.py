@@ -9,7 +9,8 @@ import torch
 from sklearn.metrics import average_precision_score
 
 from baselines.noisy.sgoif import SGOIF
-from baselines.noisy.sgoif_trusted import Trusted, TrustedSGOIF
+from baselines.noisy.sgoif_trusted import TrustedSGOIF
+from sgoif.bench.methods.sgoif_detector import TrustedImages
 from sgoif.errors import UserError
 from sgoif.training.cost.compute_counter import COMPUTE
 from tests.helpers.digit_tasks import RECIPE, digits, noisy_task
@@ -51,7 +52,7 @@ def test_where_anchors_come_from_is_the_methods_own(kind, source):
 def test_trusted_images_come_in_batches():
     task, _ = swapped()
     images, labels = task.trusted
-    batches = list(Trusted(images, labels))
+    batches = list(TrustedImages(images, labels))
     torch.testing.assert_close(torch.cat([x for x, _ in batches]), images.batch(torch.arange(len(images))))
     assert torch.equal(torch.cat([y for _, y in batches]), labels)
 
@@ -59,7 +60,7 @@ def test_trusted_images_come_in_batches():
 @pytest.mark.parametrize("at_once", [100, 40])
 def test_trusted_images_count_as_passes(at_once, monkeypatch):
     """At every check those whose turn it is, the first time all, and all when the scores are read."""
-    monkeypatch.setattr("baselines.noisy.sgoif_trusted.BATCH", 20)
+    monkeypatch.setattr("sgoif.bench.methods.sgoif_detector.TRUSTED_BATCH", 20)
     task, _ = swapped()
     task = replace(task, recipe=replace(task.recipe, epochs=2))
     passes = []

@@ -4,8 +4,8 @@ import numpy as np
 import pytest
 import torch
 
-from baselines.noisy.sgoif_trusted import BATCH, Trusted
 from sgoif.bench.methods import registry
+from sgoif.bench.methods.sgoif_detector import TRUSTED_BATCH, TrustedImages
 from sgoif.bench.methods.tasks import NoiseFacts, NoisyTask
 from sgoif.training.batches import Batch
 from sgoif.training.cost.compute_counter import COMPUTE
@@ -24,6 +24,7 @@ TRAINERS = [
     ("coteaching", {"noise_rate": 0.3, "ramp": 0.5}),
     ("incv", {"iterations": 2}),
     ("sgoif_trusted", {}),
+    ("sgoif_glc", {}),
 ]
 
 
@@ -87,12 +88,12 @@ def test_incv_is_captured_and_compiled_at_once():
 
 @gpu
 def test_trusted_images_never_wait_for_the_device():
-    pixels, labels = synthetic(BATCH + 8, 0)
-    trusted = Trusted(ImageSet(pixels, (0.5,) * 3, (0.3,) * 3, "cuda"), torch.from_numpy(labels).cuda())
+    pixels, labels = synthetic(TRUSTED_BATCH + 8, 0)
+    trusted = TrustedImages(ImageSet(pixels, (0.5,) * 3, (0.3,) * 3, "cuda"), torch.from_numpy(labels).cuda())
     list(trusted)
     torch.cuda.set_sync_debug_mode("error")
     try:
-        assert sum(len(y) for _, y in trusted) == BATCH + 8
+        assert sum(len(y) for _, y in trusted) == TRUSTED_BATCH + 8
     finally:
         torch.cuda.set_sync_debug_mode("default")
 

@@ -64,7 +64,7 @@ def test_trusted_labels_go_only_to_methods_that_declare_them(planned):
     with_val = {
         job["rule"] for job in jobs(planned) if "/val.npz" in job.get("input", "") and "/noisy/" in job["output"]
     }
-    given = ("tracin", "fastif", "mentornet", "sgoif_trusted", "inrun_shapley", "trusted_probe", "glc")
+    given = ("tracin", "fastif", "mentornet", "sgoif_trusted", "inrun_shapley", "trusted_probe", "glc", "sgoif_glc")
     assert with_val - {"evaluate"} == {f"noisy_{m}" for m in given}
 
 

@@ -1,14 +1,16 @@
-"""SG-OIF as a noisy-label method of the benchmark: one ordinary training run, watched by `OnlineInfluence`.
+"""SG-OIF as a noisy-label method of the benchmark: one training run, watched by `OnlineInfluence`.
 
-The methods that derive from it differ in where their anchors come from.
+The methods that derive from it differ in the training that is watched and in where their anchors come from.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
+from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import numpy as np
+import torch
 from torch import Tensor
 
 from sgoif import AnchorData, CapturedPass
@@ -22,7 +24,25 @@ from sgoif.influence import OnlineInfluence
 from sgoif.result import InfluenceResult
 from sgoif.training.batches import Batch, Batches
 from sgoif.training.cost.compute_counter import COMPUTE
+from sgoif.training.images import ImageSource
 from sgoif.training.learner import Learner
+
+TRUSTED_BATCH = 512  # no more than pass at one check
+
+
+@dataclass(frozen=True)
+class WatchedTraining:
+    """The training that is watched.
+
+    Attributes:
+        batches: Its minibatches; their first examples are those of the task, others may follow.
+        loss: Its loss.
+        labels: Labels of all of them, shape [n].
+    """
+
+    batches: Batches
+    loss: TrainingLoss
+    labels: Tensor
 
 
 def _parts(result: InfluenceResult, labels: Tensor) -> dict[str, np.ndarray]:
@@ -71,31 +91,37 @@ class SGOIFDetector(NoisyLabelDetector):
         """Return anchors from outside the training set, None if they are streamed from it."""
         return None
 
+    def training(self, task: NoisyTask) -> WatchedTraining:
+        """Return the training that is watched: by the loss `loss`, of the training set."""
+        loss = make_loss(self.loss_name, len(task.labels), task.n_classes, task.labels.device)
+        return WatchedTraining(task.batches(), loss, task.labels)
+
     def detect(self, task: NoisyTask) -> Detection:
         """Train once and score every training label; higher = more suspicious."""
-        batches = task.batches()
-        learner = task.learner(batches)
+        training, n = self.training(task), len(task.labels)
+        learner = task.learner(training.batches)
         influence = OnlineInfluence(
             learner.net,
-            n_examples=len(task.train),
+            n_examples=len(training.labels),
             n_classes=task.n_classes,
             config=self.params,
             total_steps=learner.total_steps,
             anchor_data=self.anchor_data(task),
         )
-        history = self._train(task, batches, learner, influence)
+        history = self._train(task, training, learner, influence)
         result = influence.scores()
         if self.params.memory:
             COMPUTE.forward_passes += influence.external_anchors  # they tell what the labels mean
-        issues = result.find_label_issues(task.labels)
+        issues = result.find_label_issues(training.labels)
+        remove = issues.mask.numpy()[:n]
         return Detection(
-            scores=result.suspicion.numpy(),
-            variants=_parts(result, task.labels.cpu()),
-            remove=issues.mask.numpy(),
-            epoch_scores=result.epoch_scores.cpu().numpy(),
+            scores=result.suspicion.numpy()[:n],
+            variants={name: part[:n] for name, part in _parts(result, training.labels.cpu()).items()},
+            remove=remove,
+            epoch_scores=result.epoch_scores.cpu().numpy()[:, :n],
             traces=history.arrays(),
             extras={
-                "estimated_noise": issues.count / len(task.train),
+                "estimated_noise": float(remove.mean()),
                 "mean_confidence": float(result.confidence.mean()),
                 "mean_residual": float(result.residual.mean()),
                 "latent_trust": result.weights.log_odds,
@@ -104,21 +130,50 @@ class SGOIFDetector(NoisyLabelDetector):
             },
         )
 
-    def _train(self, task: NoisyTask, batches: Batches, learner: Learner, influence: OnlineInfluence) -> CheckHistory:
+    def _train(
+        self, task: NoisyTask, training: WatchedTraining, learner: Learner, influence: OnlineInfluence
+    ) -> CheckHistory:
         """Train by the recipe, recording every step, and return what the checks measured."""
-        loss = make_loss(self.loss_name, len(task.labels), task.n_classes, task.labels.device)
+        loss = training.loss
         make_step = _head_step if self.params.scope == "head" else _deep_step
         step, history, epochs = make_step(learner, influence, loss), CheckHistory(influence), task.recipe.epochs
         for epoch in task.session.epochs(epochs, learner, influence, history, loss):
             loss.begin_epoch(epoch, epochs)
             before = influence.external_anchor_passes
-            for batch in batches.epoch(epoch):
+            for batch in training.batches.epoch(epoch):
                 step(batch)
                 influence.step(learner.optimizer)
                 history.record()
             influence.end_epoch()
             COMPUTE.forward_passes += influence.external_anchor_passes - before
         return history
+
+
+@dataclass(frozen=True)
+class TrustedImages:
+    """Trusted images with their labels, batch by batch, as often as asked."""
+
+    images: ImageSource
+    labels: Tensor
+
+    def __iter__(self) -> Iterator[tuple[Tensor, Tensor]]:
+        parts = torch.arange(len(self.labels), device=self.images.device).split(TRUSTED_BATCH)
+        for part, x in zip(parts, self.images.iter_batches(parts), strict=True):
+            yield x, self.labels[part]
+
+
+class TrustedDetector(SGOIFDetector):
+    """Its anchors are trusted images, and what the network predicts for them tells what the labels mean."""
+
+    uses_trusted = True
+    source = "trusted"
+
+    def anchor_data(self, task: NoisyTask) -> TrustedImages:
+        """Return the trusted images."""
+        if task.trusted is None:
+            raise UserError(f"{self.name} needs trusted images (noisy.<dataset>.val): they are its anchors")
+        images, labels = task.trusted
+        return TrustedImages(images, labels.to(images.device))
 
 
 def _head_step(learner: Learner, influence: OnlineInfluence, loss: TrainingLoss) -> Callable[[Batch], None]:
