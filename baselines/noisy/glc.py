@@ -25,7 +25,7 @@ from typing import ClassVar
 from torch import Tensor
 
 from sgoif.bench.methods.base import Detection
-from sgoif.bench.methods.robust.gold_correction import LEAST, corrected_training
+from sgoif.bench.methods.robust.loss_correction import LEAST, gold_training
 from sgoif.bench.methods.robust.training import RobustTrainer, train_with
 from sgoif.bench.methods.robust.visits import measure
 from sgoif.bench.methods.tasks import NoisyTask
@@ -56,7 +56,7 @@ class GLC(RobustTrainer):
     ranked_by = "window_margin"
 
     def detect(self, task: NoisyTask) -> Detection:
-        training = corrected_training(task, self.name)
+        training = gold_training(task, self.name)
 
         def forward(learner: Learner, batch: Batch) -> tuple[Tensor, Tensor]:
             logits = learner(batch.x)

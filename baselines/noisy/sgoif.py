@@ -11,8 +11,10 @@ Before retraining as many examples are removed as are expected to be wrong, the 
 (`InfluenceResult.find_label_issues`).
 
 The variant `sgoif@paper` is the paper's algorithm and score alone: anchors count alike, and the influence ranks.
-`sgoif@gce` and `sgoif@elr` watch a training by another loss. These three have rows of their own in every table that has
-a row of SG-OIF. `sgoif@kfac_alone` and `sgoif@identity` (H = I) are controls without solver, gate and trust in anchors.
+`sgoif@gce` and `sgoif@elr` watch a training by another loss. `sgoif@twice` watches two trainings: the second one is by
+cross-entropy corrected by the noise matrix that the class model has found in the first, and ranks. These four have rows
+of their own in every table that has a row of SG-OIF. `sgoif@kfac_alone` and `sgoif@identity` (H = I) are controls
+without solver, gate and trust in anchors.
 
 Paper: SG-OIF, the paper of this repository.
 Code: `sgoif`, this repository's library.
@@ -39,4 +41,5 @@ class SGOIF(SGOIFDetector):
         },
         "gce": {"title": "SG-OIF watching GCE", "group": "Later robust trainers", "order": 30},
         "elr": {"title": "SG-OIF watching ELR", "group": "Later robust trainers", "order": 31},
+        "twice": {"title": "SG-OIF, two trainings", "group": "Later robust trainers", "order": 32},
     }

@@ -14,7 +14,7 @@ Deviations: as for SG-OIF and GLC.
 
 from __future__ import annotations
 
-from sgoif.bench.methods.robust.gold_correction import corrected_training
+from sgoif.bench.methods.robust.loss_correction import gold_training
 from sgoif.bench.methods.sgoif_detector import TrustedDetector, WatchedTraining
 from sgoif.bench.methods.tasks import NoisyTask
 
@@ -29,5 +29,5 @@ class WatchedGLC(TrustedDetector):
     reads_plain = True
 
     def training(self, task: NoisyTask) -> WatchedTraining:
-        corrected = corrected_training(task, self.name)
+        corrected = gold_training(task, self.name)
         return WatchedTraining(corrected.batches, corrected.loss, corrected.labels)

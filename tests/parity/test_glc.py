@@ -8,7 +8,7 @@ from sklearn.metrics import average_precision_score
 
 from baselines.noisy.glc import GLC, posterior
 from baselines.noisy.sgoif_glc import WatchedGLC
-from sgoif.bench.methods.robust.gold_correction import corrected_loss, corrected_training, corruption
+from sgoif.bench.methods.robust.loss_correction import corrected_loss, corruption, gold_training
 from sgoif.errors import UserError
 from tests.helpers.digit_tasks import noisy_task
 
@@ -57,14 +57,14 @@ def test_clean_labels_make_a_better_ranking_than_the_plain_run():
         GLC().detect(task)
 
 
-def test_sg_oif_watches_the_corrected_training():
+def test_sg_oif_watches_the_gold_training():
     task, wrong = noisy_task(n_train=600, rate=0.4)
     found = WatchedGLC().detect(task)
     assert average_precision_score(wrong, found.scores) > 0.9
     n = len(task.labels)
     parts = [found.scores, found.remove, *found.variants.values(), *found.epoch_scores]
     assert {len(part) for part in parts} == {n}, "trusted images are trained on, not ranked"
-    assert found.extras["steps"] == task.recipe.epochs * corrected_training(task, "").batches.steps
+    assert found.extras["steps"] == task.recipe.epochs * gold_training(task, "").batches.steps
     task.trusted = None
     with pytest.raises(UserError, match="sgoif_glc needs trusted images"):
         WatchedGLC().detect(task)

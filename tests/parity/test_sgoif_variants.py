@@ -4,6 +4,7 @@ import functools
 from dataclasses import replace
 
 import numpy as np
+import pytest
 import torch
 from sklearn.metrics import average_precision_score
 from torch import nn
@@ -11,6 +12,9 @@ from torch import nn
 from baselines.noisy.sgoif import SGOIF
 from sgoif import InfluenceConfig, OnlineInfluence
 from sgoif.bench.config import load_config
+from sgoif.bench.methods import sgoif_detector
+from sgoif.errors import UserError
+from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.utils.paths import ROOT
 from tests.helpers.digit_tasks import RECIPE, noisy_task
 
@@ -63,3 +67,32 @@ def test_the_control_without_curvature_is_the_gradients_themselves():
         cosines[name] = torch.cosine_similarity(parts.directions.phi, parts.anchors.targets())
     torch.testing.assert_close(cosines["identity"], torch.ones(3))
     assert cosines["kfac_alone"].max() < 0.999
+
+
+def test_a_second_training_is_corrected_by_the_noise_matrix_of_the_first(monkeypatch):
+    noisy, wrong = noisy_task(plain=False, rate=0.4)
+    matrices, corrected = [], sgoif_detector.CorrectedCrossEntropy
+
+    def noted(matrix, n_noisy):
+        matrices.append(matrix)
+        assert n_noisy == len(noisy.labels)
+        return corrected(matrix, n_noisy)
+
+    monkeypatch.setattr(sgoif_detector, "CorrectedCrossEntropy", noted)
+    passes, found = [], []
+    for trainings in (1, 2):
+        COMPUTE.reset()
+        found.append(SGOIF(trainings=trainings).detect(noisy))
+        passes.append(COMPUTE.forward_passes)
+    assert passes[1] == 2 * passes[0]
+    (matrix,) = matrices
+    torch.testing.assert_close(matrix.sum(1), torch.ones(10))
+    assert matrix.diagonal().mean() == pytest.approx(1 - wrong.mean(), abs=0.1)
+    assert not np.array_equal(found[0].scores, found[1].scores)
+    assert average_precision_score(wrong, found[1].scores) > 0.9
+
+
+@pytest.mark.parametrize("params", [{"trainings": 3}, {"trainings": True}, {"trainings": 2, "memory": False}])
+def test_other_numbers_of_trainings_are_refused(params):
+    with pytest.raises(UserError, match=r"params\.sgoif\.trainings"):
+        SGOIF(**params)

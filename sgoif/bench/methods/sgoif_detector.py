@@ -6,7 +6,7 @@ The methods that derive from it differ in the training that is watched and in wh
 from __future__ import annotations
 
 from collections.abc import Callable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -15,6 +15,7 @@ from torch import Tensor
 
 from sgoif import AnchorData, CapturedPass
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector
+from sgoif.bench.methods.robust.loss_correction import CorrectedCrossEntropy
 from sgoif.bench.methods.robust.losses import LOSSES, TrainingLoss, make_loss
 from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.check_history import CheckHistory
@@ -58,11 +59,14 @@ def _parts(result: InfluenceResult, labels: Tensor) -> dict[str, np.ndarray]:
 class SGOIFDetector(NoisyLabelDetector):
     """Trains once while recording influences, and ranks the examples by their suspicion.
 
-    Hyper-parameters are the fields of `InfluenceConfig`, and `loss`, the loss of the training that is watched: one of
-    `robust.losses.LOSSES`. The influences are on the cross-entropy whatever the network is trained by.
+    Hyper-parameters are the fields of `InfluenceConfig`, and two of the training that is watched: `loss`, one of
+    `robust.losses.LOSSES`, and `trainings`. With two trainings the first one, by that loss, gives the noise matrix, and
+    the second one is by a loss that is corrected by it and gives the scores. The influences are on the cross-entropy
+    whatever the network is trained by.
 
     Attributes:
         loss_name: The loss of the watched training.
+        trainings: 1, or 2 for a second one by the corrected loss.
         source: Where the anchors come from; the field `source` of the configuration must be the same.
     """
 
@@ -79,13 +83,18 @@ class SGOIFDetector(NoisyLabelDetector):
     def __init__(self, **params: Any) -> None:
         """Set the hyper-parameters; see `Method`."""
         self.loss_name: str = params.pop("loss", "cross_entropy")
+        self.trainings: int = params.pop("trainings", 1)
         if self.loss_name not in LOSSES:
             raise UserError(f"params.{self.name}.loss: one of {', '.join(LOSSES)}, not {self.loss_name!r}")
+        if self.trainings not in (1, 2) or isinstance(self.trainings, bool):
+            raise UserError(f"params.{self.name}.trainings: 1 or 2, not {self.trainings!r}")
         try:
             super().__init__(**{"source": self.source, **params})
         except InfluenceError as e:
             raise UserError(f"params.{self.name}: {e}") from None
         self.need(self.params.source == self.source, "source", f"is {self.source!r} in this method")
+        if self.trainings == 2 and not self.params.memory:
+            raise UserError(f"params.{self.name}.trainings: a second one needs `memory`, which gives the noise matrix")
 
     def anchor_data(self, task: NoisyTask) -> AnchorData | None:
         """Return anchors from outside the training set, None if they are streamed from it."""
@@ -97,21 +106,13 @@ class SGOIFDetector(NoisyLabelDetector):
         return WatchedTraining(task.batches(), loss, task.labels)
 
     def detect(self, task: NoisyTask) -> Detection:
-        """Train once and score every training label; higher = more suspicious."""
+        """Train and score every training label; higher = more suspicious."""
         training, n = self.training(task), len(task.labels)
-        learner = task.learner(training.batches)
-        influence = OnlineInfluence(
-            learner.net,
-            n_examples=len(training.labels),
-            n_classes=task.n_classes,
-            config=self.params,
-            total_steps=learner.total_steps,
-            anchor_data=self.anchor_data(task),
-        )
-        history = self._train(task, training, learner, influence)
-        result = influence.scores()
-        if self.params.memory:
-            COMPUTE.forward_passes += influence.external_anchors  # they tell what the labels mean
+        if self.trainings == 2:
+            noise = task.session.cached("noise-matrix", lambda: self._noise_matrix(task, training))["transition"]
+            loss = CorrectedCrossEntropy(torch.from_numpy(noise).to(task.labels.device), n)
+            training = replace(training, loss=loss)
+        result, history = self._watch(task, training, "train")
         issues = result.find_label_issues(training.labels)
         remove = issues.mask.numpy()[:n]
         return Detection(
@@ -130,14 +131,28 @@ class SGOIFDetector(NoisyLabelDetector):
             },
         )
 
-    def _train(
-        self, task: NoisyTask, training: WatchedTraining, learner: Learner, influence: OnlineInfluence
-    ) -> CheckHistory:
-        """Train by the recipe, recording every step, and return what the checks measured."""
+    def _noise_matrix(self, task: NoisyTask, training: WatchedTraining) -> dict[str, np.ndarray]:
+        """Return the noise matrix that the class model finds in a training, shape [C, C]."""
+        result, _ = self._watch(task, training, "first")
+        if result.transition is None:
+            raise InfluenceError("no example was recorded, so that there is no noise matrix")
+        return {"transition": result.transition.cpu().numpy().astype(np.float32)}
+
+    def _watch(self, task: NoisyTask, training: WatchedTraining, phase: str) -> tuple[InfluenceResult, CheckHistory]:
+        """Train by the recipe, recording every step, and return the scores and what the checks measured."""
+        learner = task.learner(training.batches)
+        influence = OnlineInfluence(
+            learner.net,
+            n_examples=len(training.labels),
+            n_classes=task.n_classes,
+            config=self.params,
+            total_steps=learner.total_steps,
+            anchor_data=self.anchor_data(task),
+        )
         loss = training.loss
         make_step = _head_step if self.params.scope == "head" else _deep_step
         step, history, epochs = make_step(learner, influence, loss), CheckHistory(influence), task.recipe.epochs
-        for epoch in task.session.epochs(epochs, learner, influence, history, loss):
+        for epoch in task.session.epochs(epochs, learner, influence, history, loss, phase=phase):
             loss.begin_epoch(epoch, epochs)
             before = influence.external_anchor_passes
             for batch in training.batches.epoch(epoch):
@@ -146,7 +161,10 @@ class SGOIFDetector(NoisyLabelDetector):
                 history.record()
             influence.end_epoch()
             COMPUTE.forward_passes += influence.external_anchor_passes - before
-        return history
+        result = influence.scores()
+        if self.params.memory:
+            COMPUTE.forward_passes += influence.external_anchors  # they tell what the labels mean
+        return result, history
 
 
 @dataclass(frozen=True)

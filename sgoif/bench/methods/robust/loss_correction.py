@@ -1,10 +1,15 @@
-"""Training by a loss that is corrected for how labels are corrupted, as trusted images tell it.
+"""Training by a loss that is corrected for how labels are corrupted, so that the network predicts clean labels.
 
-Hendrycks, Mazeika, Wilson & Gimpel, NeurIPS 2018 (arXiv:1802.05300): the network of the plain run tells on trusted
-images how labels are corrupted, and another one is trained with that knowledge, on the trusted images too:
+Patrini, Rozza, Menon, Nock & Qu, CVPR 2017 (arXiv:1609.03683), "forward": with C[k, y] the probability that class k has
+the label y,
 
-    C[k] = mean of p(x; plain run) over the trusted images x of class k                            [K, K]
-    loss = -log sum_k p_k(x) C[k, y]   of a training image,     -log p_y(x)   of a trusted one
+    loss = -log sum_k p_k(x) C[k, y].
+
+**Where C comes from.** SG-OIF that watches two trainings takes the noise matrix that its class model has found in the
+first (`sgoif@twice`). Gold loss correction (Hendrycks, Mazeika, Wilson & Gimpel, NeurIPS 2018, arXiv:1802.05300) asks
+the network of the plain run about trusted images, and trains on these too:
+
+    C[k] = mean of p(x; plain run) over the trusted images x of class k,     loss = -log p_y(x)   of a trusted one.
 
 `baselines/noisy/glc.py` trains so, and SG-OIF can watch it (`baselines/noisy/sgoif_glc.py`).
 """
@@ -41,7 +46,7 @@ def corrected_loss(logits: Tensor, labels: Tensor, matrix: Tensor, is_trusted: T
     return torch.where(is_trusted, F.cross_entropy(logits, labels, reduction="none"), -seen.clamp(min=LEAST).log())
 
 
-class GoldCorrection(TrainingLoss):
+class CorrectedCrossEntropy(TrainingLoss):
     """The corrected loss; examples from position `n_noisy` on are trusted."""
 
     def __init__(self, matrix: Tensor, n_noisy: int) -> None:
@@ -55,8 +60,8 @@ class GoldCorrection(TrainingLoss):
 
 
 @dataclass(frozen=True)
-class CorrectedTraining:
-    """What such a training needs.
+class GoldTraining:
+    """What gold loss correction trains with.
 
     Attributes:
         batches: Training images, followed by the trusted ones, shuffled into the same minibatches.
@@ -65,24 +70,26 @@ class CorrectedTraining:
     """
 
     batches: Batches
-    loss: GoldCorrection
+    loss: CorrectedCrossEntropy
     labels: Tensor
 
 
-def corrected_training(task: NoisyTask, method: str) -> CorrectedTraining:
-    """Prepare a training by the corrected loss.
+def gold_training(task: NoisyTask, method: str) -> GoldTraining:
+    """Prepare a training by gold loss correction.
 
     Args:
         task: Data and recipe, with the plain run and trusted images.
         method: Name of the method, for the message.
 
     Raises:
-        UserError: If there are no trusted images, or images are streamed from disk.
+        UserError: If there are no trusted images or no plain run, or images are streamed from disk.
     """
     if task.trusted is None:
         raise UserError(f"{method} needs trusted images (noisy.<dataset>.val): its corruption matrix is of them")
+    if task.plain is None:
+        raise UserError(f"{method} needs the plain run: its network tells how labels are corrupted")
     images, clean = task.trusted
     clean = clean.to(task.labels.device)
     matrix = corruption(task.predict(task.plain.network(), images)[0].float().softmax(1), clean)
-    loss = GoldCorrection(matrix, len(task.labels))
-    return CorrectedTraining(with_trusted(task, images, clean), loss, torch.cat([task.labels, clean]))
+    loss = CorrectedCrossEntropy(matrix, len(task.labels))
+    return GoldTraining(with_trusted(task, images, clean), loss, torch.cat([task.labels, clean]))
