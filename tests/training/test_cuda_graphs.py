@@ -25,6 +25,7 @@ TRAINERS = [
     ("incv", {"iterations": 1, "least_steps": 1, "pattern": "symmetric"}, 6),
     ("sgoif", {"scope": "all", "update_every": 2}, 2),  # hooks that a replay does not run
     ("sgoif_trusted", {}, 2),  # and passes beside the captured ones
+    ("sgoif", {"trainings": 2}, 6),  # in the second
 ]
 
 

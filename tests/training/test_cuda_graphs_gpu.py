@@ -25,6 +25,7 @@ TRAINERS = [
     ("incv", {"iterations": 2}),
     ("sgoif_trusted", {}),
     ("sgoif_glc", {}),
+    ("sgoif", {"trainings": 2}),
 ]
 
 
