@@ -24,7 +24,6 @@ TRAINERS = [
     ("coteaching", {"noise_rate": 0.3, "ramp": 0.5}),
     ("incv", {"iterations": 2}),
     ("sgoif_trusted", {}),
-    ("sgoif_glc", {}),
     ("sgoif", {"trainings": 2}),
 ]
 
