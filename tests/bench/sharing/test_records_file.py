@@ -91,14 +91,17 @@ def test_a_file_that_is_not_whole_is_refused_with_what_is_missing(files, tmp_pat
     assert told in str(error.value)
 
 
+def pairs_with_a_plain_run():
+    """Parts of the published records, a plain run in each, and a cell of another method that is compared with it."""
+    for _, part in read_parts([records_of_run(ROOT / "results", "measurement")]):
+        plains = [cell for cell in part["cells"] if cell["cell"]["method"] == "plain"]
+        for plain in plains:
+            yield from ((part, plain, c) for c in part["cells"] if c["cell"] == {**plain["cell"], "method": "glc"})
+
+
 def test_a_cell_whose_plain_run_is_in_another_part_gets_its_overhead_in_passes(tmp_path):
     """One cell of a published run, split from its plain run and stripped of what was compared with it."""
-    (_, whole), *_ = read_parts([records_of_run(ROOT / "results", "measurement")])
-    plains = {
-        tuple({**c["cell"], "method": "gce"}.items()): c for c in whole["cells"] if c["cell"]["method"] == "plain"
-    }
-    own = next(c for c in whole["cells"] if tuple(c["cell"].items()) in plains)
-    plain = plains[tuple(own["cell"].items())]
+    whole, plain, own = next(pairs_with_a_plain_run())
 
     def overhead(parts) -> list[float]:
         records = [r for _, part in parts for r in part["records"] if owner_of(r) == owner_of(own["cell"])]
