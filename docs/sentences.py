@@ -174,7 +174,7 @@ def terms(measured: Measured) -> Iterator[str]:
         f"[{seeds_in_words(measured)}](docs/results/measured.md#seeds).",
         f"[Not run yet](docs/results/measured.md#the-run): {missing_briefly(measured)}.",
         "SG-OIF was tuned on other noise of the same images in",
-        "[several hundred rules](docs/lab-notebook/defaults.md); rivals have published ones.",
+        "[several hundred rules](docs/lab-notebook/defaults.md); rivals were not.",
     )
 
 

@@ -15,7 +15,8 @@ Deviations: as for SG-OIF and GLC.
 from __future__ import annotations
 
 from sgoif.bench.methods.robust.loss_correction import gold_training
-from sgoif.bench.methods.sgoif_detector import TrustedDetector, WatchedTraining
+from sgoif.bench.methods.robust.training import PreparedTraining
+from sgoif.bench.methods.sgoif_detector import TrustedDetector
 from sgoif.bench.methods.tasks import NoisyTask
 
 
@@ -28,6 +29,5 @@ class WatchedGLC(TrustedDetector):
     distributes = False  # the trusted images join the batches
     reads_plain = True
 
-    def training(self, task: NoisyTask) -> WatchedTraining:
-        corrected = gold_training(task, self.name)
-        return WatchedTraining(corrected.batches, corrected.loss, corrected.labels)
+    def training(self, task: NoisyTask) -> PreparedTraining:
+        return gold_training(task, self.name)

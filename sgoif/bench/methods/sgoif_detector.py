@@ -17,33 +17,19 @@ from sgoif import AnchorData, CapturedPass
 from sgoif.bench.methods.base import Detection, NoisyLabelDetector
 from sgoif.bench.methods.robust.loss_correction import CorrectedCrossEntropy
 from sgoif.bench.methods.robust.losses import LOSSES, TrainingLoss, make_loss
+from sgoif.bench.methods.robust.training import PreparedTraining
 from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.check_history import CheckHistory
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError, UserError
 from sgoif.influence import OnlineInfluence
 from sgoif.result import InfluenceResult
-from sgoif.training.batches import Batch, Batches
+from sgoif.training.batches import Batch
 from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.images import ImageSource
 from sgoif.training.learner import Learner
 
 TRUSTED_BATCH = 512  # no more than pass at one check
-
-
-@dataclass(frozen=True)
-class WatchedTraining:
-    """The training that is watched.
-
-    Attributes:
-        batches: Its minibatches; their first examples are those of the task, others may follow.
-        loss: Its loss.
-        labels: Labels of all of them, shape [n].
-    """
-
-    batches: Batches
-    loss: TrainingLoss
-    labels: Tensor
 
 
 def _parts(result: InfluenceResult, labels: Tensor) -> dict[str, np.ndarray]:
@@ -100,10 +86,10 @@ class SGOIFDetector(NoisyLabelDetector):
         """Return anchors from outside the training set, None if they are streamed from it."""
         return None
 
-    def training(self, task: NoisyTask) -> WatchedTraining:
+    def training(self, task: NoisyTask) -> PreparedTraining:
         """Return the training that is watched: by the loss `loss`, of the training set."""
         loss = make_loss(self.loss_name, len(task.labels), task.n_classes, task.labels.device)
-        return WatchedTraining(task.batches(), loss, task.labels)
+        return PreparedTraining(task.batches(), loss, task.labels)
 
     def detect(self, task: NoisyTask) -> Detection:
         """Train and score every training label; higher = more suspicious."""
@@ -131,14 +117,14 @@ class SGOIFDetector(NoisyLabelDetector):
             },
         )
 
-    def _noise_matrix(self, task: NoisyTask, training: WatchedTraining) -> dict[str, np.ndarray]:
+    def _noise_matrix(self, task: NoisyTask, training: PreparedTraining) -> dict[str, np.ndarray]:
         """Return the noise matrix that the class model finds in a training, shape [C, C]."""
         result, _ = self._watch(task, training, "first")
         if result.transition is None:
             raise InfluenceError("no example was recorded, so that there is no noise matrix")
         return {"transition": result.transition.cpu().numpy().astype(np.float32)}
 
-    def _watch(self, task: NoisyTask, training: WatchedTraining, phase: str) -> tuple[InfluenceResult, CheckHistory]:
+    def _watch(self, task: NoisyTask, training: PreparedTraining, phase: str) -> tuple[InfluenceResult, CheckHistory]:
         """Train by the recipe, recording every step, and return the scores and what the checks measured."""
         learner = task.learner(training.batches)
         influence = OnlineInfluence(

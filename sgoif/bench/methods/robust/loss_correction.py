@@ -16,17 +16,14 @@ the network of the plain run about trusted images, and trains on these too:
 
 from __future__ import annotations
 
-from dataclasses import dataclass
-
 import torch
 import torch.nn.functional as F
 from torch import Tensor
 
 from sgoif.bench.methods.robust.losses import TrainingLoss
-from sgoif.bench.methods.robust.training import with_trusted
+from sgoif.bench.methods.robust.training import PreparedTraining, with_trusted
 from sgoif.bench.methods.tasks import NoisyTask
 from sgoif.errors import UserError
-from sgoif.training.batches import Batches
 
 LEAST = 1e-12  # of a probability whose logarithm is taken
 
@@ -59,23 +56,8 @@ class CorrectedCrossEntropy(TrainingLoss):
         return corrected_loss(logits, labels, self.matrix, index >= self.n_noisy).mean()
 
 
-@dataclass(frozen=True)
-class GoldTraining:
-    """What gold loss correction trains with.
-
-    Attributes:
-        batches: Training images, followed by the trusted ones, shuffled into the same minibatches.
-        loss: The corrected loss.
-        labels: Their labels, given and clean, shape [N + V].
-    """
-
-    batches: Batches
-    loss: CorrectedCrossEntropy
-    labels: Tensor
-
-
-def gold_training(task: NoisyTask, method: str) -> GoldTraining:
-    """Prepare a training by gold loss correction.
+def gold_training(task: NoisyTask, method: str) -> PreparedTraining:
+    """Prepare a training by gold loss correction: trusted images are shuffled into the same minibatches.
 
     Args:
         task: Data and recipe, with the plain run and trusted images.
@@ -92,4 +74,4 @@ def gold_training(task: NoisyTask, method: str) -> GoldTraining:
     clean = clean.to(task.labels.device)
     matrix = corruption(task.predict(task.plain.network(), images)[0].float().softmax(1), clean)
     loss = CorrectedCrossEntropy(matrix, len(task.labels))
-    return GoldTraining(with_trusted(task, images, clean), loss, torch.cat([task.labels, clean]))
+    return PreparedTraining(with_trusted(task, images, clean), loss, torch.cat([task.labels, clean]))

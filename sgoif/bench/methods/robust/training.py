@@ -79,6 +79,21 @@ class RobustTrainer(NoisyLabelDetector):
 
 
 @dataclass(frozen=True)
+class PreparedTraining:
+    """What is trained on, and by which loss.
+
+    Attributes:
+        batches: Minibatches; their first examples are those of the task, others may follow.
+        loss: The loss.
+        labels: Labels of all of them, shape [n].
+    """
+
+    batches: Batches
+    loss: TrainingLoss
+    labels: Tensor
+
+
+@dataclass(frozen=True)
 class TrainedNetwork:
     """What a training by another loss gave.
 
