@@ -27,6 +27,7 @@ PLACES = {
         tables.detection_photos,
         sentences.parts_alone,
         tables.watching,
+        sentences.two_trainings,
         tables.top,
         tables.seeds,
         tables.every_seed,

@@ -13,7 +13,9 @@ from records import (
     OTHER,
     OWN,
     TRUSTED,
+    TWICE,
     TWO_NETWORKS,
+    WATCHED_GLC,
     Measured,
     listed,
     speed,
@@ -122,9 +124,14 @@ def goals(measured: Measured) -> Iterator[str]:
     planned = {**GRID, **OTHER, **HUNDRED}
     tables = measured.among(planned)
     wins = sum(_first_in_every_seed(measured, where) for where in tables)
+    second = [w for w in tables if measured(w, TWICE) is not None]
+    twice = sum(_first_in_every_seed(measured, where, TWICE) for where in second)
     trusted = [w for w in tables if measured(w, TRUSTED) is not None]
     others = [*measured.rivals, *GIVEN, OWN]
-    clean = sum(measured(w, TRUSTED) > measured.best(w, "auc_pr", others)[0] for w in trusted)
+    clean, glc = (
+        sum((measured(w, m) or 0) > measured.best(w, "auc_pr", others)[0] for w in trusted)
+        for m in (TRUSTED, WATCHED_GLC)
+    )
     one = [m for m in measured.blind if m not in TWO_NETWORKS]
     grid = [w for w in measured.among(GRID) if measured(w, OWN, "test_accuracy") is not None]
     accurate = sum(measured(w, OWN, "test_accuracy") > measured.best(w, "test_accuracy", one)[0] for w in grid)
@@ -134,9 +141,10 @@ def goals(measured: Measured) -> Iterator[str]:
     table = [
         ["goal", "reached", ""],
         ["first in AUC-PR in every setting of Tables 1 and 2, in every seed, among methods without clean labels",
-         f"{wins} of {len(tables)}", _met(wins == len(tables), len(tables) == len(planned))],
+         f"{wins} of {len(tables)} (with two trainings {twice} of {len(second)})",
+         _met(wins == len(tables), len(tables) == len(planned))],
         ["with 1,000 clean labels first of all",
-         f"{clean} of {len(trusted)}", _met(clean == len(trusted), len(trusted) == len(planned))],
+         f"{clean} of {len(trusted)} (watching GLC {glc})", _met(clean == len(trusted), len(trusted) == len(planned))],
         [f"test accuracy after cleaning above every one-network rival in {ten} of the {len(GRID)} settings of the grid",
          f"{accurate} of {len(grid)}", _met(accurate >= ten, not unfinished.missing_methods(measured, own=False))],
         ["the sentinel first on near and far sets of three ID sets", f"{firsts} of {sets}", _met(firsts == sets)],
@@ -149,9 +157,9 @@ def _met(is_met: bool, is_whole: bool = True) -> str:
     return ("met" if is_whole else "met so far") if is_met else "missed"
 
 
-def _first_in_every_seed(measured: Measured, where: tuple[str, str]) -> bool:
-    """Whether SG-OIF is ahead of every blind rival in every seed that the rival has."""
-    beside = [(own, measured.best_of_seed(where, seed)) for seed, own in measured.seeds_of(where, OWN).items()]
+def _first_in_every_seed(measured: Measured, where: tuple[str, str], method: str = OWN) -> bool:
+    """Whether SG-OIF is ahead of every rival without clean labels in every seed that both have."""
+    beside = [(own, measured.best_of_seed(where, seed)) for seed, own in measured.seeds_of(where, method).items()]
     return all(own > best[0] for own, best in beside if best is not None)
 
 

@@ -55,7 +55,7 @@ GROUPS = {  # columns of the README: settings of one kind
 DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenette": "Imagenette"}
 
 OWN, PAPER, TRUSTED, FASTIF, ALL_CLEAN = "sgoif", "sgoif@paper", "sgoif_trusted", "fastif", "fastif@all_trusted"
-WATCHED_GLC = "sgoif_glc"
+WATCHED_GLC, TWICE = "sgoif_glc", "sgoif@twice"
 PARTS = {"influence": "↳ its influence alone", "latent": "↳ its class model alone"}  # scores of SG-OIF, by their names
 NAMES = {
     "coteaching": "Co-Teaching",
@@ -86,6 +86,7 @@ NAMES = {
     ALL_CLEAN: "FastIF (1,000 clean labels)",
     OWN: "SG-OIF",
     PAPER: "↳ the paper's algorithm and score alone",
+    TWICE: "↳ two trainings",
     TRUSTED: "SG-OIF (1,000 clean labels)",
     WATCHED_GLC: "SG-OIF watching GLC (1,000 clean labels)",
 }
@@ -93,6 +94,7 @@ GIVEN = (ALL_CLEAN, "inrun_shapley", "glc", "trusted_probe")  # rivals that are 
 THOUSAND = (*GIVEN, TRUSTED, WATCHED_GLC)  # stand apart
 WITH_CLEAN_LABELS = (FASTIF, *THOUSAND)
 LEFT_OUT = ("plain", "folds", "random", "oof_self_confidence")  # no detectors, and one that ranks as CL does
+BESIDE = (PAPER, TWICE)  # rows of SG-OIF that are no rivals of it
 ONCE = ("incv", "dividemix")  # planned with one seed, because of what they cost
 TWO_NETWORKS = ("coteaching", "dividemix", "incv")
 
@@ -134,7 +136,7 @@ class Measured:
     def compared(self, where: Where) -> set[int | None]:
         """The seeds that all detectors have in a setting; all there are, where they share none."""
         if where not in self._seeds:
-            rows = [m for m in [*self.detectors, PAPER] if m not in ONCE]
+            rows = [m for m in [*self.detectors, *BESIDE] if m not in ONCE]
             found = [set(seeds) for m in rows if (seeds := self.seeds_of(where, m))]
             self._seeds[where] = set.intersection(*found) if found else set()
         return self._seeds[where]
@@ -153,7 +155,7 @@ class Measured:
     def detectors(self) -> list[str]:
         """All methods with a ranking somewhere: those of `NAMES` in that order, then any others by name."""
         found = {k[2] for k in self.values if k[:2] in EVERYWHERE and k[3] == "auc_pr"}
-        found = {m for m in found if m not in (*LEFT_OUT, PAPER) and (m in NAMES or "@" not in m)}
+        found = {m for m in found if m not in (*LEFT_OUT, *BESIDE) and (m in NAMES or "@" not in m)}
         return [m for m in NAMES if m in found] + sorted(found - set(NAMES))
 
     @cached_property

@@ -12,6 +12,8 @@ from records import (
     PAPER,
     PARTS,
     TRUSTED,
+    TWICE,
+    WATCHED_GLC,
     Measured,
     Score,
     Where,
@@ -26,7 +28,7 @@ from unfinished import ablation_losses, missing, missing_briefly, papers_score, 
 EAGER = "1.01 to 1.06, small networks on a CPU up to 1.16"  # by hand: lab-notebook/outside-the-recipe.md
 NEAR = 3.5  # points by which an estimated share of wrong labels may be off and still be called near
 NAMED = 3  # rivals that a sentence names
-WIDTH = 175
+WIDTH = 190
 
 
 def paragraph(*parts: str) -> str:
@@ -88,6 +90,7 @@ def standing(measured: Measured) -> Iterator[str]:
     yield bullet(
         f"**Wins**: first in {first(found)} of the {counted(len(found), 'setting')} measured, and in {first(without)}",
         "among methods that see no clean label (seed by seed in {} of {}).".format(*in_every_seed(measured)),
+        *([second] if (second := twice_briefly(measured)) else []),
         mean_in_words(measured),
     )
     yield bullet(f"**Loses**: {losses(measured)}")
@@ -101,18 +104,17 @@ def in_every_seed(measured: Measured) -> tuple[int, int]:
 
 
 def mean_in_words(measured: Measured) -> str:
-    """The mean over CIFAR-10, beside FastIF and the next best method without clean labels that has all seeds."""
+    """The mean over CIFAR-10, beside the next best method without clean labels that has all seeds."""
     places = [w for w in measured.settings if w[0] == "cifar10"]
     value = {m: mean for m in measured.blind if (mean := measured.over_own_seeds(places, m)) is not None}
     if not value:
         return ""
-    second, clean = max(value, key=value.__getitem__), measured.over_own_seeds(places, FASTIF)
+    second = max(value, key=value.__getitem__)
     seeds = max(len(measured.seeds_of(where, OWN)) for where in places)
     over = f" over {seeds} seeds" if seeds > 1 else ""
     own = measured.over_own_seeds(places, OWN)
     words = f"Mean of CIFAR-10's {len(places)}{over}: {own:.1f}; the next with as many is {short(second)}"
-    with_clean = "" if clean is None else f", FastIF with 100 clean labels has {clean:.1f}"
-    return f"{words} with {value[second]:.1f}{with_clean}."
+    return f"{words} with {value[second]:.1f}."
 
 
 def losses(measured: Measured) -> str:
@@ -129,7 +131,7 @@ def losses(measured: Measured) -> str:
         worst, names = min(clean, key=clean.__getitem__), sorted({short(rival) for _, rival in clean.values()})
         sentences.append(
             f"With 1,000 each, {listed(names)} is ahead in {len(clean)} of {len(both)}, by up to"
-            f" {-clean[worst][0]:.1f} ({measured.settings[worst]})."
+            f" {-clean[worst][0]:.1f} ({measured.settings[worst]}){_behind_glc(measured)}."
         )
     if blind := _behind(measured, measured.blind):
         best = {where: short(rival.split("@")[0]) for where, (_, rival) in blind.items()}
@@ -141,6 +143,47 @@ def losses(measured: Measured) -> str:
             f" {-blind[worst][0]:.1f} ({best[worst]}, {measured.settings[worst]})."
         )
     return " ".join(sentences) or "nowhere in these settings."
+
+
+def _behind_glc(measured: Measured) -> str:
+    """How far SG-OIF that watches GLC is behind it at most, as a part of a sentence; nothing if it nowhere is."""
+    found = [lead for lead, _ in leads(measured, (WATCHED_GLC, ""), ["glc"]).values()]
+    return f"; SG-OIF watching it is at most {-min(found):.1f} behind" if found and round(min(found), 1) < 0 else ""
+
+
+def gains(measured: Measured) -> dict[Where, float]:
+    """What a second training by the corrected loss gains, over the seeds that both have."""
+    found = {w: measured.closest(w, (TWICE, ""), [OWN]) for w in measured.settings}
+    return {w: lead[0] for w, lead in found.items() if lead is not None}
+
+
+def twice_briefly(measured: Measured) -> str:
+    """Two trainings beside one and beside the rivals, for README; nothing if they are not measured."""
+    gain, without = gains(measured), leads(measured, (TWICE, ""), measured.blind)
+    worse = [w for w in gain if gain[w] < 0]
+    if not gain:
+        return ""
+    words = f"Two trainings are first among these in {first(without)} of {len(without)}"
+    if not worse:
+        return f"{words}."
+    worst = min(worse, key=gain.__getitem__)
+    return f"{words} and worse than one in {len(worse)}, by up to {-gain[worst]:.1f} ({measured.settings[worst]})."
+
+
+def two_trainings(measured: Measured) -> Iterator[str]:
+    """Where a second training is better and where it is worse."""
+    gain, without = gains(measured), leads(measured, (TWICE, ""), measured.blind)
+    if not gain:
+        yield "Not run yet."
+        return
+    best, mean = max(gain, key=gain.__getitem__), sum(gain.values()) / len(gain)
+    worse = [f"{measured.settings[w]} (by {-gain[w]:.1f})" for w in sorted(gain, key=gain.__getitem__) if gain[w] < 0]
+    yield paragraph(
+        f"They are better than one in {len(gain) - len(worse)} of {len(gain)} settings, by up to {gain[best]:.1f}",
+        f"({measured.settings[best]}) and {mean:.1f} in the mean.",
+        *([f"They are worse at {listed(worse)}."] if worse else []),
+        f"Among methods without clean labels they are first in {first(without)} of {len(without)}.",
+    )
 
 
 def _behind(measured: Measured, rivals: list[str]) -> dict[Where, tuple[float, str]]:

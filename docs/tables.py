@@ -6,6 +6,7 @@ from statistics import mean, median, stdev
 import sentences
 from markdown_table import bold, rows
 from records import (
+    BESIDE,
     FASTIF,
     FROZEN,
     GIVEN,
@@ -14,7 +15,6 @@ from records import (
     HUNDRED,
     OTHER,
     OWN,
-    PAPER,
     PARTS,
     SCRATCH,
     THOUSAND,
@@ -29,13 +29,14 @@ from records import (
 )
 
 NOT_YET = "Not run yet."
-WATCHING = {"sgoif@gce": "gce", "sgoif@elr": "elr", WATCHED_GLC: "glc"}  # SG-OIF that watches another training
+WATCHING = {"sgoif@gce": "gce", "sgoif@elr": "elr"}  # SG-OIF that watches another training
 Line = tuple[str, str, str]  # method, variant, title
 
 
 def lines(methods: list[str]) -> list[Line]:
-    """SG-OIF, its parts and the paper's algorithm, then these methods, those with clean labels last."""
-    own = [(OWN, "", name(OWN)), *((OWN, part, title) for part, title in PARTS.items()), (PAPER, "", name(PAPER))]
+    """SG-OIF, its parts, the paper's algorithm and two trainings, then these methods, those with clean labels last."""
+    own = [(OWN, "", name(OWN)), *((OWN, part, title) for part, title in PARTS.items())]
+    own += [(m, "", name(m)) for m in BESIDE]
     blind = [m for m in methods if m not in WITH_CLEAN_LABELS and m != OWN]
     return own + [(m, "", name(m)) for m in (*blind, *(m for m in WITH_CLEAN_LABELS if m in methods))]
 
@@ -89,9 +90,10 @@ def strongest_with_clean_labels(measured: Measured) -> list[str]:
 
 
 def overview(measured: Measured) -> Iterator[str]:
-    """The README's table: SG-OIF and its parts, the strongest rivals, and three rows with clean labels."""
-    with_clean = [m for m in (FASTIF, *strongest_with_clean_labels(measured), TRUSTED) if m in measured.detectors]
-    yield from by_method(measured, groups(measured), lines([*strongest(measured), *with_clean]))
+    """The README's table: SG-OIF without its influence alone, the strongest rivals, and rows with clean labels."""
+    with_clean = (FASTIF, *strongest_with_clean_labels(measured), TRUSTED, WATCHED_GLC)
+    shown = lines([*strongest(measured), *(m for m in with_clean if m in measured.detectors)])
+    yield from by_method(measured, groups(measured), [line for line in shown if line[1] != "influence"])
     yield ""
     yield from sentences.standing(measured)
     yield from sentences.overhead(measured)
@@ -151,7 +153,9 @@ def watching(measured: Measured) -> Iterator[str]:
 
 def seeds(measured: Measured) -> Iterator[str]:
     """Which methods have more than one seed, and how far they spread."""
-    several = [m for m in [OWN, PAPER, *measured.detectors] if any(_several(measured, w, m) for w in measured.settings)]
+    several = [
+        m for m in [OWN, *BESIDE, *measured.detectors] if any(_several(measured, w, m) for w in measured.settings)
+    ]
     several = list(dict.fromkeys(several))
     if not several:
         yield "One seed of everything so far, seed 0 with its own draw of noise. How far seeds spread is not known yet."
@@ -241,20 +245,22 @@ def cleaning(measured: Measured) -> Iterator[str]:
 
 def clean_labels(measured: Measured) -> Iterator[str]:
     """SG-OIF beside each other method that is given the same 1,000 clean labels; their rows are in the tables."""
-    found = False
-    for method in (m for m in GIVEN if m in measured.detectors):
-        both = [w for w in measured.settings if None not in (measured(w, TRUSTED), measured(w, method))]
-        leads = {w: round(measured(w, TRUSTED), 1) - round(measured(w, method), 1) for w in both}
-        if not leads:
-            continue
-        found, best, worst = True, max(leads, key=leads.__getitem__), min(leads, key=leads.__getitem__)
-        ahead, behind = sum(lead > 0.05 for lead in leads.values()), sum(lead < -0.05 for lead in leads.values())
-        yield sentences.bullet(
-            f"**{name(method).removesuffix(' (1,000 clean labels)')}**: SG-OIF is ahead in {ahead or 'none'} of",
-            f"{len(leads)} settings"
-            + (f", by up to {leads[best]:.1f} ({measured.settings[best]})" if ahead else "")
-            + f", and behind in {behind or 'none'}"
-            + (f", by up to {-leads[worst]:.1f} ({measured.settings[worst]})." if behind else "."),
-        )
-    if not found:
-        yield NOT_YET
+    pairs = [(TRUSTED, method) for method in GIVEN if method in measured.detectors]
+    told = [line for own, other in [*pairs, (WATCHED_GLC, "glc")] if (line := _pair_in_words(measured, own, other))]
+    yield from told or [NOT_YET]
+
+
+def _pair_in_words(measured: Measured, own: str, other: str) -> str:
+    """In how many settings one method is ahead of another and behind it, and by how much; nothing if none has both."""
+    both = [w for w in measured.settings if None not in (measured(w, own), measured(w, other))]
+    if not both:
+        return ""
+    leads = {w: round(measured(w, own), 1) - round(measured(w, other), 1) for w in both}
+    best, worst = max(leads, key=leads.__getitem__), min(leads, key=leads.__getitem__)
+    ahead, behind = sum(lead > 0.05 for lead in leads.values()), sum(lead < -0.05 for lead in leads.values())
+    return sentences.bullet(
+        f"**{short(other)}**: {short(own)} is ahead in {ahead or 'none'} of {len(leads)} settings"
+        + (f", by up to {leads[best]:.1f} ({measured.settings[best]})" if ahead else "")
+        + f", and behind in {behind or 'none'}"
+        + (f", by up to {-leads[worst]:.1f} ({measured.settings[worst]})." if behind else "."),
+    )

@@ -1,6 +1,6 @@
 """What of a measurement is there: its seeds, and what is not run yet, in words."""
 
-from records import DATASETS, LEFT_OUT, OWN, PAPER, Measured, Score, counted, listed, name
+from records import BESIDE, DATASETS, LEFT_OUT, OWN, PAPER, Measured, Score, counted, listed, name
 
 ABLATED = {  # tables of the paper: where they are measured here
     "Table 4": ("cifar10", "n20_s0"),
@@ -87,7 +87,7 @@ def missing_methods(measured: Measured, own: bool = True) -> list[str]:
 def _absent_from(measured: Measured, dataset: str) -> list[str]:
     """Methods that are planned for a dataset and measured, but not on it."""
     places = [w for w in measured.settings if w[0] == dataset]
-    planned = [m for m in measured.config["noisy"][dataset]["methods"] if m in measured.detectors]
+    planned = [m for m in measured.config["noisy"][dataset]["methods"] if m in (*measured.detectors, *BESIDE)]
     return [m for m in planned if all(measured(w, m) is None for w in places)]
 
 
@@ -114,4 +114,4 @@ def _absent_ablations(measured: Measured) -> list[str]:
 
 
 def _plain_name(method: str) -> str:
-    return name(method).replace(" (1,000 clean labels)", " with clean labels")
+    return name(method).replace("↳ ", "SG-OIF's ").replace(" (1,000 clean labels)", " with clean labels")

@@ -133,3 +133,37 @@ def test_methods_with_clean_labels_are_compared_in_words_where_both_are():
         "* **probe**: SG-OIF is ahead in 1 of 2 settings, by up to 5.0 (20% · 0.0), and behind in 1, by up to 2.0 "
         "(symmetric 50%)."
     )
+
+
+def test_a_second_training_is_told_where_it_gains_and_where_it_loses():
+    some = Some(
+        {
+            (FIRST, "sgoif"): {0: 0.80, 1: 0.60},
+            (FIRST, "sgoif@twice"): {0: 0.83},
+            (FIRST, "aum"): {0: 0.82, 1: 0.10},
+            (SECOND, "sgoif"): {0: 0.90},
+            (SECOND, "sgoif@twice"): {0: 0.84},
+            (SECOND, "aum"): {0: 0.89},
+        }
+    )
+    assert sentences.gains(some) == {FIRST: pytest.approx(3.0), SECOND: pytest.approx(-6.0)}, "over the seed of both"
+    assert "sgoif@twice" not in some.rivals, "a form of SG-OIF is no rival of it"
+    assert "| ↳ two trainings | **83.0** | 84.0 |" in "\n".join(tables.by_method(some, tables.groups(some)))
+    (told,) = sentences.two_trainings(some)
+    assert " ".join(told.split()) == (
+        "They are better than one in 1 of 2 settings, by up to 3.0 (20% · 0.0) and -1.5 in the mean. They are worse at "
+        "symmetric 50% (by 6.0). Among methods without clean labels they are first in 1 of 2."
+    )
+    wins = " ".join("\n".join(sentences.standing(some)).split())
+    assert "Two trainings are first among these in 1 of 2 and worse than one in 1, by up to 6.0 (symmetric 50%)" in wins
+    for where in (FIRST, SECOND):
+        del some.values[(*where, "sgoif@twice", "auc_pr", "")]
+    assert list(sentences.two_trainings(some)) == ["Not run yet."] and sentences.twice_briefly(some) == ""
+
+
+def test_the_readme_tells_how_far_glc_stays_ahead_when_it_is_watched():
+    found = {(where, m): {0: 0.90} for where in (FIRST, SECOND) for m in ("sgoif", "sgoif_trusted", "sgoif_glc")}
+    some = Some(found | {(FIRST, "glc"): {0: 0.93}, (SECOND, "glc"): {0: 0.80}})
+    assert "by up to 3.0 (20% · 0.0); SG-OIF watching it is at most 3.0 behind." in sentences.losses(some)
+    some.values[(*FIRST, "sgoif_glc", "auc_pr", "")] = {0: 0.94}
+    assert "by up to 3.0 (20% · 0.0). " in sentences.losses(some) + " "

@@ -1,11 +1,14 @@
 """What figures compute before anything is drawn: curves, ranks, places of names."""
 
+from types import SimpleNamespace
+
 import numpy as np
 import pytest
 
 from sgoif.bench.evaluation.detection_curves import example_setting, probability_bins, ranking_curves
 from sgoif.bench.figures import _labels, _style
 from sgoif.bench.figures.comparison import pareto, ranks
+from sgoif.bench.figures.method import parts
 
 
 def test_ranking_curves_against_a_ranking_by_hand():
@@ -82,3 +85,13 @@ def test_probabilities_are_counted_by_bin():
     count, probability, wrong = probability_bins(odds, np.array([True, True, False, False, True]))
     assert count.tolist() == [1, 0, 1, 0, 0, 0, 0, 0, 0, 3] and wrong.tolist() == [0, 0, 1, 0, 0, 0, 0, 0, 0, 2]
     assert probability[9] == pytest.approx(2.9)
+
+
+def test_another_method_is_placed_by_the_seeds_that_it_shares_with_sgoif():
+    found = {"sgoif": {0: 0.98, 1: 0.70}, "aum": {0: 0.90, 1: 0.66}, "incv": {0: 0.95}, "elr": {2: 0.99}}
+    data = SimpleNamespace(
+        by_seed=lambda dataset, setting, method: found[method],
+        rivals=lambda dataset, metric: ["aum", "incv", "elr"],
+    )
+    leads = parts._leads(data, "cifar10", "n40_s2")
+    assert leads == {"aum": pytest.approx(-6.0), "incv": pytest.approx(-3.0)}, "one easy seed is no lead"

@@ -22,8 +22,8 @@ TITLE = "Influence, class model, and both"
 CAPTION = (
     "AUC-PR of three rankings of one training run in every setting: the influence score alone (the paper's part), the "
     "log-odds of the class model alone (not in the paper), and SG-OIF, which ranks by both. Mean over seeds; with "
-    "several, bars hold all of them. Orange: the best other method that is not given all clean labels, by name; "
-    "(all): scored over all of training."
+    "several, bars hold all of them. Orange: the best other method that is not given all clean labels, by name, as far "
+    "from SG-OIF as in the mean of the seeds that both have; (all): scored over all of training."
 )
 SHORT_NAMES = {"mean margin (AUM)": "AUM", "Dataset Cartography": "Cartography", ", all of training": " (all)"}
 PARTS = {  # variant of the score -> words, colour and marker
@@ -53,7 +53,7 @@ def draw(dataset: str, data: FigureData) -> Figure | None:
     low = min(95.0, 5.0 * math.floor(lowest / 5))
     for row, setting in enumerate(rows):
         _draw_parts(axes, row, found[setting])
-        _draw_best_other(axes, row, low, float(found[setting][""].mean()), _means(data, dataset, setting))
+        _draw_best_other(axes, row, low, float(found[setting][""].mean()), _leads(data, dataset, setting))
     _style.method_rows(axes, [data.setting_title(dataset, s) for s in rows], [False] * len(rows))
     axes.set_xlim(low, 100 + 0.01 * (100 - low))
     axes.set_xlabel("AUC-PR (%)")
@@ -67,10 +67,15 @@ def _values(data: FigureData, dataset: str, setting: str, part: str) -> np.ndarr
     return 100 * np.array(list(data.by_seed(dataset, setting, OURS, variant=part).values()))
 
 
-def _means(data: FigureData, dataset: str, setting: str) -> dict[str, float]:
-    """Mean AUC-PR in percent of every other method."""
-    found = {m: list(data.by_seed(dataset, setting, m).values()) for m in data.rivals(dataset, "auc_pr")}
-    return {m: 100 * float(np.mean(values)) for m, values in found.items() if values}
+def _leads(data: FigureData, dataset: str, setting: str) -> dict[str, float]:
+    """By how many points every other method is ahead of SG-OIF, in the mean of the seeds that both have."""
+    own = data.by_seed(dataset, setting, OURS)
+    leads = {}
+    for method in data.rivals(dataset, "auc_pr"):
+        found = data.by_seed(dataset, setting, method)
+        if both := own.keys() & found.keys():
+            leads[method] = 100 * float(np.mean([found[seed] - own[seed] for seed in sorted(both)]))
+    return leads
 
 
 def _draw_parts(axes: Axes, row: int, parts: Mapping[str, np.ndarray]) -> None:
@@ -82,21 +87,22 @@ def _draw_parts(axes: Axes, row: int, parts: Mapping[str, np.ndarray]) -> None:
         axes.plot(values.mean(), y, color=colour, marker=marker, markersize=size, linestyle="", label=words, zorder=3)
 
 
-def _draw_best_other(axes: Axes, row: int, low: float, own: float, means: Mapping[str, float]) -> None:
+def _draw_best_other(axes: Axes, row: int, low: float, own: float, leads: Mapping[str, float]) -> None:
     """Draw the best other method by name; one that lies below the axis stands at its edge, with its number.
 
     The name is to the left, but where it would lie outside of the axes or on the star of SG-OIF, at `own`.
     """
-    if not means:
+    if not leads:
         return
-    best = max(means, key=means.__getitem__)
-    outside = means[best] < low
+    best = max(leads, key=leads.__getitem__)
+    value = own + leads[best]
+    outside = value < low
     name = title("noisy", best)
     for long, short in SHORT_NAMES.items():
         name = name.replace(long, short)
-    words = f"{name} {means[best]:.1f}" if outside else name
+    words = f"{name} {value:.1f}" if outside else name
     look: dict[str, Any] = {"marker": "<" if outside else "D", "markersize": 4, "linestyle": ""}
-    at = (max(low, means[best]), row - 0.3)
+    at = (max(low, value), row - 0.3)
     axes.plot(*at, color=_style.ORANGE, zorder=2, label=None if outside else "best other method", clip_on=False, **look)
     is_near_the_edge, is_near_the_star = at[0] < low + 0.2 * (100 - low), 0 <= at[0] - own < 0.08 * (100 - low)
     to_the_right = {"xytext": (5, 0), "ha": "left"}
