@@ -1,7 +1,8 @@
 """Computes cells of a configuration for a given number of seconds, in several processes that share one GPU.
 
 For a machine that is there for minutes and has no Snakemake. The jobs are those of the workflow (`run_batch`), one cell
-each, in the order of a file. What is finished on this machine, or stands in published records, is not computed again.
+each, in the order of a file. What is finished on this machine, or stands in published records, is not computed again,
+but for what others read (a plain training); its published records stay.
 Every few minutes and at the end all that is finished is written to `--out` (`export-records`), so that a machine which
 is taken away costs minutes; `pack-records` adds it to what is published. A job is begun only if there is time for it,
 as told by the jobs of its method before. The time for the last writing is taken from the jobs, as told by the writing
@@ -64,13 +65,16 @@ class RecordsWriter:
         out: File of records.
         commit: Commit of cells that do not know theirs.
         note: How the cells were measured.
+        published: Cells that are not written, because others wrote them before.
         until: `time.monotonic()` at which all is over, the last writing too.
     """
 
-    def __init__(self, plan: Plan, run_dir: Path, out: Path, commit: str, note: str, until: float) -> None:
+    def __init__(
+        self, plan: Plan, run_dir: Path, out: Path, commit: str, note: str, published: set[Cell], until: float
+    ) -> None:
         self._spawn = multiprocessing.get_context("spawn")
         self._took = self._spawn.Value("d", 0.0)  # seconds of the writing before
-        self._arguments = (plan, run_dir, out, commit, note, self._took)
+        self._arguments = (plan, run_dir, out, commit, note, published, self._took)
         self._until = until
         self._process: multiprocessing.process.BaseProcess | None = None
         self._began = -math.inf
@@ -96,10 +100,12 @@ class RecordsWriter:
             self._process.join()
 
 
-def _write_records(plan: Plan, run_dir: Path, out: Path, commit: str, note: str, took: Any) -> None:
+def _write_records(
+    plan: Plan, run_dir: Path, out: Path, commit: str, note: str, published: set[Cell], took: Any
+) -> None:
     began = time.monotonic()
     with contextlib.suppress(UserError):  # nothing is finished yet
-        export_records(plan, run_dir, out, commit, note)
+        export_records(plan, run_dir, out, commit, note, published)
     took.value = time.monotonic() - began
 
 
@@ -119,8 +125,9 @@ def main(arguments: Sequence[str] | None = None) -> None:
     until = time.monotonic() + options.seconds
     plan = open_plan(options.config, options.workers, options.device)
     run_dir = folder_of(plan.config)
-    published = options.published or [ROOT / "results/published/records" / f"{plan.config['run']}.json.gz"]
-    jobs = jobs_in_order(plan, yaml.safe_load(options.order.read_text()), published_cells(published))
+    files = options.published or [ROOT / "results/published/records" / f"{plan.config['run']}.json.gz"]
+    published = published_cells(files)
+    jobs = jobs_in_order(plan, yaml.safe_load(options.order.read_text()), published)
     jobs = [job for job in jobs if not batch_file(run_dir, job).is_file()]
     jobs = [job for job in jobs if options.datasets is None or job.dataset in options.datasets]
     write_config(run_dir, plan.config)
@@ -129,7 +136,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     place = "machine" if plan.config["execution"]["device"] == "cpu" else "GPU"
     shared = f"{options.workers} processes shared the {place}. " if options.workers > 1 else ""
     note = (shared + options.note).strip()
-    records = RecordsWriter(plan, run_dir, options.out, options.commit, note, until)
+    records = RecordsWriter(plan, run_dir, options.out, options.commit, note, published, until)
     stretch = Processes("stretch", plan, run_dir, jobs, until - records.last_seconds)
 
     def report() -> None:
@@ -143,7 +150,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
         print(f"failed: {job.dataset} {job.method} {job.number}: {failure}")
     for method, seconds in stretch.seconds.items():
         print(f"{method}: {len(seconds)} cells of {statistics.fmean(seconds):.1f} s")
-    _, left_out = export_records(plan, run_dir, options.out, options.commit, note)
+    _, left_out = export_records(plan, run_dir, options.out, options.commit, note, published)
     print(*left_out, f"{len(stretch.waiting)} jobs are left", sep="\n", flush=True)
 
 

@@ -13,6 +13,7 @@ from sgoif.bench.config import load_config
 from sgoif.bench.data.prepare import prepare
 from sgoif.bench.execution.plan import Cell, Plan
 from sgoif.bench.execution.run_batch import run_batch
+from sgoif.bench.sharing.export import export_records
 from sgoif.bench.sharing.records_file import read_parts
 from sgoif.errors import UserError
 from sgoif.utils.paths import ROOT
@@ -74,11 +75,13 @@ def test_a_stretch_goes_on_where_another_was(plan, tmp_path, monkeypatch, capsys
     done, run_dir = Job("digits", "random", 0), Path("results") / "mini"
     write_labels(plan, run_dir, [done])
     run_batch(plan, run_dir, "noisy", "digits", "random", 0, "cpu")
-    soon = stretch.RecordsWriter(plan, run_dir, Path("meanwhile.json.gz"), "abc", "", until=time.monotonic() + 100)
+    soon = stretch.RecordsWriter(
+        plan, run_dir, Path("meanwhile.json.gz"), "abc", "", set(), until=time.monotonic() + 100
+    )
     soon.begin()
     soon.wait()
     assert not Path("meanwhile.json.gz").exists(), "near the end it would only be waited for"
-    records = stretch.RecordsWriter(plan, run_dir, Path("meanwhile.json.gz"), "abc", "", until=math.inf)
+    records = stretch.RecordsWriter(plan, run_dir, Path("meanwhile.json.gz"), "abc", "", set(), until=math.inf)
     records.begin()
     records.wait()
     ((_, before),) = read_parts([Path("meanwhile.json.gz")])  # what a machine leaves that is taken away
@@ -95,3 +98,10 @@ def test_a_stretch_goes_on_where_another_was(plan, tmp_path, monkeypatch, capsys
     ((_, part),) = read_parts([Path("out.json.gz")])
     assert sorted(c["cell"]["setting"] for c in part["cells"]) == ["n20_s0", "n40_s6"]
     assert all(c["status"] == "ok" for c in part["cells"]) and part["note"] == "On a CPU."
+    published = stretch.published_cells([Path("meanwhile.json.gz")])
+    new, _ = export_records(plan, run_dir, Path("new.json.gz"), published=published)
+    assert [c["cell"]["setting"] for c in new["cells"]] == ["n40_s6"], "what is published stays as it is"
+    assert {r["setting"] for r in new["records"]} == {"n40_s6"}
+    published = stretch.published_cells([Path("out.json.gz")])
+    with pytest.raises(UserError, match="no finished cell to export that is not published"):
+        export_records(plan, run_dir, Path("new.json.gz"), published=published)

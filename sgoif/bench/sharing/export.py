@@ -9,7 +9,7 @@ from __future__ import annotations
 
 import multiprocessing
 import os
-from collections.abc import Iterator, Sequence
+from collections.abc import Collection, Iterator, Sequence
 from concurrent.futures import ProcessPoolExecutor
 from pathlib import Path
 from typing import Any
@@ -30,7 +30,7 @@ NOT_EXPORTED = ("arrays", "curves")  # keys of a result.json that describe files
 
 
 def export_records(
-    plan: Plan, run_dir: Path, out: Path, commit: str = "", note: str = ""
+    plan: Plan, run_dir: Path, out: Path, commit: str = "", note: str = "", published: Collection[Cell] = ()
 ) -> tuple[PartialRun, list[str]]:
     """Evaluate all finished cells and write their records to one file.
 
@@ -40,6 +40,8 @@ def export_records(
         out: File to write.
         commit: Commit of cells that do not know theirs, because they were computed without git.
         note: How the cells were measured, for readers of the provenance.
+        published: Cells whose records are elsewhere and stay as they are. They were computed here once more, because
+            others read them.
 
     Returns:
         The content of the file; and one line for every cell that was left out because it is damaged or was computed by
@@ -51,9 +53,10 @@ def export_records(
     left_out: list[str] = []
     evaluators = _evaluators(plan, run_dir, left_out)
     _hold_out_missing(plan, run_dir, evaluators)
-    cells, records = _collect(evaluators, commit, left_out)
+    cells, records = _collect(evaluators, commit, published, left_out)
     if not cells:
-        raise UserError(f"{run_dir} has no finished cell to export" + "".join(f"; {line}" for line in left_out[:1]))
+        which = "to export that is not published" if published else "to export"
+        raise UserError(f"{run_dir} has no finished cell {which}" + "".join(f"; {line}" for line in left_out[:1]))
     content: PartialRun = {
         "format": FORMAT,
         "run": plan.config["run"],
@@ -143,9 +146,9 @@ def _hold_out_missing(plan: Plan, run_dir: Path, evaluators: Sequence[CellEvalua
 
 
 def _collect(
-    evaluators: Sequence[CellEvaluator], commit: str, left_out: list[str]
+    evaluators: Sequence[CellEvaluator], commit: str, published: Collection[Cell], left_out: list[str]
 ) -> tuple[list[dict[str, Any]], list[MetricRecord]]:
-    """Cells and metric records of all evaluators; labels that no cell has seen are dropped."""
+    """Cells that are not published yet, and their metric records; labels that none of them has seen are dropped."""
     cells: list[dict[str, Any]] = []
     records: list[MetricRecord] = []
     for evaluator, name, found in _evaluated(evaluators):
@@ -155,6 +158,8 @@ def _collect(
         records += found
         if name in evaluator.cells:
             result = evaluator.cells[name].result
+            if result.cell in published:
+                continue
             kept = {k: v for k, v in result.to_json().items() if k not in NOT_EXPORTED}
             cells.append({**kept, "commit": result.commit or commit})
     owners = [owner_of(c["cell"]) for c in cells]
