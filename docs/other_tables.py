@@ -135,6 +135,9 @@ def goals(measured: Measured) -> Iterator[str]:
     one = [m for m in measured.blind if m not in TWO_NETWORKS]
     grid = [w for w in measured.among(GRID) if measured(w, OWN, "test_accuracy") is not None]
     accurate = sum(measured(w, OWN, "test_accuracy") > measured.best(w, "test_accuracy", one)[0] for w in grid)
+    beside_glc = sum(
+        measured(w, OWN, "test_accuracy") > measured.best(w, "test_accuracy", [*one, "glc"])[0] for w in grid
+    )
     firsts, sets = _ood_firsts()
     head = speed("influence_overhead")["head"]["all_of_it"]
     ten = 10
@@ -146,7 +149,8 @@ def goals(measured: Measured) -> Iterator[str]:
         ["with 1,000 clean labels first of all",
          f"{clean} of {len(trusted)} (watching GLC {glc})", _met(clean == len(trusted), len(trusted) == len(planned))],
         [f"test accuracy after cleaning above every one-network rival in {ten} of the {len(GRID)} settings of the grid",
-         f"{accurate} of {len(grid)}", _met(accurate >= ten, not unfinished.missing_methods(measured, own=False))],
+         f"{accurate} of {len(grid)} (GLC with 1,000 clean labels counted: {beside_glc})",
+         _met(accurate >= ten, not unfinished.missing_methods(measured, own=False))],
         ["the sentinel first on near and far sets of three ID sets", f"{firsts} of {sets}", _met(firsts == sets)],
         ["an overhead of at most 1.05, captured", f"{head:.2f}", _met(head <= 1.05)],
     ]  # fmt: skip

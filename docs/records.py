@@ -64,6 +64,7 @@ NAMES = {
     "mixup": "Mixup",
     "incv": "INCV",
     "confident_learning": "Confident learning",
+    "oof_self_confidence": "out-of-fold self-confidence",
     "tracin": "TracIn",
     "gce": "GCE",
     "elr": "ELR",
@@ -93,7 +94,7 @@ NAMES = {
 GIVEN = (ALL_CLEAN, "inrun_shapley", "glc", "trusted_probe")  # rivals that are given all clean labels
 THOUSAND = (*GIVEN, TRUSTED, WATCHED_GLC)  # stand apart
 WITH_CLEAN_LABELS = (FASTIF, *THOUSAND)
-LEFT_OUT = ("plain", "folds", "random", "oof_self_confidence")  # no detectors, and one that ranks as CL does
+LEFT_OUT = ("plain", "folds", "random")  # no detectors
 BESIDE = (PAPER, TWICE)  # rows of SG-OIF that are no rivals of it
 ONCE = ("incv", "dividemix")  # planned with one seed, because of what they cost
 TWO_NETWORKS = ("coteaching", "dividemix", "incv")

@@ -168,7 +168,7 @@ def seeds(measured: Measured) -> Iterator[str]:
         line = [name(method).removeprefix("↳ "), str(len(found)), " to ".join(map(str, counts))]
         table.append([*line, f"{median(spread):.2f}", f"{max(spread):.1f}"])
     yield from rows(table)
-    others = [short(m) for m in measured.detectors if m not in several]
+    others = [name(m) for m in measured.detectors if m not in several]
     if others:
         yield ""
         yield sentences.paragraph(f"One seed: {listed(others)}.")
@@ -185,7 +185,9 @@ def every_seed(measured: Measured) -> Iterator[str]:
         table.append([title, *(_beside_best(measured, where, seed) for seed in seeds)])
     yield from rows(table)
     yield ""
-    yield "SG-OIF is first in {} of {} pairs of setting and seed.".format(*sentences.in_every_seed(measured))
+    counts = sentences.in_every_seed(measured)
+    told = [f"{won} of {there} with seed {seed}, beside at most {n} rivals" for seed, (won, there, n) in counts.items()]
+    yield sentences.paragraph(f"SG-OIF is first in {'; '.join(told)}.")
 
 
 def _beside_best(measured: Measured, where: Where, seed: int) -> str:
@@ -229,7 +231,17 @@ def _number(value: float | None) -> str:
 def cleaning(measured: Measured) -> Iterator[str]:
     """What SG-OIF removes, and what training without it gives."""
     table = [
-        ["setting", "wrong", "estimated", "removed: precision", "recall", "test acc.: plain", "SG-OIF", "best other"]
+        [
+            "setting",
+            "wrong",
+            "estimated",
+            "removed: precision",
+            "recall",
+            "test acc.: plain",
+            "SG-OIF",
+            "best other",
+            name("glc"),
+        ]
     ]
     for where, title in measured.settings.items():
         accuracy, best = measured(where, OWN, "test_accuracy"), measured.best(where, "test_accuracy")
@@ -239,7 +251,7 @@ def cleaning(measured: Measured) -> Iterator[str]:
         found = [measured(where, "", "base_rate"), *(measured(where, OWN, m) for m in metrics)]
         found.append(measured(where, "plain", "test_accuracy"))
         beside = [f"{accuracy:.1f}", "–"] if best is None else _beside(accuracy, best)
-        table.append([title, *map(_number, found), *beside])
+        table.append([title, *map(_number, found), *beside, _number(measured(where, "glc", "test_accuracy"))])
     yield from rows(table)
 
 
@@ -259,7 +271,7 @@ def _pair_in_words(measured: Measured, own: str, other: str) -> str:
     best, worst = max(leads, key=leads.__getitem__), min(leads, key=leads.__getitem__)
     ahead, behind = sum(lead > 0.05 for lead in leads.values()), sum(lead < -0.05 for lead in leads.values())
     return sentences.bullet(
-        f"**{short(other)}**: {short(own)} is ahead in {ahead or 'none'} of {len(leads)} settings"
+        f"**{short(own)} beside {short(other)}**: ahead in {ahead or 'none'} of {len(leads)} settings"
         + (f", by up to {leads[best]:.1f} ({measured.settings[best]})" if ahead else "")
         + f", and behind in {behind or 'none'}"
         + (f", by up to {-leads[worst]:.1f} ({measured.settings[worst]})." if behind else "."),

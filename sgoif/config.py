@@ -1,7 +1,7 @@
 """`InfluenceConfig`: the settings of the method, one field each, with a help text beside it.
 
 The defaults were chosen on tuning noise (figures in `docs/lab-notebook/defaults.md`): last layer, Kronecker-factored
-curvature, class-balanced streaming anchors weighted by p_y, temperature 4 at ten classes, the second half of
+curvature, streaming anchors of one class each, weighted by p_y, temperature 4 at ten classes, the second half of
 training. Every ablation of the paper changes one field: `InfluenceConfig.ablations()`.
 """
 

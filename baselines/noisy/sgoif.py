@@ -1,8 +1,10 @@
 """SG-OIF, our own method, under the same contract as every baseline.
 
-One ordinary training run, watched: the score of an example is its online influence on class-balanced anchors,
+One ordinary training run, watched: the score of an example is its online influence on one anchor for each class,
+which counts by the share of that class, pi_v,
 
-    s_i = sum over visits in the window of  -<phibar_t, g_i(theta_t)>,   phibar = sum_v w_v t_v phi_v,  phi_v ~ H^-1 g_v
+    s_i = mean over visits in the window of  -<phibar_t, g_i(theta_t)>
+    phibar = sum_v pi_v w_v t_v phi_v,   phi_v ~ H^-1 g_v
 
 What is ranked is its `suspicion`: the log-odds of a class model of predictions and class influences, and, as far as
 wrong labels are scattered, that influence and the margins (`sgoif.label_noise.evidence`). Each part alone is shown

@@ -71,8 +71,9 @@ def test_a_rival_that_wins_a_column_is_shown_and_told(some):
     told = sentences.losses(some)
     assert "Without clean labels others are first in 1: AUM in 1, by at most 5.0 (AUM, symmetric 50%)" in told
     assert "FastIF with 100 clean labels is ahead in 1, by up to 5.0 (20% · 0.0)" in told
-    assert "first in 0 of the 2 settings measured, and in 1 among" in " ".join(
-        "\n".join(sentences.standing(some)).split()
+    assert (
+        "first in 1 of 2 settings among methods without clean labels, in 0 if FastIF counts, too (seed 0: 1 of 2;"
+        in " ".join("\n".join(sentences.standing(some)).split())
     )
 
 
@@ -130,7 +131,7 @@ def test_methods_with_clean_labels_are_compared_in_words_where_both_are():
     )
     (told,) = tables.clean_labels(some)
     assert " ".join(told.split()) == (
-        "* **probe**: SG-OIF is ahead in 1 of 2 settings, by up to 5.0 (20% · 0.0), and behind in 1, by up to 2.0 "
+        "* **SG-OIF beside probe**: ahead in 1 of 2 settings, by up to 5.0 (20% · 0.0), and behind in 1, by up to 2.0 "
         "(symmetric 50%)."
     )
 
@@ -151,11 +152,11 @@ def test_a_second_training_is_told_where_it_gains_and_where_it_loses():
     assert "| ↳ two trainings | **83.0** | 84.0 |" in "\n".join(tables.by_method(some, tables.groups(some)))
     (told,) = sentences.two_trainings(some)
     assert " ".join(told.split()) == (
-        "They are better than one in 1 of 2 settings, by up to 3.0 (20% · 0.0) and -1.5 in the mean. They are worse at "
-        "symmetric 50% (by 6.0). Among methods without clean labels they are first in 1 of 2."
+        "They are better than one in 1 of 2 settings, by up to 3.0 (20% · 0.0), and lose 1.5 in the mean. They are "
+        "worse at symmetric 50% (by 6.0). Among methods without clean labels they are first in 1 of 2."
     )
     wins = " ".join("\n".join(sentences.standing(some)).split())
-    assert "Two trainings are first among these in 1 of 2 and worse than one in 1, by up to 6.0 (symmetric 50%)" in wins
+    assert "are first among these in 1 of 2, worse than one in 1, by up to 6.0 (symmetric 50%), and lose 1.5" in wins
     for where in (FIRST, SECOND):
         del some.values[(*where, "sgoif@twice", "auc_pr", "")]
     assert list(sentences.two_trainings(some)) == ["Not run yet."] and sentences.twice_briefly(some) == ""

@@ -1,4 +1,4 @@
-"""SG-OIF as a noisy-label method of the benchmark: one training run, watched by `OnlineInfluence`.
+"""SG-OIF as a noisy-label method of the benchmark: a training run, or two, watched by `OnlineInfluence`.
 
 The methods that derive from it differ in the training that is watched and in where their anchors come from.
 """
