@@ -27,6 +27,7 @@ from sgoif.scores.features import MAX_NUMBERS, FeatureMemory
 from sgoif.scores.predictions import PredictedVisits, PredictionStatistics
 from sgoif.scores.visit_statistics import VisitStatistics
 
+STATE = {"config", "n_examples", "progress", "parts", "visits", "predictions", "features", "queue", "anchor_cycle"}
 PROGRESS = ("steps", "checks", "epoch", "epoch_steps", "step_flops")
 
 
@@ -133,6 +134,11 @@ class Engine:
 
     def end_epoch(self) -> None:
         """Close a row of per-epoch scores and report indices or labels on a device that were out of range."""
+        if not self.steps and self.queue.newest(0):
+            raise InfluenceError(
+                "end_epoch(): passes were watched and no step was told; call influence.step(optimizer) after every "
+                "optimizer.step()"
+            )
         self.epoch += 1
         with self.stream.run(self.queue.tensors()):
             self.score_queue()
@@ -283,7 +289,7 @@ class Engine:
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Restore a state of the same configuration and number of examples."""
-        if not isinstance(state, dict) or not isinstance(state.get("config"), dict) or "parts" not in state:
+        if not isinstance(state, dict) or not STATE <= set(state) or not isinstance(state["config"], dict):
             raise InfluenceError("load_state_dict(): this is no state_dict() of an OnlineInfluence")
         own = self.config.to_dict()
         differing = [name for name, value in own.items() if state["config"].get(name) != value]

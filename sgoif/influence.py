@@ -265,6 +265,7 @@ class OnlineInfluence:
         """Close a row of per-epoch scores.
 
         Raises:
+            InfluenceError: If passes were watched and `step` was never called.
             BatchError: If a watched index or label on a device was out of range.
         """
         self._engine.end_epoch()

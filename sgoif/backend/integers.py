@@ -7,6 +7,8 @@ from typing import Any
 import torch
 from torch import Tensor
 
+UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # types that torch stores and hardly computes with
+
 
 def as_integers(values: Any) -> Tensor | None:
     """Return values as a tensor of integers; None if they are anything else, truth values among it."""
@@ -14,6 +16,8 @@ def as_integers(values: Any) -> Tensor | None:
         found = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError):
         return None
+    if found.dtype in UNSIGNED:
+        found = found.long()
     whole = not (found.is_floating_point() or found.is_complex() or found.dtype == torch.bool)
     return found if whole or found.numel() == 0 else None  # an empty list is a tensor of floats
 

@@ -79,6 +79,10 @@ def _as_matrix(values: Any) -> np.ndarray:
         values = values.float().numpy() if values.dtype == torch.bfloat16 else values.numpy()
     elif hasattr(values, "to_numpy") and hasattr(values, "columns"):
         values = _frame_values(values)
+    elif hasattr(values, "toarray"):
+        raise InfluenceError("features: a sparse matrix; pass features.toarray(), or reduce it with TruncatedSVD")
+    elif isinstance(values, np.ma.MaskedArray) and values.mask.any():
+        raise InfluenceError("features: masked entries; leave such rows out, or fill them in")
     try:
         matrix = values if isinstance(values, np.ndarray) else np.asarray(values)
     except ValueError:

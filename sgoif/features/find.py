@@ -7,6 +7,7 @@ issues.rows(20)          # the same as records; pandas.DataFrame(issues.rows(20)
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass
 from typing import Any
 
@@ -106,11 +107,14 @@ def find_label_issues(
     known = encode_labels(labels, len(array))
     require_judgeable(known)
     trusted = None if checked is None else _encode_checked(checked, known, array.dim)
+    projection = fit_projection(array)
+    if note := projection.describe_far():
+        warnings.warn(note, stacklevel=2)
     training = HeadTraining(
         array,
         known.codes,
         len(known.classes),
-        fit_projection(array),
+        projection,
         recipe or HeadRecipe.for_examples(len(array), seed),
         device,
         trusted,

@@ -77,6 +77,8 @@ def _as_vector(labels: Any) -> np.ndarray:
         values = np.asarray(labels.to_numpy() if hasattr(labels, "to_numpy") else labels)
     except ValueError:  # sequences of different lengths
         raise InfluenceError(_multi_label("lists of different lengths")) from None
+    if values.dtype.kind == "U" and values.ndim == 1:  # a missing label among texts would become one
+        values = np.array(list(values if isinstance(labels, np.ndarray) else labels), dtype=object)
     if values.ndim == 2 and values.shape[1] == 1:
         values = values[:, 0]
     if values.ndim == 2 and values.dtype.kind in "biuf" and _one_hot(values):
@@ -99,16 +101,28 @@ def _multi_label(found: str) -> str:
 
 def _plain(values: np.ndarray) -> np.ndarray:
     """Returns labels of mixed Python objects as texts or whole numbers."""
-    missing = [i for i, v in enumerate(values) if v is None or v != v or v == ""]
-    if missing:
-        raise InfluenceError(_missing(missing))
     if any(isinstance(v, (list, tuple, set, dict, np.ndarray)) for v in values):
         raise InfluenceError(_multi_label("lists"))
+    missing = [i for i, v in enumerate(values) if _is_missing(v)]
+    if missing:
+        raise InfluenceError(_missing(missing))
     if all(isinstance(v, (bool, int, np.integer)) for v in values):
-        return values.astype(np.int64)
+        try:
+            return values.astype(np.int64)
+        except OverflowError:  # whole numbers of more than 64 bits, as of hashes
+            return values.astype(str)
     if all(isinstance(v, (int, float, np.number)) for v in values):
         return values.astype(np.float64)
     return values.astype(str)
+
+
+def _is_missing(value: Any) -> bool:
+    if value is None or (isinstance(value, (str, bytes)) and not value):
+        return True
+    try:
+        return bool(value != value)
+    except TypeError:  # pandas.NA
+        return True
 
 
 def _whole_numbers(values: np.ndarray) -> np.ndarray:

@@ -61,6 +61,8 @@ def find_head(model: nn.Module, n_classes: int | None, name: str) -> tuple[str, 
         named = modules.get(name)
         if not isinstance(named, nn.Linear):
             raise ScopeError(f"config.head = {name!r} is not the name of an nn.Linear in {type(model).__name__}")
+        if n_classes not in (None, named.out_features):
+            raise ScopeError(f"config.head = {name!r} has {named.out_features} outputs, but n_classes = {n_classes}")
         return name, named
     linears = [(n, m) for n, m in modules.items() if isinstance(m, nn.Linear) and n_classes in (None, m.out_features)]
     if not linears:

@@ -7,6 +7,7 @@ to a random part of a large set (`MAX_FITTED`), and then asked about every examp
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Protocol
@@ -66,6 +67,8 @@ class FeatureMatrix:
         """
         self._features = features
         self._projection: Projection = fit_projection(self).to(features.device)
+        if note := self._projection.describe_far():
+            warnings.warn(note, stacklevel=2)
 
     def __len__(self) -> int:
         return len(self._features)

@@ -3,10 +3,15 @@
 Every feature is centred and divided by its deviation. Of more than `MAX_DIRECTIONS` features the directions of largest
 variance are kept: a linear head learns them first anyway, curvature costs the cube of their number, and fewer of them
 let wrong labels be learnt by heart less.
+
+A row far outside, such as one of missing values written as -9999, would set the scale of all others. Rows that lie more
+than `FAR` times as far from the medians as half of all rows are left out of means and deviations, and what the head
+sees of them is drawn in. Without such a row nothing is changed.
 """
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterator
 from typing import Protocol
 
@@ -19,6 +24,9 @@ MAX_DIRECTIONS = 256
 MAX_FEATURES = 8_192  # their covariance must fit into memory
 MIN_DEVIATION = 1e-3  # of a feature, relative to the largest; a nearly constant one is not blown up to noise
 ITERATIONS = 8  # of the block power iteration
+SAMPLE = 4_096  # rows whose medians tell where most of them lie
+FAR = 100.0  # median distances from the medians, beyond which a row has no part in the scale
+NEAR = 10.0  # median distances to which such a row is drawn in
 
 
 class FeatureBlocks(Protocol):
@@ -41,6 +49,8 @@ class Projection(nn.Module):
         mean: Mean of every feature, shape [d].
         basis: Directions over the deviations, shape [d, k].
         mean_square: Mean square norm of an example's projected features.
+        far: Positions of the rows that were left out of the fit.
+        limit: Largest norm of projected features; infinite if no row was far outside.
     """
 
     mean: Tensor
@@ -49,17 +59,32 @@ class Projection(nn.Module):
     def __init__(self, mean: Tensor, basis: Tensor, mean_square: float) -> None:
         super().__init__()
         self.mean_square = mean_square
+        self.far: list[int] = []
+        self.limit = math.inf
         self.register_buffer("mean", mean)
         self.register_buffer("basis", basis)
 
     def forward(self, x: Tensor) -> Tensor:
         """Return the projected features, shape [n, k]."""
         projected: Tensor = (x.float() - self.mean) @ self.basis
+        if math.isfinite(self.limit):
+            norm = torch.linalg.vector_norm(projected, dim=1, keepdim=True)
+            projected = projected * (self.limit / norm.clamp(min=self.limit))
         return projected
+
+    def describe_far(self) -> str:
+        """Return a sentence on the rows that lie far outside; empty if there are none."""
+        if not self.far:
+            return ""
+        more = f" and {len(self.far) - 1} more" if len(self.far) > 1 else ""
+        return (
+            f"features: row {self.far[0]}{more} more than {FAR:.0f} times as far out as half of all rows, as missing "
+            "values are that were filled in with a number; their labels are hardly judged: leave such rows out"
+        )
 
 
 def fit_projection(features: FeatureBlocks) -> Projection:
-    """Fit the projection, reading all features twice, in blocks.
+    """Fit the projection, reading all features four times, in blocks.
 
     Args:
         features: The features [N, d].
@@ -73,12 +98,44 @@ def fit_projection(features: FeatureBlocks) -> Projection:
             f"{d} features for each example; at most {MAX_FEATURES} are supported: reduce them first, "
             "for example with sklearn.decomposition.TruncatedSVD"
         )
+    sample = _sample(features)
+    centre = sample.median(0).values
+    radius = float(torch.linalg.vector_norm(sample - centre, dim=1).median())
+    far = _far_rows(features, centre, FAR * radius) if radius > 0 else torch.zeros(n, dtype=torch.bool)
+    projection = _fit_to(features, ~far)
+    if far.any():
+        norms = torch.linalg.vector_norm(projection(sample), dim=1)
+        projection.far, projection.limit = far.nonzero().flatten().tolist(), NEAR * float(norms.median())
+    return projection
+
+
+def _sample(features: FeatureBlocks) -> Tensor:
+    """Return about `SAMPLE` rows at equal distances, shape [m, d]."""
+    every = -(-len(features) // SAMPLE)
+    return torch.cat([block[-first % every :: every] for first, block in features.blocks()])
+
+
+def _far_rows(features: FeatureBlocks, centre: Tensor, distance: float) -> Tensor:
+    """Return which rows lie further from the centre [d] than a distance, shape [N]."""
+    parts = [torch.linalg.vector_norm((block - centre).double(), dim=1) > distance for _, block in features.blocks()]
+    return torch.cat(parts)
+
+
+def _fit_to(features: FeatureBlocks, kept: Tensor) -> Projection:
+    """Fit the projection to the rows that are kept, bool of shape [N]."""
+    n, d = int(kept.sum()), features.dim
+
+    def blocks() -> Iterator[Tensor]:
+        for first, block in features.blocks():
+            rows = kept[first : first + len(block)]
+            yield block if rows.all() else block[rows]
+
     total = torch.zeros(d, dtype=torch.float64)
-    for _, block in features.blocks():
+    for block in blocks():
         total += block.double().sum(0)
     mean = total / n
     squares = torch.zeros(d, dtype=torch.float64)
-    for _, block in features.blocks():
+    for block in blocks():
         squares += (block.double() - mean).square().sum(0)
     deviation = (squares / n).sqrt()
     if not float(deviation.max()) > 0:
@@ -88,7 +145,7 @@ def fit_projection(features: FeatureBlocks) -> Projection:
     if d <= MAX_DIRECTIONS:
         return Projection(mean, torch.diag(1 / scale), float((deviation / scale).square().sum()))
     covariance = torch.zeros(d, d)
-    for _, block in features.blocks():
+    for block in blocks():
         standardised = (block - mean) / scale
         covariance.addmm_(standardised.T, standardised, alpha=1 / n)
     directions = main_directions(covariance, MAX_DIRECTIONS)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import os
 import shutil
 from dataclasses import dataclass
@@ -9,11 +10,10 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.errors import UserError
-from sgoif.scan.output_folder import REMAKE, read_finished
+from sgoif.scan.output_folder import REMAKE, read_finished, require_free
 from sgoif.scan.report import write_csv
 from sgoif.scan.sources.csv_rows import read_rows
 from sgoif.scan.sources.regular_files import require_no_special
-from sgoif.utils.files import read_json
 
 ACTIONS = ("keep", "relabel", "remove")
 MAX_NAMED_CLASSES = 12  # in an error message
@@ -88,7 +88,8 @@ def apply(
     kept = _kept_examples(labels, made)
     files = [str(path if base is None else base / path) for path, _ in kept]
     out = out or folder / "cleaned.csv"
-    _check_out(out, files, scan, base)
+    others = set() if base is None else {base / path for path in labels}
+    require_free(out, folder, scan, others if decisions is None else others | {decisions.resolve()})
     if tree is not None and base is not None:
         build_tree(tree, base, kept, link)
     write_csv(out, {"path": files, "label": [label for _, label in kept]})
@@ -129,14 +130,6 @@ def _kept_examples(labels: dict[str, str], made: dict[str, Decision]) -> list[tu
     return kept
 
 
-def _check_out(out: Path, files: list[str], scan: dict[str, Any], base: Path | None) -> None:
-    originals = {Path(file) for file in files}
-    if scan["kind"] == "csv" and base is not None:
-        originals.add(base / Path(scan["source"]).name)
-    if out.resolve() in originals:
-        raise UserError(f"--out {out} is one of the originals; choose another name")
-
-
 def read_decisions(path: Path, labels: dict[str, str], classes: list[str]) -> dict[str, Decision]:
     """Reads the gallery's export and checks every entry.
 
@@ -175,9 +168,14 @@ def _read_entries(path: Path) -> list[tuple[str, str, str, str]]:
         rows = read_rows(path, ("path", "decision", "label"), strip=False)
         return [(f"line {row.line}", row.cells[0], row.cells[1], row.cells[2]) for row in rows]
     try:
-        entries = [(e["path"], e["decision"], e["label"]) for e in read_json(path)["decisions"]]
+        entries = [(e["path"], e["decision"], e["label"]) for e in json.loads(path.read_bytes())["decisions"]]
+    except ValueError as e:
+        raise UserError(f"{path} is not valid JSON ({e}); export the decisions from gallery.html again") from None
     except (KeyError, TypeError):
         raise UserError(f"{path} is not an export of gallery.html: it lacks decisions with path and label") from None
+    odd = [n for n, entry in enumerate(entries, 1) if not all(isinstance(value, str) for value in entry)]
+    if odd:
+        raise UserError(f"{path}, entry {odd[0]}: path, decision and label must be texts, as gallery.html writes them")
     return [(f"entry {n}", *entry) for n, entry in enumerate(entries, 1)]
 
 
@@ -198,14 +196,16 @@ def build_tree(tree: Path, base: Path, kept: list[tuple[str, str]], link: bool) 
     odd = sorted({label for _, label in kept if not _can_name_a_folder(label)})
     if odd:
         raise UserError(f"the label {odd[0]!r} cannot be the name of a folder; use the list instead of a tree")
+    gone = [path for path, _ in kept if not (base / path).is_file()]
+    if gone:
+        more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
+        raise UserError(f"{base / gone[0]}{more} gone since the scan; scan again, or put back what is missing")
     taken: set[Path] = set()
     for path, label in kept:
         target = _free_name(tree / label / _path_below_class(path), taken)
         taken.add(target)
         target.parent.mkdir(parents=True, exist_ok=True)
         original = base / path
-        if not original.is_file():
-            raise UserError(f"{original} is gone since the scan; {tree} is incomplete")
         if link:
             target.symlink_to(original.resolve())
         else:

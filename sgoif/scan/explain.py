@@ -20,7 +20,7 @@ import numpy as np
 
 from sgoif.errors import UserError
 from sgoif.scan.decode import Unreadable, decode_square
-from sgoif.scan.output_folder import REMAKE, image_opener, other_version, read_finished
+from sgoif.scan.output_folder import REMAKE, image_opener, keeps_features, other_version, read_finished
 from sgoif.scan.settings import EMBED, FEATURES, Settings
 from sgoif.scan.sources.image_listing import Listing
 from sgoif.scan.sources.regular_files import open_image_file, require_no_special
@@ -164,9 +164,14 @@ def _read_state(out: Path) -> tuple[Settings, dict[str, np.ndarray]]:
     about = read_finished(out)
     path = out / "explain.npz"
     require_no_special(path, REMAKE)
-    if not path.exists() and about["settings"].get("method") == FEATURES:
+    if not path.exists() and not keeps_features(about):
         raise UserError(f"the scan in {out} has too many examples to keep what explain needs; scan a part of them")
-    state = load_npz(path)
+    if not path.exists():
+        raise UserError(f"{path} is gone; run the same `sgoif scan` again")
+    try:
+        state = load_npz(path)
+    except UserError:
+        raise UserError(f"{path} is damaged; delete it and run the same `sgoif scan` again") from None
     if not ARRAYS <= set(state):
         raise UserError(other_version(out))
     with _refuse_other_versions(out):

@@ -12,13 +12,14 @@ state/                of a scan that is not finished
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgoif.errors import UserError
 from sgoif.scan.decode import Unreadable
+from sgoif.scan.settings import EMBED, FEATURES
 from sgoif.scan.sources.image_listing import Listing
 from sgoif.scan.sources.regular_files import open_image_file
 from sgoif.scan.sources.torchvision_sets import list_dataset
@@ -29,7 +30,9 @@ if TYPE_CHECKING:
 
 MAX_NAMED_CHANGES = 4  # in an error message
 REMAKE = "make the scan again with `sgoif scan`, in a new folder"
-ALWAYS = ("ranking.csv", "left_out.csv", "gallery.html", "network.safetensors", "explain.npz")  # of a finished scan
+TO_EXPLAIN = ("network.safetensors", "explain.npz")  # not of a set that is too large to keep its features
+ALWAYS = ("ranking.csv", "left_out.csv", "gallery.html", *TO_EXPLAIN)  # of a finished scan
+OWN = {*ALWAYS, "scan.json", "report.json", "ranking.parquet", ".lock"}  # what nothing else may replace
 NEEDED = {"source", "kind", "base", "reading", "settings", "classes"}  # of scan.json and report.json together
 
 
@@ -67,7 +70,9 @@ def _holds_other_files(out: Path) -> bool:
     return out.is_dir() and any(out.iterdir()) and not ours
 
 
-def claim_folder(out: Path, listing: Listing, identity: dict[str, Any], reading: dict[str, str]) -> bool:
+def claim_folder(
+    out: Path, listing: Listing, identity: dict[str, Any], reading: dict[str, str], inputs: list[str] | None = None
+) -> bool:
     """Makes `out` the folder of this scan by writing scan.json.
 
     Args:
@@ -75,6 +80,7 @@ def claim_folder(out: Path, listing: Listing, identity: dict[str, Any], reading:
         listing: The examples.
         identity: Data and settings; a scan continues only under the same ones.
         reading: What is needed to open a named data set again.
+        inputs: Files that were named on the command line: `apply` and `explain` do not write over them.
 
     Returns:
         True if this scan is already finished there.
@@ -93,7 +99,7 @@ def claim_folder(out: Path, listing: Listing, identity: dict[str, Any], reading:
         print(reason)
     base = None if listing.base is None else str(listing.base)
     about = {"identity": identity, "source": listing.source, "kind": listing.kind, "base": base, "reading": reading}
-    atomic_write_json(path, about)
+    atomic_write_json(path, {**about, "inputs": inputs or []})
     return False
 
 
@@ -101,14 +107,45 @@ def _why_unfinished(out: Path) -> str:
     """Returns why a scan has to go on, or to be made again; nothing if it is finished."""
     if not (out / "report.json").is_file():
         return "Going on with the scan that was interrupted"
-    missing = [name for name in ALWAYS if not (out / name).is_file()]
-    if missing:
-        return f"Making the scan again, because {out / missing[0]} is gone"
     try:
-        read_json(out / "report.json")
+        report = read_json(out / "report.json")
     except UserError:
         return f"Making the scan again, because {out / 'report.json'} is damaged"
-    return ""
+    expected = [name for name in ALWAYS if name not in TO_EXPLAIN or keeps_features(report)]
+    missing = [name for name in expected if not (out / name).is_file()]
+    return f"Making the scan again, because {out / missing[0]} is gone" if missing else ""
+
+
+def keeps_features(report: dict[str, Any]) -> bool:
+    """Returns whether a finished scan has what `explain` needs; one of very many features has not."""
+    from sgoif.features.head import KEPT_ROWS
+
+    method = report.get("settings", {}).get("method")
+    return method not in (EMBED, FEATURES) or report.get("examples", 0) <= KEPT_ROWS
+
+
+def require_free(path: Path, scan_folder: Path, about: dict[str, Any], others: Iterable[Path] = ()) -> None:
+    """Refuses to write a file over one that somebody needs.
+
+    Args:
+        path: The file that is to be written.
+        scan_folder: Folder of the scan.
+        about: What `read_finished` tells of it.
+        others: More files that must stay, resolved.
+
+    Raises:
+        UserError: If the path is a folder, a file of the scan, one of its inputs, or one of the others.
+    """
+    if path.is_dir():
+        raise UserError(f"--out {path} is a folder; name a file in it")
+    target = path.resolve()
+    if target.parent == scan_folder.resolve() and target.name in OWN:
+        raise UserError(f"--out {path} belongs to the scan; choose another name")
+    originals = {Path(name) for name in about.get("inputs", [])} | set(others)
+    if about["base"] is not None and about["kind"] == "csv":
+        originals |= {Path(about["base"]) / Path(about["source"]).name, Path(about["source"]).resolve()}
+    if target in originals:
+        raise UserError(f"--out {path} is one of the originals; choose another name")
 
 
 def _check_identity(out: Path, before: dict[str, Any], identity: dict[str, Any]) -> None:

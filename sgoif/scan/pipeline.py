@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -170,6 +171,8 @@ class _Work:
             projection = fit_projection(array)
         except InfluenceError as e:
             raise UserError(f"{self.listing.source}: {e}") from None
+        if note := projection.describe_far():
+            print(f"note: {note}", file=sys.stderr)
         labels, n_classes = np.array(self.listing.labels), len(self.listing.classes)
         trained = train_head_and_score(
             array, projection, labels, n_classes, self.settings, self.session, trusted, network.backbone

@@ -77,7 +77,13 @@ class ScanTask:
 
         about = {"data": data, "skip_tiny": self.skip_tiny, "gallery": self.gallery_size}
         identity = {**about, "classes": listing.shown_names, **settings.to_dict()}
-        if claim_folder(out, listing, identity, {"root": self.reading.root, "split": self.reading.split}):
+        reading = {"root": self.reading.root, "split": self.reading.split}
+        if claim_folder(out, listing, identity, reading, self._input_files()):
             return None
         state = out / "state"
         return Session(state, repr(identity), settings.seed, settings.device, save_every=SAVE_SECONDS, label="scan")
+
+    def _input_files(self) -> list[str]:
+        """Returns the files that were named on the command line, resolved."""
+        named = [self.options.get(name) for name in ("source", "features", "labels", "checked", "classes", "weights")]
+        return [str(Path(name).resolve()) for name in named if name is not None and Path(name).is_file()]

@@ -3,6 +3,7 @@
 import numpy as np
 import pandas
 import pytest
+import scipy.sparse
 import torch
 from sklearn.datasets import load_digits
 from sklearn.metrics import average_precision_score
@@ -143,6 +144,31 @@ def test_checked_examples_name_the_classes():
     assert with_checked > 0.95 and with_checked > without + 0.02
 
 
+def test_labels_may_be_whole_numbers_of_more_than_64_bits(trees):
+    features, labels = trees
+    large = {name: 2**80 + i for i, name in enumerate(NAMES)}
+    found = sgoif.find_label_issues(features, np.array([large[name] for name in labels], dtype=object))
+    assert np.array_equal(found.order, sgoif.find_label_issues(features, labels).order)
+
+
+@pytest.mark.parametrize(("row", "value"), [(slice(100, 101), -9999.0), (slice(100, 105), 1e6), ((100, 2), 1e12)])
+def test_rows_far_outside_are_told_and_do_not_set_the_scale_of_the_others(trees, row, value):
+    features, labels = trees
+    features[row] = value
+    with pytest.warns(UserWarning, match="row 100.* more than 100 times as far out as half of all rows"):
+        found = sgoif.find_label_issues(features, labels)
+    others = [i for i in found.order if not 100 <= i < 105]
+    assert set(others[:8]) == set(range(8)) and found.count <= 14
+
+
+def test_without_a_row_far_outside_the_projection_is_that_of_all_rows(trees):
+    features = trees[0].astype(np.float32)
+    fitted = fit_projection(FeatureArray(features))
+    assert fitted.far == [] and fitted.describe_far() == "" and fitted.limit == float("inf")
+    torch.testing.assert_close(fitted.mean, torch.from_numpy(features.mean(0)))
+    torch.testing.assert_close(fitted.basis.diagonal(), torch.from_numpy(1 / features.std(0)))
+
+
 def test_main_directions_are_those_of_largest_variance():
     values = torch.randn(500, 40, generator=torch.Generator().manual_seed(0)) * torch.linspace(4, 0.1, 40)
     covariance = values.T @ values / 500
@@ -175,6 +201,12 @@ def test_many_features_are_projected():
         (lambda x, y: (np.zeros((240, 9000)), y), "at most 8192"),
         (lambda x, y: (x, np.array([*y[:-1], None], dtype=object)), "row 239 has none"),
         (lambda x, y: (x, np.where(np.arange(240) < 3, np.nan, 1.0)), "row 0 and 2 more has none"),
+        (lambda x, y: (x, [*y[:-1].tolist(), float("nan")]), "row 239 has none"),
+        (lambda x, y: (x, [*y[:-1].tolist(), ""]), "row 239 has none"),
+        (lambda x, y: (x, np.array([*y[:-1], ""])), "row 239 has none"),
+        (lambda x, y: (x, pandas.Series([*y[:-1], None], dtype="string")), "row 239 has none"),
+        (lambda x, y: (scipy.sparse.csr_matrix(x), y), r"a sparse matrix; pass features\.toarray"),
+        (lambda x, y: (np.ma.masked_less(x, 0), y), "masked entries"),
         (lambda x, y: (x, x[:, 0]), "regression"),
         (lambda x, y: (x, (x[:, :3] > 0).astype(int)), "multi-label"),
         (lambda x, y: (x, np.eye(3)[np.arange(240) % 3]), "argmax"),

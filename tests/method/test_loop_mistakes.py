@@ -3,6 +3,7 @@
 import copy
 import pickle
 
+import numpy as np
 import pytest
 import torch
 import torch.nn.functional as F
@@ -61,6 +62,8 @@ def test_a_size_may_be_a_tensor():
 def test_models_that_cannot_be_watched():
     with pytest.raises(InfluenceError, match=r"must be an nn\.Module, not a function"):
         OnlineInfluence(lambda x: x, N)
+    with pytest.raises(ScopeError, match=r"config\.head = '0' has 6 outputs, but n_classes = 3"):
+        OnlineInfluence(nn.Sequential(nn.Linear(5, 6), nn.Linear(6, 3)), N, 3, InfluenceConfig(head="0"))
     with pytest.raises(ScopeError, match="'0' has no weights yet: run a batch"):
         OnlineInfluence(nn.Sequential(nn.LazyLinear(3)), N)
     parallel = nn.DataParallel(mlp())
@@ -229,6 +232,40 @@ def test_a_step_takes_an_optimizer(watched, given):
 def test_what_is_no_state_is_told(watched, state):
     with pytest.raises(InfluenceError, match=r"no state_dict\(\) of an OnlineInfluence"):
         watched[1].load_state_dict(state)
+
+
+def test_a_state_that_lacks_a_part_is_told_and_changes_nothing(watched):
+    model, influence, x, y = watched
+    watch_once(influence, model, x, y)
+    influence.step()
+    whole = influence.state_dict()
+    for name in whole:
+        with pytest.raises(InfluenceError, match=r"no state_dict\(\) of an OnlineInfluence"):
+            influence.load_state_dict({key: value for key, value in whole.items() if key != name})
+    assert influence.steps == 1
+
+
+def test_an_epoch_without_a_step_is_told(watched):
+    model, influence, x, y = watched
+    watch_once(influence, model, x, y)
+    with pytest.raises(InfluenceError, match=r"no step was told; call influence\.step\(optimizer\) after every"):
+        influence.end_epoch()
+    influence.step()
+    influence.end_epoch()
+
+
+@pytest.mark.parametrize("kind", ["uint8", "uint16", "uint32", "uint64", "int32"])
+def test_positions_and_labels_of_any_kind_of_integer_give_the_same(watched, kind):
+    model, influence, x, y = watched
+    other = OnlineInfluence(model, N, n_classes=3)
+    for one, index, labels in (
+        (influence, torch.arange(N), y),
+        (other, np.arange(N).astype(kind), torch.from_numpy(y.numpy().astype(kind))),
+    ):
+        with one.watch(index, labels):
+            F.cross_entropy(model(x), y).backward()
+        one.step()
+    assert torch.equal(influence.scores().suspicion, other.scores().suspicion)
 
 
 def test_the_state_of_a_wider_model_is_told(watched):

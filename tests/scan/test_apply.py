@@ -6,6 +6,7 @@ import os
 import shutil
 from pathlib import Path
 
+import numpy as np
 import pytest
 
 from tests.helpers.scan_folders import blobs, rows, run
@@ -176,9 +177,55 @@ def test_mistakes(scanned, tmp_path, capsys):
     assert "export the decisions from gallery.html" in refused(out, "--decisions", tmp_path / "none.csv")
     (tmp_path / "d.json").write_text('{"decisions": 3}')
     assert "not an export" in refused(out, "--decisions", tmp_path / "d.json")
+    (tmp_path / "d.json").write_text('{"decisions": [{"pa')
+    assert "export the decisions from gallery.html again" in refused(out, "--decisions", tmp_path / "d.json")
+    (tmp_path / "d.json").write_text('{"decisions": [{"path": ["a/0.png"], "decision": "remove", "label": "a"}]}')
+    assert "entry 1: path, decision and label must be texts" in refused(out, "--decisions", tmp_path / "d.json")
     assert "not an empty folder" in refused(out, "--above", 1, "--copy", tmp_path)
     assert "would be taken for a class" in refused(out, "--above", 1, "--copy", images / "new")
     assert "is one of the originals" in refused(out, "--above", 1, "--out", images / "c" / "3.png")
+    assert "is a folder; name a file in it" in refused(out, "--above", 1, "--out", out)
+
+
+def test_neither_inputs_nor_files_of_the_scan_are_written_over(scanned, tmp_path, capsys):
+    images, out = scanned
+    (tmp_path / "d.csv").write_text(as_csv(DECISIONS))
+    (tmp_path / "real").mkdir()
+    listed = "".join(f"{images}/{c}/{i}.png,{c}\n" for c in "abc" for i in range(12))
+    (tmp_path / "real" / "list.csv").write_text("path,label\n" + listed)
+    (tmp_path / "link.csv").symlink_to(tmp_path / "real" / "list.csv")
+    assert run("scan", tmp_path / "link.csv", "--out", tmp_path / "linked", "--epochs", 2) == 0
+    np.save(tmp_path / "f.npy", np.random.default_rng(0).normal(size=(60, 4)) + np.repeat(np.eye(2, 4), 30, 0) * 9)
+    (tmp_path / "labels.csv").write_text("label\n" + "a\n" * 30 + "b\n" * 30)
+    words = ("--features", tmp_path / "f.npy", "--labels", tmp_path / "labels.csv", "--out", tmp_path / "features")
+    assert run("scan", *words) == 0
+    before = fingerprint(tmp_path) | fingerprint(out)
+    decided = (out, "--decisions", tmp_path / "d.csv", "--out")
+    for words, told in (
+        ((*decided, tmp_path / "d.csv"), "is one of the originals"),
+        ((*decided, images / "a" / "0.png"), "is one of the originals"),  # it is removed, and stays where it is
+        ((*decided, out / "ranking.csv"), "belongs to the scan"),
+        ((*decided, out / "scan.json"), "belongs to the scan"),
+        ((tmp_path / "linked", "--above", 0.99, "--out", tmp_path / "real" / "list.csv"), "is one of the originals"),
+        ((tmp_path / "linked", "--above", 0.99, "--out", tmp_path / "link.csv"), "is one of the originals"),
+        ((tmp_path / "features", "--above", 0.99, "--out", tmp_path / "f.npy"), "is one of the originals"),
+        ((tmp_path / "features", "--above", 0.99, "--out", tmp_path / "labels.csv"), "is one of the originals"),
+    ):
+        assert run("apply", *words) == 2 and told in capsys.readouterr().err
+    for page in (out / "ranking.csv", out / "gallery.html", images / "a" / "0.png"):
+        assert run("explain", images / "a" / "0.png", "--scan", out, "--out", page) == 2
+        assert "choose another name" in capsys.readouterr().err
+    assert fingerprint(tmp_path) | fingerprint(out) == before
+
+
+def test_a_tree_is_not_begun_if_an_original_is_gone(scanned, tmp_path, capsys):
+    images, out = scanned
+    moved = (images / "b" / "5.png").rename(tmp_path / "5.png")
+    try:
+        assert run("apply", out, "--above", 1, "--copy", tmp_path / "tree") == 2
+        assert "b/5.png gone since the scan" in capsys.readouterr().err and not (tmp_path / "tree").exists()
+    finally:
+        moved.rename(images / "b" / "5.png")
 
 
 def test_labels_that_are_no_folder_names_make_no_tree(tmp_path, capsys):

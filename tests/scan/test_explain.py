@@ -76,6 +76,11 @@ def test_mistakes(scanned, tmp_path, capsys):
     assert "bad.png is not a readable image (not an image)" in refused(tmp_path / "bad.png", "--scan", out)
     assert "--label zebra: no such class" in refused(tmp_path / "bad.png", "--scan", out, "--label", "zebra")
     assert "not the folder of a scan" in refused(tmp_path / "bad.png", "--scan", tmp_path)
+    copy = shutil.copytree(out, tmp_path / "copy")
+    (copy / "explain.npz").write_bytes((out / "explain.npz").read_bytes()[:500])
+    assert "explain.npz is damaged; delete it and run the same `sgoif scan` again" in refused("x.png", "--scan", copy)
+    (copy / "explain.npz").unlink()
+    assert "explain.npz is gone; run the same `sgoif scan` again" in refused("x.png", "--scan", copy)
 
 
 def rename_curvature(out):

@@ -142,6 +142,9 @@ def test_what_cannot_be_used_is_named_in_one_line(data, files, tmp_path, capsys)
     empty = write_labels(tmp_path / "empty.csv", ["", *data[1][1:]])
     unnamed = tmp_path / "unnamed.csv"
     unnamed.write_text("kind\n" + "a\n" * N)
+    (tmp_path / "cut.npz").write_bytes((tmp_path / "other.npz").read_bytes()[:200])
+    twice = tmp_path / "twice.csv"
+    twice.write_text("label,label\n" + "a,b\n" * N)
     cases = [
         ((tmp_path / "text.npy", "--labels", labels), "text.npy cannot be read (no array of numbers); save plain"),
         ((features, "--labels", short), "120 rows of features and 119 labels"),
@@ -157,6 +160,8 @@ def test_what_cannot_be_used_is_named_in_one_line(data, files, tmp_path, capsys)
         ((tmp_path / "flat.npy", "--labels", labels), "expected [examples, features]"),
         ((tmp_path / "objects.npy", "--labels", labels), "cannot be read"),
         ((tmp_path / "other.npz", "--labels", labels), "call the array of features `features`"),
+        ((tmp_path / "cut.npz", "--labels", labels), "cut.npz cannot be read"),
+        ((features, "--labels", twice), "has the column 'label' 2 times"),
         ((tmp_path / "odd.parquet",), "different lengths"),
         ((tmp_path / "text.parquet",), "no column of numbers"),
         ((tmp_path / "broken.parquet",), "not a Parquet file"),

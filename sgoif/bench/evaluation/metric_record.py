@@ -65,8 +65,12 @@ class Subject:
 
 
 def is_metric_record(value: Any) -> bool:
-    """Returns whether a JSON value has the keys of a metric record."""
-    return isinstance(value, dict) and set(value) == set(MetricRecord.__annotations__)
+    """Returns whether a JSON value has the keys of a metric record, and a finite number or none as its value."""
+    if not isinstance(value, dict) or set(value) != set(MetricRecord.__annotations__):
+        return False
+    number = value["value"]
+    is_number = isinstance(number, (int, float)) and not isinstance(number, bool) and math.isfinite(number)
+    return number is None or is_number
 
 
 def metrics_file(run_dir: Path | str, task: str, dataset: str) -> Path:

@@ -10,6 +10,7 @@ truth are not in it.
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any, NotRequired, TypedDict
@@ -90,7 +91,9 @@ def cells_problem(cells: list[Any]) -> str:
             return f"a cell is not one: {e}"
         if not all(isinstance(cell.get(k), kind) for k, kind in FACTS.items()):
             return f"{owner_of(cell['cell'])} does not say where it was measured: {', '.join(FACTS)}"
-    return ""
+    counts = Counter(owner_of(cell["cell"]) for cell in cells)
+    twice = [owner for owner, count in counts.items() if count > 1]
+    return f"it has the cell {twice[0]} more than once" if twice else ""
 
 
 def records_problem(records: list[Any], cells: list[Any]) -> str:
@@ -99,7 +102,7 @@ def records_problem(records: list[Any], cells: list[Any]) -> str:
     owners |= {(*owner[:3], seed, "") for owner in owners for seed in (None, owner[3])}
     for record in records:
         if not is_metric_record(record):
-            return "a record is not one of a metrics file"
+            return "a record is not one of a metrics file, whose values are finite numbers"
         if owner_of(record) not in owners:
             return f"it has records of {owner_of(record)}, which is not among its cells"
     return ""

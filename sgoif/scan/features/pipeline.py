@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+import sys
 import time
 from collections.abc import Iterator
 from contextlib import contextmanager
@@ -64,6 +65,8 @@ def _scan_into(out: Path, found: FeatureFile, task: ScanTask) -> None:
         projection = fit_projection(array)
     seconds = {"read": time.perf_counter() - started}
     print(f"{len(listing)} examples of {len(listing.classes)} classes, {array.dim} features each, into {out}")
+    if note := projection.describe_far():
+        print(f"note: {note}", file=sys.stderr)
     print(f"Training {settings.describe()}", flush=True)
     labels = np.array(listing.labels)
     trained = train_head_and_score(array, projection, labels, len(listing.classes), settings, session)

@@ -91,3 +91,5 @@ def _check_columns(path: Path, columns: tuple[str, ...], found: list[str], hints
         there = ", ".join(repr(name) for name in found[:MAX_NAMED_COLUMNS]) or "none"
         named = " and no column ".join(map(repr, missing))
         raise UserError(f"{path} has no column {named}; its columns are: {there}{hints.columns}")
+    if twice := [name for name in columns if found.count(name) > 1]:
+        raise UserError(f"{path} has the column {twice[0]!r} {found.count(twice[0])} times; give each another name")

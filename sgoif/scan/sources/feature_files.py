@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -115,7 +116,7 @@ def _load(path: Path) -> Any:
         if isinstance(found, np.ndarray) and found.ndim == 0:
             raise ValueError("it holds a single number")
         return found
-    except (ValueError, OSError, EOFError) as e:
+    except (ValueError, OSError, EOFError, zipfile.BadZipFile) as e:
         reason = "no array of numbers" if "pickle" in str(e) else " ".join(str(e).split())[:160]
         raise UserError(f"{path} cannot be read ({reason}); save plain arrays of numbers with numpy.save") from None
 

@@ -21,6 +21,8 @@ from sgoif.bench.execution.integrity.run_files import noise_draws
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.sharing import export, merge
 from sgoif.bench.sharing.measured_part import NOT_YET
+from sgoif.bench.sharing.partial_run import check_partial_run, owner_of
+from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, read_json
 from tests.helpers.project_copy import MINI_CONFIG
 
@@ -316,11 +318,15 @@ def test_methods_that_saw_different_noise_are_not_merged(elsewhere, capsys):
 )
 def test_what_the_configuration_does_not_know_is_refused(what, name, told, elsewhere, capsys):
     partial_run = read("a.json.gz")
+    one = owner_of(next(c["cell"] for c in partial_run["cells"] if c["cell"]["method"] == "random"))
+    for key, owner in (("cells", lambda c: owner_of(c["cell"])), ("records", owner_of)):
+        partial_run[key] = [c for c in partial_run[key] if owner(c)[-1] != "random" or owner(c) == one]
     for cell in [c["cell"] for c in partial_run["cells"]] + partial_run["records"]:
         if cell["method"] == "random":
             cell[what] = name
-    for record in [r for r in partial_run["records"] if not r["method"]]:
-        partial_run["records"].append({**record, what: name}) if what in ("setting", "dataset") else None
+    for record in [r for r in partial_run["records"] if not r["method"] and r["seed"] in (None, one[3])]:
+        if what in ("setting", "dataset") and record["setting"] == one[2]:
+            partial_run["records"].append({**record, what: name})
     rewrite("a.json.gz", partial_run)
     assert step("merge-records", "a.json.gz", "--config", "mini.yaml") == 2
     error = capsys.readouterr().err
@@ -352,3 +358,18 @@ def test_another_recipe_another_file_and_a_run_of_its_own_are_refused(work, else
 def test_a_cell_that_was_not_retrained_fits_a_plan_that_retrains(measured, planned, differs):
     found = list(merge._differences({"retrain": measured, "params": {}}, {"retrain": planned, "params": {}}))
     assert bool(found) is differs
+
+
+@pytest.mark.parametrize("value", ["x", True, float("nan"), float("inf")])
+def test_a_record_whose_value_is_no_finite_number_is_refused(value, elsewhere):
+    partial_run = read("a.json.gz")
+    partial_run["records"][0]["value"] = value
+    with pytest.raises(UserError, match="a record is not one of a metrics file, whose values are finite numbers"):
+        check_partial_run(Path("a.json.gz"), partial_run)
+
+
+def test_a_cell_that_is_there_twice_is_refused(elsewhere):
+    partial_run = read("a.json.gz")
+    partial_run["cells"].append(partial_run["cells"][0])
+    with pytest.raises(UserError, match=r"it has the cell \('noisy', .* more than once"):
+        check_partial_run(Path("a.json.gz"), partial_run)
