@@ -17,7 +17,6 @@ from benchmarks import (
     eager_loop,
     influence_overhead,
     large_scan,
-    loop_changes,
     loop_variants,
     posthoc,
     scaling,
@@ -124,7 +123,7 @@ def loops(tmp_path_factory):
 
 
 def test_loop_variants(loops):
-    assert set(loops) == set(loop_changes.VARIANTS)
+    assert set(loops) == set(loop_variants.VARIANTS)
     for name, found in loops.items():
         assert found["wrong"] == pytest.approx(40, abs=2), name
         assert found["best_plain"] == max(found["plain"].values()) and len(found["plain"]) == 11, name
@@ -139,7 +138,7 @@ def test_an_extra_pass_changes_what_is_watched_and_not_the_training(loops, mixed
     assert extra["plain"]["loss all"] != without["plain"]["loss all"] and extra["sgoif"] != without["sgoif"]
 
 
-@pytest.mark.parametrize("mix", [loop_changes.mixup(1.0), loop_changes.cutmix])
+@pytest.mark.parametrize("mix", [loop_variants.mixup(1.0), loop_variants.cutmix])
 def test_mixed_images_have_at_least_half_of_the_image_that_is_watched(mix):
     x = torch.eye(4)[:, :, None, None].expand(4, 4, 8, 8).contiguous()  # the image of example i is one in channel i
     for seed in range(20):
