@@ -11,6 +11,8 @@ import pytest
 from PIL import Image
 from sklearn.metrics import average_precision_score
 
+from sgoif.features import head
+from sgoif.scan.features import training
 from tests.helpers.scan_folders import rows, run
 
 N = 120
@@ -183,3 +185,15 @@ def test_images_and_features_exclude_each_other(files, capsys):
     for words in ((), ("digits", "--features", files[0]), ("digits", "--labels", files[1])):
         assert run("scan", *words) == 2
         assert "--features" in capsys.readouterr().err
+
+
+def test_a_set_that_is_too_large_to_keep_is_scanned_once_and_not_explained(files, tmp_path, capsys, monkeypatch):
+    for module in (head, training):
+        monkeypatch.setattr(module, "KEPT_ROWS", N - 1)
+    words = ("scan", "--features", files[0], "--labels", files[1], "--out", tmp_path / "out")
+    assert run(*words) == 0 and not (tmp_path / "out" / "explain.npz").exists()
+    capsys.readouterr()
+    assert run(*words) == 0
+    assert "This scan is finished; nothing to do" in capsys.readouterr().out
+    assert run("explain", "row/000", "--scan", tmp_path / "out") == 2
+    assert "too many examples to keep what explain needs" in capsys.readouterr().err
