@@ -76,10 +76,10 @@ class Projection(nn.Module):
         """Return a sentence on the rows that lie far outside; empty if there are none."""
         if not self.far:
             return ""
-        more = f" and {len(self.far) - 1} more" if len(self.far) > 1 else ""
+        lies = f"and {len(self.far) - 1} more lie" if len(self.far) > 1 else "lies"
         return (
-            f"features: row {self.far[0]}{more} more than {FAR:.0f} times as far out as half of all rows, as missing "
-            "values are that were filled in with a number; their labels are hardly judged: leave such rows out"
+            f"features: row {self.far[0]} {lies} more than {FAR:.0f} times as far out as half of all rows. Is a "
+            "missing value filled in with a number there? Such labels are hardly judged; leave such rows out"
         )
 
 

@@ -198,8 +198,8 @@ def build_tree(tree: Path, base: Path, kept: list[tuple[str, str]], link: bool) 
         raise UserError(f"the label {odd[0]!r} cannot be the name of a folder; use the list instead of a tree")
     gone = [path for path, _ in kept if not (base / path).is_file()]
     if gone:
-        more = f" and {len(gone) - 1} more" if len(gone) > 1 else ""
-        raise UserError(f"{base / gone[0]}{more} gone since the scan; scan again, or put back what is missing")
+        are = f"and {len(gone) - 1} more are" if len(gone) > 1 else "is"
+        raise UserError(f"{base / gone[0]} {are} gone since the scan; scan again, or put back what is missing")
     taken: set[Path] = set()
     for path, label in kept:
         target = _free_name(tree / label / _path_below_class(path), taken)

@@ -223,7 +223,7 @@ def test_a_tree_is_not_begun_if_an_original_is_gone(scanned, tmp_path, capsys):
     moved = (images / "b" / "5.png").rename(tmp_path / "5.png")
     try:
         assert run("apply", out, "--above", 1, "--copy", tmp_path / "tree") == 2
-        assert "b/5.png gone since the scan" in capsys.readouterr().err and not (tmp_path / "tree").exists()
+        assert "b/5.png is gone since the scan" in capsys.readouterr().err and not (tmp_path / "tree").exists()
     finally:
         moved.rename(images / "b" / "5.png")
 
