@@ -222,10 +222,10 @@ def _explain(args: argparse.Namespace) -> None:
     from sgoif.scan.output_folder import image_opener, read_finished, require_free
     from sgoif.scan.page.explain_page import explanation_text, write_page
 
-    found = explain(args.image, args.scan, args.label)
     page = args.out or args.scan / "explain.html"
     image = [Path(args.image).resolve()] if Path(args.image).is_file() else []
     require_free(page, args.scan, read_finished(args.scan), image)
+    found = explain(args.image, args.scan, args.label)
     open_named = image_opener(args.scan)
     write_page(
         page,
