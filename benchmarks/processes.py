@@ -31,7 +31,7 @@ from sgoif.bench.methods.registry import PLAIN, SHARED
 from sgoif.bench.steps import configure_torch
 from sgoif.errors import UserError
 
-UNKNOWN_SECONDS = 45.0  # of a job whose method has not run yet; at most a tenth of all
+UNKNOWN_SECONDS = 45.0  # of a job whose method has not run yet; at most a tenth of all, at least a plain training
 TELL_EVERY = 30.0
 REPORT_EVERY = 60.0
 NOISY = "noisy"
@@ -219,11 +219,18 @@ class Processes:
         """Yield waiting jobs whose shared runs are done and that fit into the time."""
         left = self.until - time.monotonic()
         for job in self.waiting:
-            known = self.seconds.get(job.method)
-            if (1.2 * statistics.fmean(known) if known else self._unknown) < left and not any(
-                replace(job, method=run) in self.undone for run in reads(job.method)
-            ):
+            undone = any(replace(job, method=run) in self.undone for run in reads(job.method))
+            if self._expected(job.method) < left and not undone:
                 yield job
+
+    def _expected(self, method: str) -> float:
+        """Return how many seconds a job of a method may take."""
+        known = self.seconds.get(method)
+        if known:
+            return 1.2 * statistics.fmean(known)
+        plain = self.seconds.get(PLAIN)
+        alone = not reads(method)  # trains a network of its own
+        return max(self._unknown, 1.2 * statistics.fmean(plain)) if plain and alone else self._unknown
 
     def _tell(self) -> None:
         if time.monotonic() - self._told > TELL_EVERY:

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from benchmarks import stretch
-from benchmarks.processes import Job, jobs_in_order, reads, write_labels
+from benchmarks.processes import Job, Processes, jobs_in_order, reads, write_labels
 from sgoif.bench.config import load_config
 from sgoif.bench.data.prepare import prepare
 from sgoif.bench.execution.plan import Cell, Plan
@@ -67,6 +67,16 @@ def test_the_order_of_the_measurement_names_what_its_configuration_has():
         if plan.batch("noisy", dataset, method, number)
     }
     assert wanted <= set(jobs)
+
+
+def test_a_method_that_trains_is_not_begun_where_plain_training_would_not_end(plan, tmp_path):
+    trained, scored = Job("digits", "mixup", 0), Job("digits", "loss", 0)
+    stretch = Processes("stretch", plan, tmp_path, [trained, scored], until=time.monotonic() + 300)
+    assert list(stretch._ready()) == [trained, scored]
+    stretch.seconds["plain"] = [280.0]
+    assert list(stretch._ready()) == [scored], "it reads a training that is there"
+    stretch.seconds["mixup"] = [20.0]
+    assert list(stretch._ready()) == [trained, scored]
 
 
 def test_a_stretch_goes_on_where_another_was(plan, tmp_path, monkeypatch, capsys):
