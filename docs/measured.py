@@ -7,13 +7,14 @@ import re
 
 import loop_table
 import other_tables
+import readme_sentences
 import scan_table
 import sentences
 import tables
 from records import ROOT, Measured
 
 PLACES = {
-    "README.md": [sentences.paper, tables.overview],
+    "README.md": [readme_sentences.paper, tables.overview],
     "docs/results/limits.md": [sentences.not_yet, sentences.most_wrong],
     "docs/lab-notebook/outside-the-recipe.md": [loop_table.loops, loop_table.loops_counted],
     "docs/scan.md": [scan_table.scan_beside_cleanlab],

@@ -3,6 +3,7 @@
 from collections.abc import Iterator
 from statistics import mean, median, stdev
 
+import readme_sentences
 import sentences
 from markdown_table import bold, rows
 from records import (
@@ -95,9 +96,9 @@ def overview(measured: Measured) -> Iterator[str]:
     shown = lines([*strongest(measured), *(m for m in with_clean if m in measured.detectors)])
     yield from by_method(measured, groups(measured), [line for line in shown if line[1] != "influence"])
     yield ""
-    yield from sentences.standing(measured)
-    yield from sentences.overhead(measured)
-    yield from sentences.terms(measured)
+    yield from readme_sentences.standing(measured)
+    yield from readme_sentences.overhead(measured)
+    yield from readme_sentences.terms(measured)
 
 
 def each(measured: Measured, places: dict[Where, str]) -> dict[str, list[Where]]:

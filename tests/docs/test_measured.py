@@ -8,7 +8,8 @@ from tests.helpers.project_copy import ROOT
 
 sys.path.insert(0, str(ROOT / "docs"))
 records = pytest.importorskip("records")
-sentences, tables = pytest.importorskip("sentences"), pytest.importorskip("tables")
+readme_sentences, sentences = pytest.importorskip("readme_sentences"), pytest.importorskip("sentences")
+tables = pytest.importorskip("tables")
 unfinished = pytest.importorskip("unfinished")
 sys.path.remove(str(ROOT / "docs"))
 
@@ -68,12 +69,12 @@ def test_a_rival_that_wins_a_column_is_shown_and_told(some):
     table = "\n".join(tables.by_method(some, tables.groups(some)))
     assert "| AUM | 60.0 | **95.0** |" in table and "| GCE | 79.0 | – |" in table
     assert "| FastIF (100 clean labels) | **85.0** | – |" in table
-    told = sentences.losses(some)
+    told = readme_sentences.losses(some)
     assert "Without clean labels others are first in 1: AUM in 1, by at most 5.0 (AUM, symmetric 50%)" in told
     assert "FastIF with 100 clean labels is ahead in 1, by up to 5.0 (20% · 0.0)" in told
     assert (
         "first in 1 of 2 settings among methods without clean labels, in 0 if FastIF counts, too (seed 0: 1 of 2;"
-        in " ".join("\n".join(sentences.standing(some)).split())
+        in " ".join("\n".join(readme_sentences.standing(some)).split())
     )
 
 
@@ -112,10 +113,10 @@ def test_the_readme_shows_and_tells_of_a_rival_that_is_ahead_with_the_same_clean
     found |= {(FIRST, "glc"): {0: 0.94}, (SECOND, "glc"): {0: 0.97}}
     some = Some(found)
     assert tables.strongest_with_clean_labels(some) == ["glc"]
-    assert "With 1,000 each, GLC is ahead in 1 of 2, by up to 2.0 (symmetric 50%)." in sentences.losses(some)
+    assert "With 1,000 each, GLC is ahead in 1 of 2, by up to 2.0 (symmetric 50%)." in readme_sentences.losses(some)
     del some.values[(*SECOND, "glc", "auc_pr", "")]
     assert tables.strongest_with_clean_labels(some) == ["trusted_probe"], "GLC lacks a setting"
-    assert "With 1,000 each" not in sentences.losses(some)
+    assert "With 1,000 each" not in readme_sentences.losses(some)
 
 
 def test_methods_with_clean_labels_are_compared_in_words_where_both_are():
@@ -155,16 +156,16 @@ def test_a_second_training_is_told_where_it_gains_and_where_it_loses():
         "They are better than one in 1 of 2 settings, by up to 3.0 (20% · 0.0), and lose 1.5 in the mean. They are "
         "worse at symmetric 50% (by 6.0). Among methods without clean labels they are first in 1 of 2."
     )
-    wins = " ".join("\n".join(sentences.standing(some)).split())
+    wins = " ".join("\n".join(readme_sentences.standing(some)).split())
     assert "are first among these in 1 of 2, worse than one in 1, by up to 6.0 (symmetric 50%), and lose 1.5" in wins
     for where in (FIRST, SECOND):
         del some.values[(*where, "sgoif@twice", "auc_pr", "")]
-    assert list(sentences.two_trainings(some)) == ["Not run yet."] and sentences.twice_briefly(some) == ""
+    assert list(sentences.two_trainings(some)) == ["Not run yet."] and readme_sentences.twice_briefly(some) == ""
 
 
 def test_the_readme_tells_how_far_glc_stays_ahead_when_it_is_watched():
     found = {(where, m): {0: 0.90} for where in (FIRST, SECOND) for m in ("sgoif", "sgoif_trusted", "sgoif_glc")}
     some = Some(found | {(FIRST, "glc"): {0: 0.93}, (SECOND, "glc"): {0: 0.80}})
-    assert "by up to 3.0 (20% · 0.0); SG-OIF watching it is at most 3.0 behind." in sentences.losses(some)
+    assert "by up to 3.0 (20% · 0.0); SG-OIF watching it is at most 3.0 behind." in readme_sentences.losses(some)
     some.values[(*FIRST, "sgoif_glc", "auc_pr", "")] = {0: 0.94}
-    assert "by up to 3.0 (20% · 0.0). " in sentences.losses(some) + " "
+    assert "by up to 3.0 (20% · 0.0). " in readme_sentences.losses(some) + " "
