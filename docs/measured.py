@@ -26,6 +26,8 @@ PLACES = {
         tables.detection_other,
         tables.detection_100,
         tables.detection_photos,
+        tables.detection_long,
+        sentences.long_training,
         sentences.parts_alone,
         tables.watching,
         sentences.two_trainings,

@@ -2,6 +2,7 @@
 
 from collections import Counter
 from collections.abc import Iterator
+from statistics import mean
 
 from records import (
     FASTIF,
@@ -130,9 +131,9 @@ def twice_briefly(measured: Measured) -> str:
     words = f"Two trainings, at twice the cost, are first among these in {first(without)} of {len(without)}"
     if not worse:
         return f"{words}."
-    worst, mean = min(worse, key=gain.__getitem__), sum(gain.values()) / len(gain)
+    worst = min(worse, key=gain.__getitem__)
     words += f", worse than one in {len(worse)}, by up to {-gain[worst]:.1f} ({measured.settings[worst]}),"
-    return f"{words} and {gain_in_words(mean)} in the mean."
+    return f"{words} and {gain_in_words(mean(gain.values()))} in the mean."
 
 
 def _behind(measured: Measured, rivals: list[str]) -> dict[Where, tuple[float, str]]:

@@ -125,6 +125,10 @@ class Measured:
     def provenance(self) -> dict:
         return json.loads((PUBLISHED / self.run / "provenance.json").read_text())
 
+    def other(self, run: str) -> "Measured":
+        """Another run that is published."""
+        return Measured(run)
+
     @cached_property
     def ledger(self) -> list[dict]:
         """One cell for each number of the paper: of this run, and where it has none of the runs on OOD detection."""

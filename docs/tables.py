@@ -133,6 +133,12 @@ def detection_photos(measured: Measured) -> Iterator[str]:
     yield from by_method(measured, each(measured, {**SCRATCH, **FROZEN}))
 
 
+def detection_long(measured: Measured) -> Iterator[str]:
+    """After 100 epochs of a ResNet-18."""
+    long = measured.other("measurement-long")
+    yield from by_method(long, each(long, long.settings))
+
+
 def watching(measured: Measured) -> Iterator[str]:
     """SG-OIF on trainings by other losses, beside what those trainings rank by themselves."""
     there = {m: [w for w in measured.settings if measured(w, m) is not None] for m in WATCHING}

@@ -137,6 +137,30 @@ def test_methods_with_clean_labels_are_compared_in_words_where_both_are():
     )
 
 
+def test_long_training_is_told_beside_the_chosen_and_the_best_scores_of_rivals():
+    long = Some(
+        {
+            (FIRST, "sgoif"): {0: 0.90},
+            (FIRST, "aum"): {0: 0.80},
+            (SECOND, "sgoif"): {0: 0.70},
+            (SECOND, "aum"): {0: 0.75},
+        }
+    )
+    for where in (FIRST, SECOND):
+        long.values[(*where, "", "base_rate", "")] = {None: 0.5}
+        long.values[(*where, "sgoif", "extra:estimated_noise", "")] = {0: 0.25}
+        long.values[(*where, "aum", "auc_pr", "all")] = {0: 0.95}
+    some = Some({})
+    some.other = {"measurement-long": long}.__getitem__
+    told = " ".join(" ".join(sentences.long_training(some)).split())
+    assert "is first in 1 of 2: 20% · 0.0 (by 10.0, AUM). It is behind at symmetric 50% (by 5.0, AUM)." in told
+    assert (
+        "chosen with the truth, it is first in none: behind at 20% · 0.0 (by 5.0, AUM) and symmetric 50% (by 25.0, AUM)."
+        in told
+    )
+    assert "20% · 0.0 50 / 25, symmetric 50% 50 / 25." in told
+
+
 def test_a_second_training_is_told_where_it_gains_and_where_it_loses():
     some = Some(
         {
@@ -154,7 +178,8 @@ def test_a_second_training_is_told_where_it_gains_and_where_it_loses():
     (told,) = sentences.two_trainings(some)
     assert " ".join(told.split()) == (
         "They are better than one in 1 of 2 settings, by up to 3.0 (20% · 0.0), and lose 1.5 in the mean. They are "
-        "worse at symmetric 50% (by 6.0). Among methods without clean labels they are first in 1 of 2."
+        "worse at symmetric 50% (by 6.0). Of 2 single trainings the worst loses 6.0 (symmetric 50%, seed 0). Among "
+        "methods without clean labels they are first in 1 of 2."
     )
     wins = " ".join("\n".join(readme_sentences.standing(some)).split())
     assert "are first among these in 1 of 2, worse than one in 1, by up to 6.0 (symmetric 50%), and lose 1.5" in wins
