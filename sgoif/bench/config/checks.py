@@ -115,8 +115,11 @@ def check_params(config: ResolvedConfig) -> None:
     for name, values in params.items():
         _check_method_params(name, values)
     for name, changes in variants.items():
-        for values in changes.values():
-            _check_method_params(name, {**params.get(name, {}), **values})
+        for variant, values in changes.items():
+            try:
+                _check_method_params(name, {**params.get(name, {}), **values})
+            except UserError as e:
+                raise UserError(str(e).replace(f"params.{name}", f"variants.{name}.{variant}", 1)) from None
 
 
 def _check_method_params(name: str, values: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -16,7 +17,8 @@ def require_one_class(path: Path, lines: Sequence[int], labels: Sequence[str]) -
     """Checks the labels of a CSV.
 
     A cell has several labels if it is written as a list, or if the parts between its separators are labels of other
-    rows: `cat|dog` beside `cat` and `dog`. Real numbers are those of a regression.
+    rows: `cat|dog` beside `cat` and `dog`. Real numbers are those of a regression. Among numbers `nan` is a label that
+    is missing.
 
     Args:
         path: The CSV file.
@@ -24,14 +26,20 @@ def require_one_class(path: Path, lines: Sequence[int], labels: Sequence[str]) -
         labels: The labels.
 
     Raises:
-        UserError: If they are several for an example, or real numbers.
+        UserError: If they are several for an example, missing, or real numbers.
     """
     known = set(labels)
     for line, label in zip(lines, labels, strict=True):
         if label[:1] + label[-1:] in BRACKETS or any(_parts(label, separator) <= known for separator in SEPARATORS):
             raise UserError(f"{path}, line {line}: {label!r} is several labels (multi-label), {MULTI_LABEL}")
-    if _are_real(known):
-        line = next(n for n, label in zip(lines, labels, strict=True) if not float(label).is_integer())
+    if _are_numbers(known):
+        numbers = [float(label) for label in labels]
+        missing = next((n for n, number in zip(lines, numbers, strict=True) if math.isnan(number)), None)
+        if missing is not None:
+            raise UserError(f"{path}, line {missing}: the label is missing (nan); leave such rows out, or label them")
+        line = next((n for n, number in zip(lines, numbers, strict=True) if not number.is_integer()), None)
+        if line is None:
+            return
         raise UserError(
             f"{path}, line {line}: the labels are real numbers, as of a regression, which is not supported; cut them "
             "into classes first, for example with pandas.qcut"
@@ -44,9 +52,9 @@ def _parts(label: str, separator: str) -> set[str]:
     return parts if separator in label else {label, "\0"}
 
 
-def _are_real(labels: set[str]) -> bool:
-    """Returns whether all labels are numbers, and some are not whole."""
+def _are_numbers(labels: set[str]) -> bool:
+    """Returns whether all labels are numbers."""
     try:
-        return not all(float(label).is_integer() for label in labels)
+        return all(isinstance(float(label), float) for label in labels)
     except ValueError:
         return False

@@ -71,7 +71,7 @@ def test_shipped_configurations_are_valid(name):
         ("params.mixup", {"alpha": -1}, "params.mixup.alpha"),
         ("params.mixup", {"alfa": 1}, "params.mixup.alfa: no such hyper-parameter; there are: alpha"),
         ("params.mixupp", {"alpha": 1}, r"no method 'mixupp'; did you mean mixup"),
-        ("variants.sce", {"odd": {"beta": -2}}, "params.sce.beta"),
+        ("variants.sce", {"odd": {"beta": -2}}, "variants.sce.odd.beta"),
         (
             "tables.t",
             {"kind": "noise_grid", "dataset": "digits", "settings": ["n20"]},
