@@ -17,6 +17,8 @@ from sgoif.errors import UserError
 if TYPE_CHECKING:
     from sgoif.bench.execution.plan import Plan
 
+DEFAULT_CONFIG = "configs/embedded.yaml"  # of `make tables`
+
 
 def _selection(args: argparse.Namespace) -> dict[str, list[str]]:
     """What the options --methods, --settings, --seeds and --datasets reduce a run to; empty: all of it."""
@@ -200,19 +202,23 @@ def ledger_step(args: argparse.Namespace) -> None:
 
 def where_step(args: argparse.Namespace) -> None:
     """Print where the results of a run are."""
+    from sgoif.bench.execution.failures import failures_in_words
+
     plan, run_dir = open_run(args)
+    chosen = "" if args.config == DEFAULT_CONFIG else f" CONFIG={args.config}"
+    failures = failures_in_words(plan, run_dir, f"make retry{chosen}")
     if plan.config.get("select"):
         for table in plan.config["tables"]:
             print((run_dir / "tables" / f"{table}.md").read_text())
         print(f"Tables   {run_dir / 'tables'}: {', '.join(plan.config['tables'])} (.md .tex .csv .json)")
-        print(f"Numbers  {run_dir / 'summary.json'}, {run_dir / 'records.csv'} (.parquet)")
+        print(f"Numbers  {run_dir / 'summary.json'}, {run_dir / 'records.csv'} (.parquet)", *failures, sep="\n")
         return
     print(f"Tables   {run_dir / 'tables'}: {', '.join(plan.config['tables'])} (.md .tex .csv .json)")
     print(f"Figures  {run_dir / 'figures'}")
     print(f"Numbers  {run_dir / 'summary.json'}, {run_dir / 'records.csv'} (.parquet)")
     print(f"Ledger   {run_dir / 'ledger.md'}: every number of the paper beside what was measured")
     print(f"Report   {run_dir / 'report.html'}: everything on one page, for a browser")
-    print("Runs     make ui      Workflow make report")
+    print(f"Runs     make ui{chosen}      Workflow make report{chosen}", *failures, sep="\n")
 
 
 def folder_step(args: argparse.Namespace) -> None:

@@ -35,6 +35,16 @@ def check_method(task: str, method: str, config: ResolvedConfig, where: str) -> 
         check_known(variant, config["variants"].get(name, {}), f"{where} (variants.{name})", "variant")
 
 
+def check_titles(task: str, methods: Iterable[str], where: str) -> None:
+    """Check that no two methods have the same title, which would be two rows that nobody can tell apart."""
+    found: dict[str, str] = {}
+    for method in sorted({registry.split_variant(method)[0] for method in methods}):
+        title = registry.declaration(task, method).title
+        if title in found:
+            raise UserError(f"{where}: {found[title]!r} and {method!r} have the same title, {title!r}; change one")
+        found[title] = method
+
+
 def check_run(name: str) -> None:
     """Check that a run's folder is its own."""
     if name in RESERVED_RUNS:

@@ -131,6 +131,7 @@ def _complete_dataset(task: Task, name: str, spec: DatasetSpec, config: Resolved
     tuning_methods: Any = spec.get("tuning_methods", [])
     for method in spec["methods"] + tuning_methods:
         checks.check_method(task, method, config, f"{where}.methods")
+    checks.check_titles(task, spec["methods"], f"{where}.methods")
 
 
 def _resolve_recipe(recipe: dict[str, Any], named: dict[str, dict[str, Any]], where: str) -> dict[str, Any]:

@@ -26,6 +26,7 @@ from sgoif.bench.execution.plan import Cell, Plan, shared_module
 from sgoif.bench.execution.records import BatchEntry, ResultRecord
 from sgoif.bench.execution.shared_cells import take_finished
 from sgoif.bench.methods import registry
+from sgoif.bench.methods.base import Detection
 from sgoif.bench.methods.plain_training import plain_run, train_plainly
 from sgoif.bench.methods.registry import FOLDS, PLAIN, SHARED
 from sgoif.bench.methods.tasks import NoisyTask, OODTask
@@ -224,6 +225,7 @@ def _detect(method: Any, task: NoisyTask, ids: np.ndarray, retrain: bool, same: 
         found = method.detect(task)
     scores = np.asarray(found.scores, dtype=np.float64)
     _check_scores(scores, len(task.train), method.name)
+    _check_rest(found, task, method.name)
     arrays = {"scores": scores, "ids": ids}
     arrays |= {f"variant:{k}": np.asarray(v, dtype=np.float64) for k, v in found.variants.items()}
     arrays |= {f"trace:{k}": np.asarray(v) for k, v in found.traces.items()}
@@ -277,6 +279,8 @@ def _score_ood(method: Any, task: OODTask, inputs: Inputs) -> Outcome:
     for name, test in {"id_test": inputs.test, **inputs.ood_sets()}.items():
         with session.timer("score"):
             found = {k: v.double().cpu().numpy() for k, v in method.scores(test).items()}
+        if method.score_name not in found or (method.candidates and set(found) - set(method.candidates)):
+            raise ValueError(f"{method.name}: scores {sorted(found)} for candidates {sorted(method.candidates)}")
         for candidate, scores in found.items():
             _check_scores(scores, len(test), f"{method.name} on {name}")
             arrays[name if candidate == method.score_name else f"variant:{candidate}:{name}"] = scores
@@ -292,6 +296,21 @@ def _check_scores(scores: np.ndarray, n: int, what: str) -> None:
         raise ValueError(f"{what}: scores of shape {scores.shape} for {n} examples")
     if not np.isfinite(scores).all():
         raise ValueError(f"{what}: {int((~np.isfinite(scores)).sum())} of {n} scores are not finite")
+
+
+def _check_rest(found: Detection, task: NoisyTask, name: str) -> None:
+    """Checks what a method gives beside its scores, so that a wrong shape fails its own cell alone."""
+    n = len(task.train)
+    shapes = {f"variants[{key!r}]": (value, (n,)) for key, value in found.variants.items()}
+    shapes |= {"remove": (found.remove, (n,)), "test_logits": (found.test_logits, (len(task.test), task.n_classes))}
+    if found.epoch_scores is not None:
+        shapes["epoch_scores"] = (found.epoch_scores, (len(found.epoch_scores), n))
+    for what, (value, expected) in shapes.items():
+        if value is not None and np.shape(value) != expected:
+            raise ValueError(f"{name}: {what} of shape {np.shape(value)}, where {expected} is expected")
+    for what, curve in found.curves.items():
+        if not np.isfinite(np.asarray(curve, dtype=np.float64)).all():
+            raise ValueError(f"{name}: curves[{what!r}] has numbers that are not finite")
 
 
 def _finite_numbers(extras: dict[str, Any]) -> dict[str, float]:

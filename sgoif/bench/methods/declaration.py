@@ -126,7 +126,10 @@ class _Module:
 
 @functools.cache
 def _parse(path: Path) -> _Module:
-    tree = ast.parse(path.read_text())
+    try:
+        tree = ast.parse(path.read_text(), filename=str(path))
+    except SyntaxError as e:
+        raise UserError(f"{path.relative_to(ROOT)}, line {e.lineno}: {e.msg}") from None
     classes = {node.name: node for node in tree.body if isinstance(node, ast.ClassDef)}
     imported: dict[str, tuple[str, str]] = {}
     for node in tree.body:

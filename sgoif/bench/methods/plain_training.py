@@ -37,6 +37,13 @@ class _EpochRecord:
         self.losses = state["losses"]
 
 
+def _delete_other_checkpoints(folder: Path, kept: set[str]) -> None:
+    """Delete networks of another recipe, and their seals, which nothing would write again."""
+    for path in folder.glob("*"):
+        if path.name.removeprefix(".").removesuffix(".sha256") not in kept:
+            path.unlink()
+
+
 def plain_run(task: Task, test: ImageSource, directory: Path) -> tuple[dict[str, np.ndarray], dict[str, list[float]]]:
     """Train ordinarily on a task, and keep checkpoints.
 
@@ -61,6 +68,8 @@ def plain_run(task: Task, test: ImageSource, directory: Path) -> tuple[dict[str,
     step = learner.stepper(forward)
     record, recorder = _EpochRecord(), VisitRecorder(len(task.train), session.device)
     kept_epochs = set(recipe.checkpoint_epochs())
+    if distributed.is_main_process():
+        _delete_other_checkpoints(directory / "checkpoints", {f"epoch{epoch}.pt" for epoch in kept_epochs})
     for epoch in session.epochs(recipe.epochs, learner, record, recorder):
         rates, total = [], torch.zeros((), device=session.device)
         for batch in batches.epoch(epoch):

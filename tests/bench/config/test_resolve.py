@@ -3,6 +3,7 @@
 import copy
 import re
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 import yaml
@@ -10,7 +11,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 
 from sgoif.bench.config import load_config, read_schema, resolve_config, walk
-from sgoif.bench.config.checks import CHECKED_PARAMS, params_digest
+from sgoif.bench.config.checks import CHECKED_PARAMS, check_titles, params_digest
 from sgoif.bench.config.layering import layer, merge
 from sgoif.bench.data.noise.spec import KINDS
 from sgoif.bench.methods import registry
@@ -31,6 +32,13 @@ def changed(path: str, value):
         at = at.setdefault(key, {})
     at[last] = value
     return config
+
+
+def test_two_methods_must_not_have_the_same_title(monkeypatch):
+    same = SimpleNamespace(title="mean margin (AUM)")
+    monkeypatch.setattr(registry, "declaration", lambda task, name: same)
+    with pytest.raises(UserError, match=r"noisy: 'aum' and 'loss' have the same title, 'mean margin \(AUM\)'; change"):
+        check_titles("noisy", ["loss", "aum", "aum@all"], "noisy")
 
 
 @pytest.mark.parametrize("name", ["embedded", "cifar", "paper", "measured"])

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from sgoif.bench import cli
+from sgoif.bench.execution.failures import failures_in_words
 from sgoif.bench.execution.integrity.run_files import missing_sources
 from sgoif.bench.execution.retry import Choice, forget_failures
 from sgoif.errors import UserError
@@ -67,6 +68,14 @@ def test_unknown_names_are_refused_with_the_nearest(plan, choice, message):
     with pytest.raises(UserError, match=message):
         forget_failures(plan, RUN_DIR, Choice(**choice))
     assert results() == before
+
+
+def test_failed_cells_are_told_at_the_end_of_a_run(plan):
+    told = failures_in_words(plan, RUN_DIR, "make retry")
+    assert f"Failed   1 cell of mixup: ValueError: no luck (see {RUN_DIR}/logs/noisy/digits/mixup-0.log)" in told
+    assert told[-1] == "         make retry computes them again" and len(told) == 4
+    forget_failures(plan, RUN_DIR, Choice())
+    assert failures_in_words(plan, RUN_DIR, "make retry") == []
 
 
 def test_the_command_says_what_is_tried_again(plan, capsys):

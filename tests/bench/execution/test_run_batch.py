@@ -1,6 +1,8 @@
 """A batch of cells: typed failures, what is computed again and what is not."""
 
 import json
+import re
+from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
 
@@ -62,6 +64,39 @@ def test_an_error_in_a_method_is_written_down_and_tried_again(tmp_path, monkeypa
         broken.setattr(Random, "detect", lambda self, task: 1 / 0)
         assert run(plan, run_dir, "random")["reason"] == "ZeroDivisionError: division by zero"
     assert run(plan, run_dir, "random")["status"] == "ok"
+
+
+@pytest.mark.parametrize(
+    ("rest", "told"),
+    [
+        ({"test_logits": np.zeros((3, 10))}, "random: test_logits of shape (3, 10), where ("),
+        ({"variants": {"q": np.zeros(3)}}, "random: variants['q'] of shape (3,), where ("),
+        ({"remove": np.zeros(3, dtype=bool)}, "random: remove of shape (3,), where ("),
+        ({"epoch_scores": np.zeros((2, 3))}, "random: epoch_scores of shape (2, 3), where (2, "),
+        ({"curves": {"c": [1.0, np.inf]}}, "random: curves['c'] has numbers that are not finite"),
+    ],
+)
+def test_what_a_method_gives_beside_its_scores_fails_its_own_cell(tmp_path, monkeypatch, rest, told):
+    from baselines.noisy.random import Random
+
+    plan, run_dir = small_run(tmp_path)
+    whole = Random.detect
+    monkeypatch.setattr(Random, "detect", lambda self, task: replace(whole(self, task), **rest))
+    found = run(plan, run_dir, "random")
+    assert found["status"] == "failed" and told in found["reason"]
+
+
+def test_checkpoints_of_another_recipe_go(tmp_path):
+    plan, run_dir = small_run(tmp_path, epochs=3, checkpoints=2)
+    folder = run(plan, run_dir, "plain")["folder"] / "checkpoints"
+    before = {path.name for path in folder.iterdir()}
+    (folder / "epoch2.pt").unlink()  # its seal stays
+    plan, _ = small_run(tmp_path, epochs=2, checkpoints=1)
+    assert run(plan, run_dir, "plain")["status"] == "ok"
+    assert ".epoch2.pt.sha256" in before and {path.name for path in folder.iterdir()} == {
+        "epoch1.pt",
+        ".epoch1.pt.sha256",
+    }
 
 
 @pytest.mark.parametrize("lose", [lost.dropped, lost.another_error])
@@ -138,6 +173,22 @@ def test_declared_ood_scores_are_written_beside_the_one_that_ranks():
         logits = torch.from_numpy(arrays["id_logits"])
         expected = MSP.from_logits(logits, 1.0 if ranks == "published" else 4.0).numpy()
         assert arrays["id_test"] == pytest.approx(expected, rel=1e-5)
+
+
+@pytest.mark.parametrize("names", [["softened"], ["new", "published"]])
+def test_an_ood_method_must_give_the_scores_it_declares(names):
+    from baselines.ood.msp import MSP
+    from tests.helpers.digit_tasks import ood_task
+
+    class Wrong(MSP):
+        def scores(self, images):
+            found = super().scores(images)
+            return {name: found.get(name, found["published"]) for name in names}
+
+    task, images, ood = ood_task()
+    inputs = SimpleNamespace(test=images, ood_sets=lambda: ood)
+    with pytest.raises(ValueError, match=re.escape(f"msp: scores {names} for candidates ['published', 'softened']")):
+        run_batch._score_ood(Wrong(), task, inputs)
 
 
 def test_only_methods_that_ask_are_told_the_noise(tmp_path):

@@ -79,6 +79,7 @@ def test_a_mapping_may_take_in_that_of_another_class(written):
     [
         ("name = 'yours'\n    title = 'Mine'", "has no class with name = 'mine'"),
         ("name = 'mine'", "class Mine has no title"),
+        ("name = ('mine'", r"^baselines/noisy/mine.py, line 2: '\(' was never closed"),
         ("name = 'mine'\n    title = 'Mi' + str(1)", "`title` of class Mine must be written as a literal"),
         ("name = 'mine'\n    title = 'Mine'\n    candidates = {**dict(a='b')}", "`candidates` of class Mine must be"),
         ("name = 'mine'\n    title = 'Mine'\n    ranked_by = 'a'", "`ranked_by` of class Mine is none of its"),
