@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import warnings
 from dataclasses import dataclass, replace
 from typing import Any
 
@@ -18,6 +19,7 @@ from sgoif.result import InfluenceResult
 from sgoif.scores.features import FeatureMemory
 
 SEEN_INFLUENCE_WEIGHT = 1.0  # of the influence at noise entropy 1 beside held-out margins: its head has seen the labels
+LEAST_SEEN = 0.1  # share of the examples below which the indices of a loop are doubted
 MIN_EXAMPLES_PER_CLASS = 10  # below that too few are left for heads that leave out a fold
 
 
@@ -48,9 +50,27 @@ def read_scores(engine: Engine) -> InfluenceResult:
         result = InfluenceResult.from_statistics(
             engine.visits, engine.predictions, config, read_counters(engine), describe_scope(engine), trusted
         )
+        _warn_of_the_loop(engine, int(result.visited.sum()))
         if engine.features is None or engine.predictions is None:
             return result
         return judge_by_features(engine.features, engine.predictions.read().labels, engine.n_classes, result)
+
+
+def _warn_of_the_loop(engine: Engine, seen: int) -> None:
+    """Warn if the training was too short for a check, or if few of the examples were seen."""
+    epochs = len({segment.epoch for segment in engine.visits.closed})
+    if epochs and not engine.checks:
+        warnings.warn(
+            f"no check was made in {engine.steps} steps, so all influences are 0; set solve_every below the number "
+            "of steps",
+            stacklevel=5,
+        )
+    if epochs > 1 and seen < LEAST_SEEN * engine.n_examples:
+        warnings.warn(
+            f"only {seen:,} of {engine.n_examples:,} examples were watched in {epochs} epochs; is index the position "
+            "in the training set, and not in the batch?",
+            stacklevel=5,
+        )
 
 
 def judge_by_features(
@@ -70,10 +90,13 @@ def judge_by_features(
     """
     features, visited = memory.read()
     labels, visited = labels[visited].cpu(), visited.cpu()
-    if len(features) < MIN_EXAMPLES_PER_CLASS * n_classes or bool((features == features[0]).all()):
+    used, place = labels.unique(return_inverse=True)  # a head may be made for more classes
+    if len(features) < MIN_EXAMPLES_PER_CLASS * len(used) or bool((features == features[0]).all()):
         return result
     with tf32_products(enabled=False):
-        found = read_held_out_heads(FeatureMatrix(features), labels, n_classes, seed=0)
+        found = read_held_out_heads(FeatureMatrix(features), place, len(used), seed=0)
+    transition = torch.eye(n_classes)
+    transition[used.unsqueeze(1), used] = found.transition
     scattered = found.noise_entropy**SCATTERED_POWER
     factors = (SEEN_INFLUENCE_WEIGHT * scattered, SCATTERED_WEIGHT * scattered)
     _, weights = weigh_signals(result.score[visited], found.margin, found.log_odds.unsqueeze(0), factors)
@@ -84,7 +107,7 @@ def judge_by_features(
         log_odds=log_odds,
         margin=margin,
         excess=torch.zeros(len(visited)),
-        transition=found.transition,
+        transition=transition,
         noise_entropy=found.noise_entropy,
         weights=weights,
     )

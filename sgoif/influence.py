@@ -348,7 +348,8 @@ class OnlineInfluence:
         """Continue from a saved state.
 
         Args:
-            state: What `state_dict` returned, in a run with the same configuration and number of examples.
+            state: What `state_dict` returned, in a run with the same configuration and number of examples. Its length
+                of training, `total_steps`, counts from now on.
 
         Raises:
             InfluenceError: If configuration, number of examples or the shapes of the layers differ.

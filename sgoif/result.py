@@ -10,6 +10,7 @@ from torch import Tensor
 
 from sgoif.backend.linalg import tf32_products
 from sgoif.config import InfluenceConfig
+from sgoif.errors import InfluenceError
 from sgoif.label_noise.count import estimate_label_errors
 from sgoif.label_noise.evidence import SignalWeights, TrustedPredictions, read_labels, root_mean_square
 from sgoif.label_noise.issues import LabelIssues, check_labels, suggest_labels
@@ -160,9 +161,14 @@ class InfluenceResult:
             The labels that are probably wrong, the order for a review, and suggested labels.
 
         Raises:
-            InfluenceError: If labels or probabilities do not fit the examples.
+            InfluenceError: If labels or probabilities do not fit the examples, or the training diverged.
         """
         visited, suspicion = self.visited, self.suspicion
+        if not suspicion.isfinite().all():
+            raise InfluenceError(
+                "label issues: the training diverged, so that its scores are not finite; train with a smaller learning "
+                "rate, or leave out examples with infinite or huge inputs"
+            )
         labels = check_labels(labels, len(visited))
         count, mask = 0, torch.zeros_like(visited)
         if visited.any():

@@ -7,7 +7,7 @@ form p - onehot(y), so head scope needs nothing else. `layer_hooks` extends this
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -68,8 +68,27 @@ def find_head(model: nn.Module, n_classes: int | None, name: str) -> tuple[str, 
     if not linears:
         outputs = "" if n_classes is None else f" with {n_classes} outputs"
         kind = type(model).__name__
-        raise ScopeError(f"{kind} has no nn.Linear{outputs} to serve as its head; the layer of the logits must be one")
+        single = any(isinstance(m, nn.Linear) and m.out_features == 1 for m in modules.values())
+        cure = "; two classes need two logits, not one" if single and n_classes == 2 else ""
+        raise ScopeError(
+            f"{kind} has no nn.Linear{outputs} to serve as its head; the layer of the logits must be one{cure}"
+        )
     return linears[-1]
+
+
+def logits_of(output: object, n_classes: int) -> Tensor | None:
+    """Return the logits in what a model returns, or None if there are none.
+
+    Args:
+        output: A tensor; or a mapping or object with `logits`, or a tuple, of which the first tensor [n, C] counts.
+        n_classes: Number of classes C.
+    """
+    if isinstance(output, Tensor):
+        return output
+    named = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    candidates = output if isinstance(output, tuple | list) and named is None else (named,)
+    fitting = (c for c in candidates if isinstance(c, Tensor) and c.dim() == 2 and c.shape[1] == n_classes)
+    return next(fitting, None)
 
 
 def layers_in_scope(model: nn.Module, head: str, scope: str) -> tuple[dict[str, SupportedLayer], list[str]]:
@@ -177,8 +196,8 @@ class GradientHooks:
 
     def _on_logits(self, module: nn.Module, inputs: tuple[Tensor, ...], output: object) -> None:
         """Keep the model's own logits, after any scaling that follows the head."""
-        if self.recording and isinstance(output, Tensor):
-            self.captured.logits = output.detach()
+        if self.recording and (logits := logits_of(output, self.head.out_features)) is not None:
+            self.captured.logits = logits.detach()
 
     def start(self) -> CapturedPass:
         """Record the forward pass that follows until `stop`, and the backward pass of what it computes."""
@@ -209,13 +228,14 @@ class GradientHooks:
         """Return the model's logits of anchor data.
 
         Raises:
-            CaptureError: If the model returns something else than a tensor.
+            CaptureError: If the model returns no logits.
         """
         output = self.model(x)
-        if not isinstance(output, Tensor):
+        logits = logits_of(output, self.head.out_features)
+        if logits is None:
             given = type(output).__name__
-            raise CaptureError(f"with anchor_data the model must return its logits as a tensor, not a {given}")
-        return output
+            raise CaptureError(f"with anchor_data the model must return its logits, not a {given} without them")
+        return logits
 
     def validate(self, captured: CapturedPass, count: int) -> None:
         """Check that the pass went through the head, and choose the logits to use.

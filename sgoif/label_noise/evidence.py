@@ -31,7 +31,7 @@ classes.
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 
 import torch
 from torch import Tensor
@@ -103,7 +103,24 @@ def read_labels(
         influence: Influence scores, shape [n].
         margin: Mean margins, shape [n].
         trusted: Predictions [m, C] and right labels [m] of examples outside the training set, if there are any.
+
+    Outputs that no label has, as of a head made for more classes, do not count.
     """
+    n_classes = predictions.shape[1]
+    used = torch.unique(labels if trusted is None else torch.cat([labels, trusted[1].to(labels)]))
+    if 1 < len(used) < n_classes:
+        place = labels.new_zeros(n_classes).index_copy_(0, used, torch.arange(len(used), device=used.device).to(labels))
+        found = read_labels(
+            _shares(predictions[:, used]),
+            None if class_influence is None else class_influence[:, used],
+            place[labels],
+            influence,
+            margin,
+            None if trusted is None else (_shares(trusted[0][:, used]), place[trusted[1].to(labels)]),
+        )
+        transition = torch.eye(n_classes).to(found.transition)
+        transition[used.unsqueeze(1), used] = found.transition
+        return replace(found, transition=transition)
     records = [predictions.clamp(min=0).sqrt()]
     if class_influence is not None:
         records.append(class_influence - class_influence.mean(1, keepdim=True))
@@ -128,6 +145,11 @@ def read_labels(
         factors = (TRUSTED_INFLUENCE_WEIGHT, SCATTERED_WEIGHT * scattered)
     log_odds, weights = weigh_signals(influence, margin, torch.stack(odds), factors)
     return LabelEvidence(log_odds, excess, models[0].transition, models[0].noise_entropy, weights)
+
+
+def _shares(predictions: Tensor) -> Tensor:
+    """Return probabilities [n, C] that sum to 1."""
+    return predictions / predictions.sum(1, keepdim=True).clamp(min=torch.finfo(predictions.dtype).tiny)
 
 
 def guess_classes(roots: Tensor, labels: Tensor, trusted: TrustedPredictions) -> Tensor:

@@ -8,7 +8,9 @@ the noise matrix T:
 `FOLDS` heads are fitted by maximum likelihood, each without one fold of the examples (forward correction: Patrini et
 al., CVPR 2017). The logits z_i of example i come from the head that has not seen it. T and a temperature t of these
 logits are fitted to them by expectation-maximisation, and the heads anew with this T, in turns. The penalty on W is the
-one of `PENALTIES` under which the labels are most likely. The log-odds that label y_i is wrong follow by Bayes' rule:
+one of `PENALTIES` under which the labels are most likely. If that is the smallest, smaller ones are tried
+(`SMALLER_PENALTIES`), until one is worse: many classes in few features need large weights. The log-odds that label y_i
+is wrong follow by Bayes' rule:
 
     J_ic = log softmax(z_i / t)_c + log T_{c y_i},
     o_i = log sum_{c != y_i} exp J_ic - J_{i y_i}.
@@ -30,6 +32,7 @@ from sgoif.errors import InfluenceError
 
 FOLDS = 5
 PENALTIES = (0.1, 0.03, 0.01)  # times the squared norm of W, beside the mean loss; features have mean square 1
+SMALLER_PENALTIES = (0.003, 0.001, 0.0003, 0.0001)  # one after the other, while the smallest so far is the best
 TRIAL_ROUNDS = 3  # turns of heads and noise matrix under every penalty
 ROUNDS = 8  # the same, under the best penalty
 RIGHT_AT_START = 0.8  # diagonal of T before anything is known
@@ -144,10 +147,19 @@ def fit_held_out_classes(features: Tensor, labels: Tensor, fold: Tensor, n_class
     center = features.mean(0)
     scale = float((features - center).square().mean().sqrt().clamp(min=1e-12))
     x = (features - center) / scale
-    trials = [_Fit.start(x, labels, fold, n_classes, penalty) for penalty in PENALTIES]
-    for fit in trials:
+
+    def trial(penalty: float) -> _Fit:
+        fit = _Fit.start(x, labels, fold, n_classes, penalty)
         fit.turns(TRIAL_ROUNDS)
+        return fit
+
+    trials = [trial(penalty) for penalty in PENALTIES]
     best = max(trials, key=lambda fit: fit.log_likelihood)
+    for penalty in SMALLER_PENALTIES:
+        if best is not trials[-1]:
+            break
+        trials.append(trial(penalty))
+        best = max(trials, key=lambda fit: fit.log_likelihood)
     best.turns(ROUNDS - TRIAL_ROUNDS)
     return HeldOutClasses(
         center,

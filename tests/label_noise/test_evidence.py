@@ -99,6 +99,27 @@ def test_evidence_comes_from_predictions_and_class_influences():
     assert not torch.allclose(both.log_odds, alone.log_odds)
 
 
+def test_outputs_that_no_label_has_do_not_count():
+    generator = torch.Generator().manual_seed(0)
+    true = torch.arange(1000) % 5
+    labels = torch.where(torch.rand(1000, generator=generator) < 0.2, (true + 1) % 5, true)
+    records = torch.eye(5)[true] + 0.35 * torch.randn(1000, 5, generator=generator)
+    predictions, (margin, score) = (2 * records).softmax(1), torch.randn(2, 1000, generator=generator)
+    narrow = read_labels(predictions, records, labels, score, margin)
+    place = torch.tensor([2, 3, 5, 8, 11])
+    wide, influences = torch.full((1000, 12), 1e-4), torch.randn(1000, 12, generator=generator)
+    wide[:, place], influences[:, place] = predictions, records
+    found = read_labels(wide, influences, place[labels], score, margin)
+    torch.testing.assert_close(found.log_odds, narrow.log_odds, rtol=1e-4, atol=1e-4)
+    assert found.noise_entropy == pytest.approx(narrow.noise_entropy)
+    torch.testing.assert_close(found.transition[place][:, place], narrow.transition, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(found.transition.sum(1), torch.ones(12, dtype=torch.float64))
+    trusted = (predictions[:50], true[:50])
+    right = read_labels(predictions, records, labels, score, margin, trusted)
+    found = read_labels(wide, influences, place[labels], score, margin, (wide[:50], place[true[:50]]))
+    torch.testing.assert_close(found.log_odds, right.log_odds, rtol=1e-4, atol=1e-4)
+
+
 def noisy_training(wrong_share: float):
     """Two of five classes exchange most labels. A network that learnt them predicts rows of the noise matrix."""
     generator = torch.Generator().manual_seed(0)

@@ -5,7 +5,7 @@ import pytest
 import torch
 
 from sgoif.errors import InfluenceError
-from sgoif.label_noise.held_out_classes import FOLDS, draw_folds, fit_held_out_classes, log_odds_of
+from sgoif.label_noise.held_out_classes import FOLDS, PENALTIES, draw_folds, fit_held_out_classes, log_odds_of
 
 NOISE = torch.tensor([[0.7, 0.3, 0.0], [0.0, 1.0, 0.0], [0.1, 0.1, 0.8]])
 
@@ -78,3 +78,17 @@ def test_what_does_not_fit_is_refused():
         fit(features[:-1], labels)
     with pytest.raises(InfluenceError, match="one fold"):
         fit(features, labels, torch.zeros(30, dtype=torch.long))
+
+
+def test_many_classes_in_few_features_get_a_smaller_penalty():
+    rng = np.random.default_rng(0)
+    true = np.repeat(np.arange(40), 12)
+    features = torch.from_numpy(1.5 * rng.normal(size=(40, 16))[true] + rng.normal(size=(len(true), 16))).float()
+    labels = np.where(rng.random(len(true)) < 0.2, rng.integers(0, 40, len(true)), true)
+    fold = torch.from_numpy(draw_folds(labels, 0))
+    given, wrong = torch.from_numpy(labels), torch.from_numpy(labels != true)
+    classes = fit_held_out_classes(features, given, fold, 40)
+    assert classes.penalty < min(PENALTIES)
+    odds, count = log_odds_of(classes.posterior(classes.logits(features, fold), given), given), int(wrong.sum())
+    assert float(wrong[odds.argsort(descending=True)[:count]].float().mean()) > 0.9
+    assert abs(float(odds.sigmoid().sum()) - count) < 0.2 * count

@@ -126,6 +126,11 @@ def test_label_issues_check_their_input(labels, probabilities, message):
         result([3.0, -1.0], None).find_label_issues(torch.tensor(labels), probabilities)
 
 
+def test_a_training_that_diverged_is_told():
+    with pytest.raises(InfluenceError, match="the training diverged, so that its scores are not finite"):
+        result([3.0, torch.inf], None).find_label_issues(torch.tensor([0, 1]))
+
+
 def watched(memory: bool, window: float = 0.5) -> tuple[InfluenceResult, torch.Tensor, torch.Tensor]:
     """Four steps over seven of eight examples: (result, logits [4, 7, 3], labels [7])."""
     torch.manual_seed(0)

@@ -2,6 +2,7 @@
 
 import copy
 import pickle
+from types import SimpleNamespace
 
 import numpy as np
 import pytest
@@ -10,7 +11,7 @@ import torch.nn.functional as F
 from torch import nn
 
 from sgoif import BatchError, CaptureError, InfluenceConfig, InfluenceError, OnlineInfluence, ScopeError
-from sgoif.gradients.hooks import unwrap
+from sgoif.gradients.hooks import logits_of, unwrap
 from tests.helpers.networks import blobs, mlp, quick, watch_once
 
 N = 12
@@ -29,6 +30,59 @@ def test_what_is_no_integer_is_refused_with_what_belongs_there(watched, given, w
     pair = {"index": [0, 1], "labels": [0, 1], what: given}
     with pytest.raises(BatchError, match=rf"{what} must be integers of shape \[n\].*{advice}"):
         watched[1].watch(**pair).__enter__()
+
+
+@pytest.mark.parametrize(
+    ("given", "advice"),
+    [
+        (torch.tensor([True, False]), r"given\.long\(\)"),
+        (torch.tensor([0.0, 1.0]), r"given\.long\(\)"),
+        (torch.tensor([[0], [1]]), r"given\.squeeze\(1\)\.long\(\)"),
+        (torch.tensor([[0.0, 1.0], [0.5, 0.5]]), "largest share"),
+        (torch.tensor([0.2, 0.8]), "largest share"),
+    ],
+)
+def test_classes_of_another_type_or_shape_are_told_how_to_be_passed(watched, given, advice):
+    with pytest.raises(BatchError, match=advice):
+        watched[1].watch([0, 1], given).__enter__()
+
+
+def test_a_training_without_a_check_is_told():
+    model, (x, y) = mlp().double(), blobs(N)
+    influence = OnlineInfluence(model, N, 3, config=InfluenceConfig(solve_every=100))
+    watch_once(influence, model, x, y)
+    influence.step()
+    influence.end_epoch()
+    with pytest.warns(UserWarning, match="no check was made in 1 steps, so all influences are 0; set solve_every"):
+        influence.scores()
+
+
+def test_positions_in_the_batch_are_doubted():
+    model, (x, y) = mlp().double(), blobs(N)
+    influence = OnlineInfluence(model, 20 * N, 3, config=quick())
+    for _ in range(2):
+        watch_once(influence, model, x, y)
+        influence.step()
+        influence.end_epoch()
+    with pytest.warns(UserWarning, match="only 12 of 240 examples were watched in 2 epochs; is index the position"):
+        influence.scores()
+
+
+@pytest.mark.parametrize("kind", ["mapping", "object", "tuple", "with loss"])
+def test_the_logits_of_any_output_are_found(kind):
+    logits, aux = torch.randn(4, 3), torch.randn(4, 3)
+    outputs = {
+        "mapping": {"aux": aux, "logits": logits},
+        "object": SimpleNamespace(aux=aux, logits=logits),
+        "tuple": (logits, aux),
+        "with loss": (torch.tensor(1.0), logits),
+    }
+    assert logits_of(outputs[kind], 3) is logits and logits_of(outputs[kind], 5) is None
+
+
+def test_one_logit_is_told_to_be_two():
+    with pytest.raises(ScopeError, match=r"no nn\.Linear with 2 outputs.*two classes need two logits, not one"):
+        OnlineInfluence(nn.Sequential(nn.Linear(4, 5), nn.ReLU(), nn.Linear(5, 1)), N, 2)
 
 
 @pytest.mark.parametrize(("what", "advice"), [("index", "n_examples is 12"), ("labels", "stay out of watch")])
@@ -189,20 +243,24 @@ def test_anchors_that_are_no_labelled_batches_are_refused(data, message):
 
 
 class InADictionary(nn.Module):
-    def __init__(self) -> None:
+    def __init__(self, name: str) -> None:
         super().__init__()
-        self.net = mlp()
+        self.net, self.name = mlp(), name
 
     def forward(self, x):
-        return {"logits": self.net(x)}
+        return {self.name: self.net(x)}
 
 
-def test_with_anchors_the_logits_must_be_the_output():
-    model, (x, y) = InADictionary().double(), blobs(N)
-    influence = OnlineInfluence(model, N, config=quick(source="trusted"), anchor_data=[GOOD])
-    with influence.watch(torch.arange(N), y):
-        F.cross_entropy(model(x)["logits"], y).backward()
-    with pytest.raises(CaptureError, match="must return its logits as a tensor, not a dict"):
+def test_with_anchors_the_logits_must_be_in_the_output():
+    for name in ("logits", "scores"):
+        model, (x, y) = InADictionary(name).double(), blobs(N)
+        influence = OnlineInfluence(model, N, config=quick(source="trusted"), anchor_data=[GOOD])
+        with influence.watch(torch.arange(N), y):
+            F.cross_entropy(model(x)[name], y).backward()
+        if name == "logits":
+            influence.step()
+            assert influence.scores().score.isfinite().all()
+    with pytest.raises(CaptureError, match="must return its logits, not a dict without them"):
         influence.step()
         influence.scores()
 

@@ -301,7 +301,9 @@ def _check_scores(scores: np.ndarray, n: int, what: str) -> None:
 def _check_rest(found: Detection, task: NoisyTask, name: str) -> None:
     """Checks what a method gives beside its scores, so that a wrong shape fails its own cell alone."""
     n = len(task.train)
-    shapes = {f"variants[{key!r}]": (value, (n,)) for key, value in found.variants.items()}
+    shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
+        f"variants[{key!r}]": (value, (n,)) for key, value in found.variants.items()
+    }
     shapes |= {"remove": (found.remove, (n,)), "test_logits": (found.test_logits, (len(task.test), task.n_classes))}
     if found.epoch_scores is not None:
         shapes["epoch_scores"] = (found.epoch_scores, (len(found.epoch_scores), n))

@@ -32,18 +32,16 @@ def require_one_class(path: Path, lines: Sequence[int], labels: Sequence[str]) -
     for line, label in zip(lines, labels, strict=True):
         if label[:1] + label[-1:] in BRACKETS or any(_parts(label, separator) <= known for separator in SEPARATORS):
             raise UserError(f"{path}, line {line}: {label!r} is several labels (multi-label), {MULTI_LABEL}")
-    if _are_numbers(known):
-        numbers = [float(label) for label in labels]
-        missing = next((n for n, number in zip(lines, numbers, strict=True) if math.isnan(number)), None)
-        if missing is not None:
-            raise UserError(f"{path}, line {missing}: the label is missing (nan); leave such rows out, or label them")
-        line = next((n for n, number in zip(lines, numbers, strict=True) if not number.is_integer()), None)
-        if line is None:
-            return
-        raise UserError(
-            f"{path}, line {line}: the labels are real numbers, as of a regression, which is not supported; cut them "
-            "into classes first, for example with pandas.qcut"
-        )
+    numbers = [float(label) for label in labels] if _are_numbers(known) else []
+    for line, number in zip(lines, numbers, strict=False):
+        if math.isnan(number):
+            raise UserError(f"{path}, line {line}: the label is missing (nan); leave such rows out, or label them")
+    for line, number in zip(lines, numbers, strict=False):
+        if not number.is_integer():
+            raise UserError(
+                f"{path}, line {line}: the labels are real numbers, as of a regression, which is not supported; cut "
+                "them into classes first, for example with pandas.qcut"
+            )
 
 
 def _parts(label: str, separator: str) -> set[str]:
