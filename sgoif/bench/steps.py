@@ -17,8 +17,6 @@ from sgoif.errors import UserError
 if TYPE_CHECKING:
     from sgoif.bench.execution.plan import Plan
 
-DEFAULT_CONFIG = "configs/embedded.yaml"  # of `make tables`
-
 
 def _selection(args: argparse.Namespace) -> dict[str, list[str]]:
     """What the options --methods, --settings, --seeds and --datasets reduce a run to; empty: all of it."""
@@ -203,6 +201,7 @@ def ledger_step(args: argparse.Namespace) -> None:
 def where_step(args: argparse.Namespace) -> None:
     """Print where the results of a run are."""
     from sgoif.bench.execution.failures import failures_in_words
+    from sgoif.bench.execution.launch.run_snakemake import DEFAULT_CONFIG
 
     plan, run_dir = open_run(args)
     chosen = "" if args.config == DEFAULT_CONFIG else f" CONFIG={args.config}"

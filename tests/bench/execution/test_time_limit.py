@@ -77,5 +77,7 @@ def test_configurations_are_run_in_order_until_the_time_is_up(capsys):
     assert "The time is up in b.yaml" in capsys.readouterr().out
     seen.clear()
     assert run_in_order(files, 60, run({"a.yaml": 1})) == 1 and len(seen) == 3, "a failure does not stop the others"
+    assert run_in_order(files, 60, run({"a.yaml": 1, "b.yaml": TIME_IS_UP})) == 1
+    assert "The time is up in b.yaml; the same command goes on from there. a.yaml had failed" in capsys.readouterr().out
     seen.clear()
     assert run_in_order(files, -1, run({})) == TIME_IS_UP and seen == []

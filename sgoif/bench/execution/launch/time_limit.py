@@ -69,12 +69,13 @@ def run_in_order(configs: Sequence[Path], seconds: float, run: Callable[[Path, f
         0 if all are finished, `TIME_IS_UP`, or the status of the first one that failed; the others are run all the
         same.
     """
-    end, failed = time.monotonic() + seconds, 0
+    end, failed, told = time.monotonic() + seconds, 0, ""
     for config in configs:
         left = end - time.monotonic()
         status = run(config, left) if left > 0 else TIME_IS_UP
         if status == TIME_IS_UP:
-            print(f"The time is up in {config}; the same command goes on from there.", flush=True)
+            print(f"The time is up in {config}; the same command goes on from there{told}.", flush=True)
             return failed or TIME_IS_UP
-        failed = failed or status
+        if status and not failed:
+            failed, told = status, f". {config} had failed: see the error above"
     return failed
