@@ -198,7 +198,7 @@ def test_a_failed_cell_is_retried_by_snakemake_and_gives_its_numbers(finished):
 def test_a_baseline_is_one_file_and_one_rule(finished):
     """A new method is picked up, planned and computed without touching any other file. It stays: this test is last."""
     source, rule = finished / "baselines/noisy/random.py", finished / "workflow/rules/noisy/random.smk"
-    source.with_name("mine.py").write_text(source.read_text().replace('name = "random"', 'name = "mine"'))
+    source.with_name("mine.py").write_text(source.read_text().replace('"random"', '"mine"'))
     rule.with_name("mine.smk").write_text(rule.read_text().replace("random", "mine"))
     config = finished / "mini.yaml"
     config.write_text(config.read_text().replace("noisy: [random,", "noisy: [random, mine,"))

@@ -5,7 +5,8 @@ jobs that shared a GPU make no ratios; what methods cost alone on one, in runs t
 that file. Scaled:
 
     training   seconds = measured * (images * epochs * FLOPs) / (those of the measured run); same network and image size
-               first, alone on a GPU before shared, else the nearest by FLOPs
+               first, alone on a GPU before shared, else the nearest by FLOPs; of equals the fastest, which had
+               the fewest jobs beside it
     method     (own seconds / plain training) as measured, + (retraining / plain training) where it retrains,
                + (seconds per test image / seconds per training image) * test images; GPU runs first, else CPU runs
     writing    logits of the training images: one forward pass each time, a third of a training pass
@@ -160,7 +161,11 @@ class MeasuredCosts:
             Its seconds, the training they are scaled from, and whether network and image size were measured.
         """
         same = [m for m in self.trainings if (m.shape.model, m.shape.size) == (shape.model, shape.size)]
-        nearest = min(same or self.trainings, key=lambda m: (m.shared, abs(m.shape.flops / shape.flops - 1)))
+
+        def distance(m: MeasuredTraining) -> tuple[bool, float, float]:
+            return m.shared, abs(m.shape.flops / shape.flops - 1), m.seconds_per_image
+
+        nearest = min(same or self.trainings, key=distance)
         seconds = nearest.seconds_per_image * images * epochs * (shape.flops / nearest.shape.flops)
         return seconds, nearest, bool(same)
 

@@ -2,6 +2,7 @@
 
 import json
 import re
+from dataclasses import replace
 from pathlib import Path
 
 import pytest
@@ -78,6 +79,8 @@ def test_seconds_of_jobs_that_shared_a_gpu_make_no_ratio():
     crowded = MeasuredTraining(DIGITS, 1000, 5, 99.0, "a GPU", "crowd", shared=True)
     assert MeasuredCosts([crowded, *costs().trainings], {}, 1.0).training(DIGITS, 1000, 5)[0] == pytest.approx(10.0)
     assert MeasuredCosts([crowded], {}, 1.0).training(DIGITS, 1000, 5)[0] == pytest.approx(99.0), "better than nothing"
+    less = replace(crowded, seconds=50.0)
+    assert MeasuredCosts([crowded, less], {}, 1.0).training(DIGITS, 1000, 5)[1] is less, "it had fewer jobs beside it"
     about = {"table": "t", "dataset": "digits", "setting": "n20_s0"}
     seconds = {"plain": {"seconds_train": 2.0}, "aum": {"seconds_own": 1.0}, "mixup": {"seconds_own": 8.0}}
     records = [{**about, "metric": "layout", "layout": {"task": "noisy"}, "method": ""}]
