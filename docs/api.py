@@ -8,6 +8,7 @@ from __future__ import annotations
 import ast
 import inspect
 import re
+import textwrap
 from collections.abc import Iterator
 from pathlib import Path
 
@@ -69,7 +70,7 @@ def sections(text: str) -> list[tuple[str, list[str]]]:
             found.append((heading[1], []))
         else:
             found[-1][1].append(line)
-    return [(name, inspect.cleandoc("\n".join(lines)).splitlines()) for name, lines in found]
+    return [(name, textwrap.dedent("\n".join(lines)).strip().splitlines()) for name, lines in found]
 
 
 def items(lines: list[str]) -> Iterator[tuple[str, str]]:

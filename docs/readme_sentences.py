@@ -85,7 +85,7 @@ def mean_in_words(measured: Measured) -> str:
     if not value:
         return ""
     second, own = max(value, key=value.__getitem__), measured.mean(places, OWN)
-    return f"Mean of CIFAR-10's {len(places)}: {own:.1f}; next {short(second)} with {value[second]:.1f}."
+    return f"Mean of CIFAR-10's {len(places)}: {own:.1f}; next {short(second)} {value[second]:.1f}."
 
 
 def losses(measured: Measured) -> str:

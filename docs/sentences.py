@@ -83,6 +83,9 @@ def gains(measured: Measured) -> dict[Where, float]:
 
 
 def gain_in_words(points: float) -> str:
+    """A mean gain of two trainings, as the verb of a sentence."""
+    if abs(points) < 0.05:
+        return "gain under 0.1"
     return f"{'lose' if points < 0 else 'gain'} {abs(points):.1f}"
 
 

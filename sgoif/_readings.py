@@ -13,7 +13,7 @@ from sgoif._engine import Engine
 from sgoif._parts import EVENTS, REPORTED_EVENTS
 from sgoif.anchors.external import anchor_predictions
 from sgoif.backend.linalg import tf32_products
-from sgoif.label_noise.evidence import SCATTERED_POWER, SCATTERED_WEIGHT, weigh_signals
+from sgoif.label_noise.evidence import SCATTERED_POWER, SCATTERED_WEIGHT, weigh_signals, with_unused_classes
 from sgoif.label_noise.held_out_evidence import FeatureMatrix, read_held_out_heads
 from sgoif.result import InfluenceResult
 from sgoif.scores.features import FeatureMemory
@@ -50,13 +50,13 @@ def read_scores(engine: Engine) -> InfluenceResult:
         result = InfluenceResult.from_statistics(
             engine.visits, engine.predictions, config, read_counters(engine), describe_scope(engine), trusted
         )
-        _warn_of_the_loop(engine, int(result.visited.sum()))
+        _warn_of_wrong_loops(engine, int(result.visited.sum()))
         if engine.features is None or engine.predictions is None:
             return result
         return judge_by_features(engine.features, engine.predictions.read().labels, engine.n_classes, result)
 
 
-def _warn_of_the_loop(engine: Engine, seen: int) -> None:
+def _warn_of_wrong_loops(engine: Engine, seen: int) -> None:
     """Warn if the training was too short for a check, or if few of the examples were seen."""
     epochs = len({segment.epoch for segment in engine.visits.closed})
     if epochs and not engine.checks:
@@ -95,8 +95,6 @@ def judge_by_features(
         return result
     with tf32_products(enabled=False):
         found = read_held_out_heads(FeatureMatrix(features), place, len(used), seed=0)
-    transition = torch.eye(n_classes)
-    transition[used.unsqueeze(1), used] = found.transition
     scattered = found.noise_entropy**SCATTERED_POWER
     factors = (SEEN_INFLUENCE_WEIGHT * scattered, SCATTERED_WEIGHT * scattered)
     _, weights = weigh_signals(result.score[visited], found.margin, found.log_odds.unsqueeze(0), factors)
@@ -107,7 +105,7 @@ def judge_by_features(
         log_odds=log_odds,
         margin=margin,
         excess=torch.zeros(len(visited)),
-        transition=transition,
+        transition=with_unused_classes(found.transition, used, n_classes),
         noise_entropy=found.noise_entropy,
         weights=weights,
     )

@@ -33,13 +33,13 @@ _RANGES = {
 MAX_QUEUED_NUMBERS = 2**25  # features that may wait (128 MiB in float32); a longer queue is processed without a check
 
 
-def _cast(given: object) -> str:
-    """How classes that only have another type or shape are passed; nothing if they may be something else."""
+def _cast(what: str, given: object) -> str:
+    """How whole numbers of another type or shape are passed; nothing if they may be something else."""
     if not isinstance(given, Tensor) or given.is_complex() or given.dim() not in (1, 2):
         return ""
     column = ".squeeze(1)" if given.dim() == 2 and given.shape[1] == 1 else ""
     whole = given.dtype == torch.bool or not given.is_floating_point() or bool((given == given.round()).all())
-    return f"pass them as given{column}.long()" if whole and (column or given.dim() == 1) else ""
+    return f"pass {what}{column}.long()" if whole and (column or given.dim() == 1) else ""
 
 
 @dataclass
@@ -98,7 +98,7 @@ class PassQueue:
             values = as_integers(given)
             if values is None or values.dim() != 1:
                 got = f"watch(): {what} must be integers of shape [n], got {describe(given)}"
-                raise BatchError(f"{got}; {_cast(given) or _MEANING[what]}")
+                raise BatchError(f"{got}; {_cast(what, given) or _MEANING[what]}")
             if values.is_cpu and values.numel():  # much faster than device.type and len() of a tensor
                 lowest, highest = values.aminmax()
                 low, high = lowest.item(), highest.item()

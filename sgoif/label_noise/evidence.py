@@ -96,6 +96,8 @@ def read_labels(
 ) -> LabelEvidence:
     """Return what the records of training say about the labels.
 
+    Outputs that no label has, as of a head made for more classes, do not count.
+
     Args:
         predictions: Mean predictions, shape [n, C].
         class_influence: Mean class influences, shape [n, C], if there are any.
@@ -103,24 +105,19 @@ def read_labels(
         influence: Influence scores, shape [n].
         margin: Mean margins, shape [n].
         trusted: Predictions [m, C] and right labels [m] of examples outside the training set, if there are any.
-
-    Outputs that no label has, as of a head made for more classes, do not count.
     """
     n_classes = predictions.shape[1]
     used = torch.unique(labels if trusted is None else torch.cat([labels, trusted[1].to(labels)]))
     if 1 < len(used) < n_classes:
-        place = labels.new_zeros(n_classes).index_copy_(0, used, torch.arange(len(used), device=used.device).to(labels))
         found = read_labels(
             _shares(predictions[:, used]),
             None if class_influence is None else class_influence[:, used],
-            place[labels],
+            torch.searchsorted(used, labels),
             influence,
             margin,
-            None if trusted is None else (_shares(trusted[0][:, used]), place[trusted[1].to(labels)]),
+            None if trusted is None else (_shares(trusted[0][:, used]), torch.searchsorted(used, trusted[1].to(used))),
         )
-        transition = torch.eye(n_classes).to(found.transition)
-        transition[used.unsqueeze(1), used] = found.transition
-        return replace(found, transition=transition)
+        return replace(found, transition=with_unused_classes(found.transition, used, n_classes))
     records = [predictions.clamp(min=0).sqrt()]
     if class_influence is not None:
         records.append(class_influence - class_influence.mean(1, keepdim=True))
@@ -145,6 +142,19 @@ def read_labels(
         factors = (TRUSTED_INFLUENCE_WEIGHT, SCATTERED_WEIGHT * scattered)
     log_odds, weights = weigh_signals(influence, margin, torch.stack(odds), factors)
     return LabelEvidence(log_odds, excess, models[0].transition, models[0].noise_entropy, weights)
+
+
+def with_unused_classes(transition: Tensor, used: Tensor, n_classes: int) -> Tensor:
+    """Return the noise matrix [C, C] of all classes from that of the used ones; labels of the others are right.
+
+    Args:
+        transition: Noise matrix of the used classes, shape [u, u].
+        used: These classes, in ascending order, shape [u].
+        n_classes: Number of classes C.
+    """
+    whole = torch.eye(n_classes).to(transition)
+    whole[used.unsqueeze(1), used] = transition
+    return whole
 
 
 def _shares(predictions: Tensor) -> Tensor:

@@ -35,9 +35,9 @@ def test_what_is_no_integer_is_refused_with_what_belongs_there(watched, given, w
 @pytest.mark.parametrize(
     ("given", "advice"),
     [
-        (torch.tensor([True, False]), r"given\.long\(\)"),
-        (torch.tensor([0.0, 1.0]), r"given\.long\(\)"),
-        (torch.tensor([[0], [1]]), r"given\.squeeze\(1\)\.long\(\)"),
+        (torch.tensor([True, False]), r"pass labels\.long\(\)"),
+        (torch.tensor([0.0, 1.0]), r"pass labels\.long\(\)"),
+        (torch.tensor([[0], [1]]), r"pass labels\.squeeze\(1\)\.long\(\)"),
         (torch.tensor([[0.0, 1.0], [0.5, 0.5]]), "largest share"),
         (torch.tensor([0.2, 0.8]), "largest share"),
     ],

@@ -225,7 +225,7 @@ def _detect(method: Any, task: NoisyTask, ids: np.ndarray, retrain: bool, same: 
         found = method.detect(task)
     scores = np.asarray(found.scores, dtype=np.float64)
     _check_scores(scores, len(task.train), method.name)
-    _check_rest(found, task, method.name)
+    _check_other_fields(found, task, method.name)
     arrays = {"scores": scores, "ids": ids}
     arrays |= {f"variant:{k}": np.asarray(v, dtype=np.float64) for k, v in found.variants.items()}
     arrays |= {f"trace:{k}": np.asarray(v) for k, v in found.traces.items()}
@@ -298,7 +298,7 @@ def _check_scores(scores: np.ndarray, n: int, what: str) -> None:
         raise ValueError(f"{what}: {int((~np.isfinite(scores)).sum())} of {n} scores are not finite")
 
 
-def _check_rest(found: Detection, task: NoisyTask, name: str) -> None:
+def _check_other_fields(found: Detection, task: NoisyTask, name: str) -> None:
     """Checks what a method gives beside its scores, so that a wrong shape fails its own cell alone."""
     n = len(task.train)
     shapes: dict[str, tuple[Any, tuple[int, ...]]] = {

@@ -32,7 +32,7 @@ def require_one_class(path: Path, lines: Sequence[int], labels: Sequence[str]) -
     for line, label in zip(lines, labels, strict=True):
         if label[:1] + label[-1:] in BRACKETS or any(_parts(label, separator) <= known for separator in SEPARATORS):
             raise UserError(f"{path}, line {line}: {label!r} is several labels (multi-label), {MULTI_LABEL}")
-    numbers = [float(label) for label in labels] if _are_numbers(known) else []
+    numbers = _numbers(labels)
     for line, number in zip(lines, numbers, strict=False):
         if math.isnan(number):
             raise UserError(f"{path}, line {line}: the label is missing (nan); leave such rows out, or label them")
@@ -50,9 +50,9 @@ def _parts(label: str, separator: str) -> set[str]:
     return parts if separator in label else {label, "\0"}
 
 
-def _are_numbers(labels: set[str]) -> bool:
-    """Returns whether all labels are numbers."""
+def _numbers(labels: Sequence[str]) -> list[float]:
+    """Returns the labels as numbers; nothing if one of them is none."""
     try:
-        return all(isinstance(float(label), float) for label in labels)
+        return [float(label) for label in labels]
     except ValueError:
-        return False
+        return []
