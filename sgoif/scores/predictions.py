@@ -2,10 +2,11 @@
 
 A network that has not learnt yet predicts the same for all examples. One that has memorised the labels predicts them,
 right or wrong. In between its predictions say what it thinks of the labels, and they do so the more, the more
-the probabilities p of the labels differ between examples. Of two such steps the later one knows more, in the first
+the ratios q differ between examples: the probability of the label over the largest one. The ratio is free of how sure
+the network is at all, which depends on the noise. Of two such steps the later one knows more, in the first
 `LEARNING_EPOCHS` of training. So all visits of a step in epoch t, counted from 1 and with fractions, have the weight
 
-    w = min(t, 10) var(p)^(3/2)
+    w = min(t, 30)^(3/2) var(q)^2
 
 with the variance over the examples of the step. It needs no score window: it is small at the start and vanishes once
 the labels are memorised, however long the training is.
@@ -24,8 +25,10 @@ from torch import Tensor
 from sgoif.backend import collectives
 from sgoif.backend.linalg import margins_of, zero_rows_unless
 
-STEP_WEIGHT_POWER = 1.5  # of the variance
-LEARNING_EPOCHS = 10.0  # a later step counts more than an earlier one, up to here
+VARIANCE_POWER = 2.0  # in the weight of a step
+EPOCH_POWER = 1.5
+LEARNING_EPOCHS = 30.0  # a later step counts more than an earlier one, up to here
+MIN_LARGEST = 1e-12  # largest probability of rows that do not count, which are 0
 MIN_STEP_VARIANCE = 1e-6  # so that steps of one example, which have no variance, count alike
 STATE = ("labels", "predictions", "class_influence", "margin", "weight")
 
@@ -100,8 +103,8 @@ class PredictionStatistics:
         """
         index, valid, labels = visits.index, visits.valid, visits.labels.unsqueeze(1)
         logits, predicted = zero_rows_unless(valid, visits.logits, visits.predicted)
-        own = predicted.gather(1, labels)
-        weight = step_weights(own[:, 0], valid, place, steps, epoch_steps)[place] * valid
+        ratio = predicted.gather(1, labels)[:, 0] / predicted.amax(1).clamp(min=MIN_LARGEST)
+        weight = step_weights(ratio, valid, place, steps, epoch_steps)[place] * valid
         margin = margins_of(logits, visits.labels)
         self.predictions.index_add_(0, index, predicted * weight.unsqueeze(1))
         self.margin.index_add_(0, index, margin * weight)
@@ -138,11 +141,11 @@ class PredictionStatistics:
             getattr(self, name).copy_(state[name])
 
 
-def step_weights(probability: Tensor, valid: Tensor, place: Tensor, steps: range, epoch_steps: int) -> Tensor:
-    """Return the weight min(t, 10) var(p)^(3/2) of each step, over the examples of all processes.
+def step_weights(ratio: Tensor, valid: Tensor, place: Tensor, steps: range, epoch_steps: int) -> Tensor:
+    """Return the weight min(t, 30)^(3/2) var(q)^2 of each step, over the examples of all processes.
 
     Args:
-        probability: Predicted probability of the label at each visit, shape [n].
+        ratio: Predicted probability of the label at each visit, over the largest one, shape [n].
         valid: Which visits count, shape [n].
         place: Which of the `steps` each visit belongs to, counted from 0, shape [n].
         steps: The steps; the first of the training is 0.
@@ -151,8 +154,8 @@ def step_weights(probability: Tensor, valid: Tensor, place: Tensor, steps: range
     Returns:
         Weights, shape [len(steps)].
     """
-    counted = valid.to(probability.dtype)
-    moments = torch.stack([probability, probability.square(), torch.ones_like(probability)]) * counted
+    counted = valid.to(ratio.dtype)
+    moments = torch.stack([ratio, ratio.square(), torch.ones_like(ratio)]) * counted
     sums = moments.new_zeros(3, len(steps)).index_add_(1, place, moments)
     collectives.sum_(sums)
     count = sums[2].clamp(min=1)
@@ -160,4 +163,4 @@ def step_weights(probability: Tensor, valid: Tensor, place: Tensor, steps: range
     variance = (square - mean.square()).clamp(min=MIN_STEP_VARIANCE)
     number = torch.arange(steps.start, steps.stop, device=variance.device, dtype=variance.dtype)
     epoch = (1 + number / max(epoch_steps, 1)).clamp(max=LEARNING_EPOCHS)
-    return epoch * variance**STEP_WEIGHT_POWER
+    return epoch**EPOCH_POWER * variance**VARIANCE_POWER

@@ -150,9 +150,11 @@ def watched(memory: bool, window: float = 0.5) -> tuple[InfluenceResult, torch.T
 
 
 def weighted_mean(values, logits, y):
-    """Mean [7, …] of what the passes had, weighted by epoch and the variance of the labels' probabilities."""
+    """Mean [7, …] of what the passes had, weighted by epoch and the variance of the labels' ratios."""
     epoch = 1 + torch.arange(len(logits)) / 2  # an epoch of eight examples has two steps
-    weight = epoch * logits.softmax(2)[:, torch.arange(7), y].var(1, unbiased=False) ** 1.5
+    predicted = logits.softmax(2)
+    ratio = predicted[:, torch.arange(7), y] / predicted.amax(2)
+    weight = epoch**1.5 * ratio.var(1, unbiased=False) ** 2
     return torch.einsum("s,s...->...", weight, values) / weight.sum()
 
 

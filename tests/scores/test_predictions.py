@@ -28,23 +28,35 @@ def add(kept, logits, labels, place, index=None, valid=None, influence=None, fir
     kept.add(visits, torch.tensor(place), range(first, first + max(place) + 1), epoch_steps=1)
 
 
-def test_a_step_counts_by_the_variance_of_its_labels_probabilities():
-    probability = torch.tensor([0.75, 0.25, 0.9, 0.9, 0.5], dtype=DOUBLE)
+def test_a_step_counts_by_the_variance_of_its_ratios():
+    ratio = torch.tensor([0.75, 0.25, 0.9, 0.9, 0.5], dtype=DOUBLE)
     valid = torch.tensor([True, True, True, True, False])
-    weights = step_weights(probability, valid, torch.tensor([0, 0, 1, 1, 1]), range(3), 1)
-    least = MIN_STEP_VARIANCE**1.5
-    assert weights.tolist() == pytest.approx([0.25**3, 2 * least, 3 * least])
+    weights = step_weights(ratio, valid, torch.tensor([0, 0, 1, 1, 1]), range(3), 1)
+    least = MIN_STEP_VARIANCE**2
+    assert weights.tolist() == pytest.approx([0.25**4, 2**1.5 * least, 3**1.5 * least])
 
 
-def test_of_two_equal_steps_the_later_one_counts_more_in_the_first_ten_epochs():
-    probability, valid = torch.tensor([0.75, 0.25] * 2, dtype=DOUBLE), torch.ones(4, dtype=torch.bool)
+def test_of_two_equal_steps_the_later_one_counts_more_in_the_first_thirty_epochs():
+    ratio, valid = torch.tensor([0.75, 0.25] * 2, dtype=DOUBLE), torch.ones(4, dtype=torch.bool)
 
     def weights(first: int) -> list[float]:
-        return step_weights(probability, valid, torch.tensor([0, 0, 1, 1]), range(first, first + 2), 4).tolist()
+        return step_weights(ratio, valid, torch.tensor([0, 0, 1, 1]), range(first, first + 2), 4).tolist()
 
-    assert weights(0) == pytest.approx([0.25**3, 1.25 * 0.25**3])
-    assert weights(35) == pytest.approx([9.75 * 0.25**3, 10 * 0.25**3])
-    assert weights(4000) == pytest.approx([10 * 0.25**3] * 2)
+    assert weights(0) == pytest.approx([0.25**4, 1.25**1.5 * 0.25**4])
+    assert weights(115) == pytest.approx([29.75**1.5 * 0.25**4, 30**1.5 * 0.25**4])
+    assert weights(4000) == pytest.approx([30**1.5 * 0.25**4] * 2)
+
+
+def test_the_ratio_is_the_labels_probability_over_the_largest_one():
+    """Two sure and two unsure predictions of the same ratios, 1 and 1/3, count alike."""
+
+    def weight(scale: float) -> float:
+        kept = PredictionStatistics(2, 9, CPU, DOUBLE, False)
+        logits = [[LOGIT, 0.0] + [scale] * 7] * 2
+        add(kept, logits, [0, 1], [0, 0])
+        return kept.weight[0].item()
+
+    assert weight(-30.0) == pytest.approx(weight(0.0)) == pytest.approx((1 / 9) ** 2)
 
 
 def test_weights_are_small_before_and_after_learning():
@@ -60,10 +72,10 @@ def test_weights_are_small_before_and_after_learning():
 def test_means_are_weighted_by_step():
     kept = statistics()
     add(kept, [[LOGIT, 0], [LOGIT, 0], [0, 0]], [0, 1, 1], [0, 0, 0], influence=[[1.0, 0], [2, 0], [3, 0]])
-    weights = step_weights(torch.tensor([0.75, 0.25, 0.5], dtype=DOUBLE), torch.ones(3, dtype=torch.bool),
+    weights = step_weights(torch.tensor([1, 1 / 3, 1], dtype=DOUBLE), torch.ones(3, dtype=torch.bool),
                            torch.zeros(3, dtype=torch.long), range(1), 1)  # fmt: skip
     add(kept, [[0, LOGIT], [2 * LOGIT, 0]], [0, 1], [0, 0], index=[0, 1], influence=[[5.0, 1], [6, 1]], first=7)
-    second = step_weights(torch.tensor([0.25, 0.1], dtype=DOUBLE), torch.ones(2, dtype=torch.bool),
+    second = step_weights(torch.tensor([1 / 3, 1 / 9], dtype=DOUBLE), torch.ones(2, dtype=torch.bool),
                           torch.zeros(2, dtype=torch.long), range(7, 8), 1)  # fmt: skip
     found, first, last = kept.read(), weights.item(), second.item()
     both = first + last
