@@ -1,9 +1,11 @@
 """Reads what is published: records of runs on a GPU, the ledger of the paper's numbers, and benchmarks of speed."""
 
 import json
+from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from statistics import mean
+from typing import Any
 
 from sgoif.bench.config import load_config
 from sgoif.bench.paper.comparison import NOT_RUN, VERDICTS
@@ -98,6 +100,7 @@ LEFT_OUT = ("plain", "folds", "random")  # no detectors
 BESIDE = (PAPER, TWICE)  # rows of SG-OIF that are no rivals of it
 ONCE = ("incv", "dividemix")  # planned with one seed, because of what they cost
 TWO_NETWORKS = ("coteaching", "dividemix", "incv")
+STEP_WEIGHT_SINCE = "2026-11-18T16:00"  # SG-OIF's cells made before have the former weight of a step
 
 
 class Measured:
@@ -109,12 +112,19 @@ class Measured:
     def __init__(self, run: str = "measurement") -> None:
         self.run = run
         self.values: dict[tuple[str, str, str, str, str], dict[int | None, float]] = {}
+        self.former: list[str] = []
         for _, part in read_parts([PUBLISHED / "records" / f"{run}.json.gz"]):
+            self.former += [cell["cell"]["method"] for cell in part["cells"] if _has_former_weight(cell)]
             for r in part["records"]:
                 if r["value"] is not None and r["epoch"] is None:
                     key = (r["dataset"], r["setting"], r["method"], r["metric"], r["variant"])
                     self.values.setdefault(key, {})[r["seed"]] = r["value"]
         self._seeds: dict[Where, set[int | None]] = {}
+
+    @property
+    def former_weight(self) -> list[str]:
+        """Rows of SG-OIF that were measured before the weight of a step changed, by their names."""
+        return [_kind_of_row(m) for m in NAMES if m in self.former]
 
     @cached_property
     def config(self) -> dict:
@@ -215,6 +225,18 @@ class Measured:
         """How many numbers of the paper, or of one of its tables, have which verdict."""
         cells = [c["verdict"] for c in self.ledger if table in (None, c["table"])]
         return {kind: cells.count(kind) for kind in VERDICTS}
+
+
+def _has_former_weight(cell: Mapping[str, Any]) -> bool:
+    """Whether a cell depends on the weight of a step and was made before it changed; frozen features do not."""
+    dataset, setting, method = (cell["cell"][key] for key in ("dataset", "setting", "method"))
+    depends = method.startswith(OWN) and method != PAPER and not setting.startswith("frozen") and dataset in DATASETS
+    return depends and cell["created"] < STEP_WEIGHT_SINCE
+
+
+def _kind_of_row(method: str) -> str:
+    """The name of a row of SG-OIF without what all of them have: "watching GLC"."""
+    return name(method).removeprefix("↳ ").removeprefix("SG-OIF ").split(" (")[0].strip("()")
 
 
 def _ledger(run: str) -> list[dict]:
