@@ -8,7 +8,7 @@ import pytest
 from sgoif.bench.evaluation.detection_curves import example_setting, probability_bins, ranking_curves
 from sgoif.bench.figures import _labels, _style
 from sgoif.bench.figures.comparison import pareto, ranks
-from sgoif.bench.figures.method import parts
+from sgoif.bench.figures.method import parts, reproducibility
 
 
 def test_ranking_curves_against_a_ranking_by_hand():
@@ -42,6 +42,19 @@ def test_pareto_keeps_what_no_other_beats():
     points = {"cheap": (1, 50), "good": (2, 90), "dear": (3, 80), "best": (4, 95), "tie": (2, 90)}
     assert pareto.pareto(points) == ["cheap", "good", "best"]
     assert pareto.pareto(points | {"sgoif_trusted": (1, 99)}) == ["cheap", "good", "best"]  # has more to go by
+
+
+def test_seeds_are_compared_where_sgoif_has_two():
+    values = {
+        ("easy", "sgoif"): {0: 0.5, 1: 0.7}, ("easy", "aum"): {0: 0.5, 1: 0.5}, ("easy", "loss"): {0: 0.1},
+        ("hard", "sgoif"): {0: 0.4}, ("hard", "aum"): {0: 0.1, 1: 0.9}, ("hard", "loss"): {0: 0.1, 1: 0.2},
+    }  # fmt: skip
+    data = SimpleNamespace(
+        config={"noisy": {"digits": {"settings": {"easy": {}, "hard": {}}}}},
+        by_seed=lambda dataset, setting, method: values[setting, method],
+    )
+    found = reproducibility.deviations(data, "digits", ["sgoif", "aum", "loss"])
+    assert found == {"sgoif": [pytest.approx(20 / 2**0.5)], "aum": [0.0]}, "a hard setting of AUM alone does not count"
 
 
 def test_cliques_are_the_largest_groups_within_the_difference():
