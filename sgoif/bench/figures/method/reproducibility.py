@@ -20,8 +20,8 @@ TITLE = "How much the result depends on the seed"
 CAPTION = (
     "Standard deviation over seeds of the final AUC-PR (log scale), a small mark for each setting in which SG-OIF and "
     "the method have two seeds or more, and a large one at their median, least at the top. The seed changes the "
-    "initial network, the order of the examples and, where the noise is drawn, the wrong labels. In brackets: the "
-    "number of settings."
+    "initial network, the order of the examples and, where noise is sampled, the wrong labels. In brackets: the number "
+    "of settings."
 )
 LEAST = 0.01  # points; smaller deviations are drawn here
 
