@@ -112,9 +112,9 @@ class Measured:
     def __init__(self, run: str = "measurement") -> None:
         self.run = run
         self.values: dict[tuple[str, str, str, str, str], dict[int | None, float]] = {}
-        self.former: list[str] = []
+        self.former: set[str] = set()  # methods with cells that have the former weight of a step
         for _, part in read_parts([PUBLISHED / "records" / f"{run}.json.gz"]):
-            self.former += [cell["cell"]["method"] for cell in part["cells"] if _has_former_weight(cell)]
+            self.former |= {cell["cell"]["method"] for cell in part["cells"] if _has_former_weight(cell)}
             for r in part["records"]:
                 if r["value"] is not None and r["epoch"] is None:
                     key = (r["dataset"], r["setting"], r["method"], r["metric"], r["variant"])
@@ -124,7 +124,8 @@ class Measured:
     @property
     def former_weight(self) -> list[str]:
         """Rows of SG-OIF that were measured before the weight of a step changed, by their names."""
-        return [_kind_of_row(m) for m in NAMES if m in self.former]
+        named = [m for m in NAMES if m in self.former]
+        return [_kind_of_row(m) for m in (*named, *sorted(self.former - set(NAMES)))]
 
     @cached_property
     def config(self) -> dict:
