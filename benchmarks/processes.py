@@ -1,7 +1,8 @@
 """Computes cells of a configuration in processes that share one GPU, outside Snakemake.
 
-The jobs are those of the workflow (`run_batch`), one cell each. A job is begun only if the shared runs that it reads
-are done and if there is time for it, as told by the jobs of its method before.
+The jobs are those of the workflow (`run_batch`), one cell each, but for variants that watch one and the same training
+(`watching_together`). A job is begun only if the shared runs that it reads are done and if there is time for it, as
+told by the jobs of its method before.
 """
 
 from __future__ import annotations
@@ -25,9 +26,11 @@ from sgoif.bench.data.holdout import hold_out
 from sgoif.bench.data.noisy_labels import write_setting
 from sgoif.bench.execution.plan import Cell, Plan
 from sgoif.bench.execution.run_batch import run_batch
+from sgoif.bench.execution.run_together import detector_of, run_together
 from sgoif.bench.execution.truth_guard import forbid_truth
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.registry import PLAIN, SHARED
+from sgoif.bench.methods.sgoif_detector import SGOIFDetector
 from sgoif.bench.steps import configure_torch
 from sgoif.errors import UserError
 
@@ -39,12 +42,21 @@ NOISY = "noisy"
 
 @dataclass(frozen=True)
 class Job:
-    """One cell, as a batch of its own."""
+    """One cell, as a batch of its own, or the cells of several methods that watch one training.
+
+    Attributes:
+        dataset: Name of the dataset.
+        method: Name of the method, the first one of several.
+        number: Number of the batch.
+        task: "noisy" or "tuning".
+        together: The other methods.
+    """
 
     dataset: str
     method: str
     number: int
     task: str = NOISY
+    together: tuple[str, ...] = ()
 
 
 def with_one_cell_a_job(config: dict[str, Any], **execution: Any) -> Plan:
@@ -94,6 +106,31 @@ def jobs_in_order(
     return list(found)
 
 
+def watching_together(plan: Plan, jobs: Sequence[Job]) -> list[Job]:
+    """Return the jobs with those whose methods may watch one training as one, in the place of the first of them.
+
+    Args:
+        plan: The run's plan, with one cell a job.
+        jobs: One method each.
+    """
+    found: dict[Job, list[str]] = {}  # with the other methods of each
+    watching: dict[tuple[str, str, int], list[tuple[Job, SGOIFDetector]]] = defaultdict(list)
+    for job in jobs:
+        batch = plan.batch(job.task, job.dataset, job.method, job.number)
+        detector = detector_of(plan, batch[0]) if len(batch) == 1 else None
+        if detector is None:
+            found[job] = []
+            continue
+        beside = watching[job.task, job.dataset, job.number]
+        first = next((other for other, one in beside if one.watches_alike(detector)), None)
+        if first is None:
+            found[job] = []
+            beside.append((job, detector))
+        else:
+            found[first].append(job.method)
+    return [replace(job, together=tuple(methods)) for job, methods in found.items()]
+
+
 def write_labels(plan: Plan, run_dir: Path, jobs: Sequence[Job]) -> None:
     """Write the noisy labels that the jobs read, and set test images aside; unchanged files are left alone."""
     root = Path(plan.config["data"]["root"])
@@ -117,13 +154,22 @@ def _work(pipe: connection.Connection, config: dict[str, Any], log: Path) -> Non
         job = pipe.recv()
         began, failure = time.monotonic(), ""
         try:
-            run_batch(plan, log.parent, job.task, job.dataset, job.method, job.number, config["execution"]["device"])
+            _compute(plan, log.parent, job)
         except Exception as e:
             traceback.print_exc()
             failure = f"{type(e).__name__}: {e}"
         if torch.cuda.is_available():
             torch.cuda.empty_cache()  # for the other processes
         pipe.send((time.monotonic() - began, failure))
+
+
+def _compute(plan: Plan, run_dir: Path, job: Job) -> None:
+    methods, device = (job.method, *job.together), plan.config["execution"]["device"]
+    if job.together:
+        cells = [plan.batch(job.task, job.dataset, method, job.number)[0] for method in methods]
+        run_together(plan, run_dir, cells, device)
+    for method in methods:
+        run_batch(plan, run_dir, job.task, job.dataset, method, job.number, device)
 
 
 @dataclass

@@ -1,8 +1,9 @@
 """Computes cells of a configuration for a given number of seconds, in several processes that share one GPU.
 
 For a machine that is there for minutes and has no Snakemake. The jobs are those of the workflow (`run_batch`), one cell
-each, in the order of a file. What is finished on this machine, or stands in published records, is not computed again,
-but for what others read (a plain training); its published records stay.
+each, in the order of a file; variants of SG-OIF that differ in `InfluenceConfig` alone watch one training together
+(`run_together`). What is finished on this machine, or stands in published records, is not computed again, but for what
+others read (a plain training); its published records stay.
 Every few minutes and at the end all that is finished is written to `--out` (`export-records`), so that a machine which
 is taken away costs minutes; `pack-records` adds it to what is published. A job is begun only if there is time for it,
 as told by the jobs of its method before. The time for the last writing is taken from the jobs, as told by the writing
@@ -24,7 +25,7 @@ from typing import Any
 import yaml
 
 from benchmarks.common import ROOT, run_command
-from benchmarks.processes import Job, Processes, jobs_in_order, with_one_cell_a_job, write_labels
+from benchmarks.processes import Job, Processes, jobs_in_order, watching_together, with_one_cell_a_job, write_labels
 from sgoif.bench.config import load_config
 from sgoif.bench.execution.plan import Cell, Plan
 from sgoif.bench.run_folder import folder_of, write_config
@@ -130,6 +131,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     jobs = jobs_in_order(plan, yaml.safe_load(options.order.read_text()), published)
     jobs = [job for job in jobs if not batch_file(run_dir, job).is_file()]
     jobs = [job for job in jobs if options.datasets is None or job.dataset in options.datasets]
+    jobs = watching_together(plan, jobs)
     write_config(run_dir, plan.config)
     write_labels(plan, run_dir, jobs)
     print(f"{len(jobs)} jobs; {until - time.monotonic():.0f} s left", flush=True)

@@ -8,7 +8,7 @@ import pytest
 import yaml
 
 from benchmarks import stretch
-from benchmarks.processes import Job, Processes, jobs_in_order, reads, write_labels
+from benchmarks.processes import Job, Processes, _compute, jobs_in_order, reads, watching_together, write_labels
 from sgoif.bench.config import load_config
 from sgoif.bench.data.prepare import prepare
 from sgoif.bench.execution.plan import Cell, Plan
@@ -67,6 +67,29 @@ def test_the_order_of_the_measurement_names_what_its_configuration_has():
         if plan.batch("noisy", dataset, method, number)
     }
     assert wanted <= set(jobs)
+
+
+def test_ablations_of_one_setting_watch_one_training():
+    plan = stretch.open_plan(ROOT / "configs" / "measurement.yaml", workers=2, device="cpu")
+    parts = ["sgoif@no_gate", "sgoif@fisher", "sgoif", "sgoif@twice"]
+    order = [{"dataset": "cifar10", "seeds": [0], "methods": parts, "settings": ["n20_s0", "n20_s6"]}]
+    jobs = watching_together(plan, jobs_in_order(plan, order))
+    assert {(j.method, j.number, j.together) for j in jobs} >= {
+        ("sgoif@no_gate", 0, ("sgoif@twice",)),
+        ("sgoif@no_gate", 3, ("sgoif@fisher", "sgoif@twice")),
+        ("sgoif", 3, ()),  # is trained again without what it removes
+    }
+    assert sum(1 + len(j.together) for j in jobs) == len(jobs_in_order(plan, order))
+
+
+def test_a_process_computes_all_that_watch_together(tmp_path, monkeypatch):
+    called = []
+    monkeypatch.setattr("benchmarks.processes.run_together", lambda *a: called.append([c.method for c in a[2]]))
+    monkeypatch.setattr("benchmarks.processes.run_batch", lambda *a: called.append(a[4]))
+    plan = stretch.open_plan(ROOT / "configs" / "measurement.yaml", workers=2, device="cpu")
+    _compute(plan, tmp_path, Job("cifar10", "sgoif@no_gate", 3, together=("sgoif@fisher",)))
+    _compute(plan, tmp_path, Job("cifar10", "sgoif@no_gate", 3))
+    assert called == [["sgoif@no_gate", "sgoif@fisher"], "sgoif@no_gate", "sgoif@fisher", "sgoif@no_gate"]
 
 
 def test_a_method_that_trains_is_not_begun_where_plain_training_would_not_end(plan, tmp_path):

@@ -223,22 +223,39 @@ def _detect(method: Any, task: NoisyTask, ids: np.ndarray, retrain: bool, same: 
     """
     with task.session.timer("score"):  # time that a method does not attribute itself is scoring
         found = method.detect(task)
+    outcome = outcome_of(found, task, method.name, ids)
+    arrays = outcome.arrays
+    if retrain and found.remove is not None and found.test_logits is None:
+        arrays["test_logits"] = _retrain(task, arrays["remove"], found.class_weights)
+    if same is not None:
+        arrays["remove_same"] = distributed.broadcast_array(_most_suspicious(arrays["scores"], same))
+        arrays["test_logits_same"] = _retrain(task, arrays["remove_same"], name="retrain_same")
+    return outcome
+
+
+def outcome_of(found: Detection, task: NoisyTask, name: str, ids: np.ndarray) -> Outcome:
+    """Checks what a detector found and returns it as a cell's outcome, without training again.
+
+    Args:
+        found: What it found.
+        task: What it was given.
+        name: Name of the method, for messages.
+        ids: Identities of the training images, shape [n].
+
+    Raises:
+        ValueError: If something has a wrong shape or a score is not finite.
+    """
     scores = np.asarray(found.scores, dtype=np.float64)
-    _check_scores(scores, len(task.train), method.name)
-    _check_other_fields(found, task, method.name)
+    _check_scores(scores, len(task.train), name)
+    _check_other_fields(found, task, name)
     arrays = {"scores": scores, "ids": ids}
     arrays |= {f"variant:{k}": np.asarray(v, dtype=np.float64) for k, v in found.variants.items()}
     arrays |= {f"trace:{k}": np.asarray(v) for k, v in found.traces.items()}
-    for name in ("epoch_scores", "test_logits"):
-        if getattr(found, name) is not None:
-            arrays[name] = np.asarray(getattr(found, name), dtype=np.float32)
+    for field_name in ("epoch_scores", "test_logits"):
+        if getattr(found, field_name) is not None:
+            arrays[field_name] = np.asarray(getattr(found, field_name), dtype=np.float32)
     if found.remove is not None:
         arrays["remove"] = distributed.broadcast_array(np.asarray(found.remove, dtype=bool))
-        if found.test_logits is None and retrain:
-            arrays["test_logits"] = _retrain(task, arrays["remove"], found.class_weights)
-    if same is not None:
-        arrays["remove_same"] = distributed.broadcast_array(_most_suspicious(scores, same))
-        arrays["test_logits_same"] = _retrain(task, arrays["remove_same"], name="retrain_same")
     return Outcome(arrays, _finite_numbers(found.extras), found.curves)
 
 

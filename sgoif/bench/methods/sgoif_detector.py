@@ -5,7 +5,7 @@ The methods that derive from it differ in the training that is watched and in wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass, replace
 from typing import Any, ClassVar
 
@@ -30,6 +30,7 @@ from sgoif.training.images import ImageSource
 from sgoif.training.learner import Learner
 
 TRUSTED_BATCH = 512  # no more than pass at one check
+FIRST, SECOND = "train", "second"  # phases of a session
 
 
 def _parts(result: InfluenceResult, labels: Tensor) -> dict[str, np.ndarray]:
@@ -93,17 +94,48 @@ class SGOIFDetector(NoisyLabelDetector):
 
     def detect(self, task: NoisyTask) -> Detection:
         """Train and score every training label; higher = more suspicious."""
-        training, n = self.training(task), len(task.labels)
-        if self.trainings == 2:
-            noise = task.session.cached("noise-matrix", lambda: self._noise_matrix(task, training))["transition"]
-            loss = CorrectedCrossEntropy(torch.from_numpy(noise).to(task.labels.device), n)
-            training = replace(training, loss=loss)
-        result, history = self._watch(task, training, "train")
-        issues = result.find_label_issues(training.labels)
+        if self.trainings == 1:
+            return detect_together([self], task)[0]
+        training = self.training(task)
+        noise = task.session.cached("noise-matrix", lambda: {"transition": self._noise_matrix(task, training)})
+        return self.detect_corrected(task, training, noise["transition"])
+
+    def _noise_matrix(self, task: NoisyTask, training: PreparedTraining) -> np.ndarray:
+        ((result, _),) = _watch([self], task, training, FIRST)
+        return noise_matrix(result)
+
+    def detect_corrected(self, task: NoisyTask, training: PreparedTraining, matrix: np.ndarray) -> Detection:
+        """Train a second time, by a loss that is corrected by the noise matrix of the first, and score.
+
+        Args:
+            task: Data and recipe.
+            training: The first training.
+            matrix: Noise matrix, shape [C, C].
+        """
+        n = len(task.labels)
+        loss = CorrectedCrossEntropy(torch.from_numpy(matrix).to(task.labels.device), n)
+        ((result, history),) = _watch([self], task, replace(training, loss=loss), SECOND)
+        return self.detection_of(result, history, training.labels, n)
+
+    def watches_alike(self, other: SGOIFDetector) -> bool:
+        """Return whether both may watch one and the same training, or first training, by its outputs."""
+        same = type(self).training is type(other).training and self.loss_name == other.loss_name
+        return same and all(d.params.scope == "head" for d in (self, other))
+
+    def detection_of(self, result: InfluenceResult, history: CheckHistory, labels: Tensor, n: int) -> Detection:
+        """Return what the scores of a training say of its first examples.
+
+        Args:
+            result: The scores of all that was trained on.
+            history: What the checks measured.
+            labels: The labels that were trained on, shape [M].
+            n: Number of training examples N; what follows them are trusted ones.
+        """
+        issues = result.find_label_issues(labels)
         remove = issues.mask.numpy()[:n]
         return Detection(
             scores=result.suspicion.numpy()[:n],
-            variants={name: part[:n] for name, part in _parts(result, training.labels.cpu()).items()},
+            variants={name: part[:n] for name, part in _parts(result, labels.cpu()).items()},
             remove=remove,
             epoch_scores=result.epoch_scores.cpu().numpy()[:, :n],
             traces=history.arrays(),
@@ -117,40 +149,77 @@ class SGOIFDetector(NoisyLabelDetector):
             },
         )
 
-    def _noise_matrix(self, task: NoisyTask, training: PreparedTraining) -> dict[str, np.ndarray]:
-        """Return the noise matrix that the class model finds in a training, shape [C, C]."""
-        result, _ = self._watch(task, training, "first")
-        if result.transition is None:
-            raise InfluenceError("no example was recorded, so that there is no noise matrix")
-        return {"transition": result.transition.cpu().numpy().astype(np.float32)}
 
-    def _watch(self, task: NoisyTask, training: PreparedTraining, phase: str) -> tuple[InfluenceResult, CheckHistory]:
-        """Train by the recipe, recording every step, and return the scores and what the checks measured."""
-        learner = task.learner(training.batches)
-        influence = OnlineInfluence(
+def noise_matrix(result: InfluenceResult) -> np.ndarray:
+    """Return the noise matrix that the class model has found in a training, float32, shape [C, C]."""
+    if result.transition is None:
+        raise InfluenceError("no example was recorded, so that there is no noise matrix")
+    return result.transition.cpu().numpy().astype(np.float32)
+
+
+def detect_together(detectors: Sequence[SGOIFDetector], task: NoisyTask) -> list[Detection]:
+    """Train once while several detectors watch, none of which changes the training.
+
+    Those of two trainings have the second one for themselves.
+
+    Args:
+        detectors: One, or several that watch alike (`SGOIFDetector.watches_alike`).
+        task: Data and recipe; trusted images too if one of them reads these.
+
+    Returns:
+        What each detector found, the same as if it had watched alone.
+
+    Raises:
+        ValueError: If the detectors do not watch alike.
+    """
+    if not all(detectors[0].watches_alike(other) for other in detectors[1:]):
+        raise ValueError("these detectors watch different trainings")
+    training, n = detectors[0].training(task), len(task.labels)
+    found = _watch(detectors, task, training, FIRST)
+    return [
+        detector.detection_of(result, history, training.labels, n)
+        if detector.trainings == 1
+        else detector.detect_corrected(task, training, noise_matrix(result))
+        for detector, (result, history) in zip(detectors, found, strict=True)
+    ]
+
+
+def _watch(
+    detectors: Sequence[SGOIFDetector], task: NoisyTask, training: PreparedTraining, phase: str
+) -> list[tuple[InfluenceResult, CheckHistory]]:
+    """Train by the recipe, recording every step, and return each detector's scores and what its checks measured."""
+    learner = task.learner(training.batches)
+    influences = [
+        OnlineInfluence(
             learner.net,
             n_examples=len(training.labels),
             n_classes=task.n_classes,
-            config=self.params,
+            config=detector.params,
             total_steps=learner.total_steps,
-            anchor_data=self.anchor_data(task),
+            anchor_data=detector.anchor_data(task),
         )
-        loss = training.loss
-        make_step = _head_step if self.params.scope == "head" else _deep_step
-        step, history, epochs = make_step(learner, influence, loss), CheckHistory(influence), task.recipe.epochs
-        for epoch in task.session.epochs(epochs, learner, influence, history, loss, phase=phase):
-            loss.begin_epoch(epoch, epochs)
-            before = influence.external_anchor_passes
-            for batch in training.batches.epoch(epoch):
-                step(batch)
+        for detector in detectors
+    ]
+    loss = training.loss
+    make_step = _head_step if detectors[0].params.scope == "head" else _deep_step
+    step = make_step(learner, influences, loss)
+    histories, epochs = [CheckHistory(influence) for influence in influences], task.recipe.epochs
+    for epoch in task.session.epochs(epochs, learner, *influences, *histories, loss, phase=phase):
+        loss.begin_epoch(epoch, epochs)
+        before = sum(influence.external_anchor_passes for influence in influences)
+        for batch in training.batches.epoch(epoch):
+            step(batch)
+            for influence, history in zip(influences, histories, strict=True):
                 influence.step(learner.optimizer)
                 history.record()
+        for influence in influences:
             influence.end_epoch()
-            COMPUTE.forward_passes += influence.external_anchor_passes - before
-        result = influence.scores()
-        if self.params.memory:
+        COMPUTE.forward_passes += sum(influence.external_anchor_passes for influence in influences) - before
+    results = [influence.scores() for influence in influences]
+    for detector, influence in zip(detectors, influences, strict=True):
+        if detector.params.memory:
             COMPUTE.forward_passes += influence.external_anchors  # they tell what the labels mean
-        return result, history
+    return list(zip(results, histories, strict=True))
 
 
 @dataclass(frozen=True)
@@ -180,7 +249,7 @@ class TrustedDetector(SGOIFDetector):
         return TrustedImages(images, labels.to(images.device))
 
 
-def _head_step(learner: Learner, influence: OnlineInfluence, loss: TrainingLoss) -> Callable[[Batch], None]:
+def _head_step(learner: Learner, influences: Sequence[OnlineInfluence], loss: TrainingLoss) -> Callable[[Batch], None]:
     """Return the training step of head scope.
 
     The gradients of the last layer follow from features and logits, so that the step may be a CUDA graph.
@@ -194,17 +263,19 @@ def _head_step(learner: Learner, influence: OnlineInfluence, loss: TrainingLoss)
 
     def step(batch: Batch) -> None:
         _, logits, features = run(batch)
-        influence.record_outputs(batch.index, batch.labels, features, logits)
+        for influence in influences:
+            influence.record_outputs(batch.index, batch.labels, features, logits)
 
     return step
 
 
-def _deep_step(learner: Learner, influence: OnlineInfluence, loss: TrainingLoss) -> Callable[[Batch], None]:
+def _deep_step(learner: Learner, influences: Sequence[OnlineInfluence], loss: TrainingLoss) -> Callable[[Batch], None]:
     """Return the training step of the other scopes, which capture their layers in the same forward and backward pass.
 
-    Hooks do not fire inside a compiled backbone, so the network is not compiled, whatever `recipe.compile` says. The
-    whole step, scores included, may still be a CUDA graph.
+    One detector watches alone. Hooks do not fire inside a compiled backbone, so the network is not compiled, whatever
+    `recipe.compile` says. The whole step, scores included, may still be a CUDA graph.
     """
+    (influence,) = influences
 
     def forward(batch: Batch) -> tuple[Tensor, CapturedPass]:
         with influence.capture_graph() as captured:
