@@ -113,8 +113,11 @@ class Measured:
         self.run = run
         self.values: dict[tuple[str, str, str, str, str], dict[int | None, float]] = {}
         self.former: set[str] = set()  # methods with cells that have the former weight of a step
+        self.renewed: set[str] = set()  # those that have others, too
         for _, part in read_parts([PUBLISHED / "records" / f"{run}.json.gz"]):
-            self.former |= {cell["cell"]["method"] for cell in part["cells"] if _has_former_weight(cell)}
+            for cell in filter(_depends_on_step_weight, part["cells"]):
+                former = cell["created"] < STEP_WEIGHT_SINCE
+                (self.former if former else self.renewed).add(cell["cell"]["method"])
             for r in part["records"]:
                 if r["value"] is not None and r["epoch"] is None:
                     key = (r["dataset"], r["setting"], r["method"], r["metric"], r["variant"])
@@ -125,7 +128,8 @@ class Measured:
     def former_weight(self) -> list[str]:
         """Rows of SG-OIF that were measured before the weight of a step changed, by their names."""
         named = [m for m in NAMES if m in self.former]
-        return [_kind_of_row(m) for m in (*named, *sorted(self.former - set(NAMES)))]
+        partly = {m: " (in part)" if m in self.renewed else "" for m in self.former}
+        return [_kind_of_row(m) + partly[m] for m in (*named, *sorted(self.former - set(NAMES)))]
 
     @cached_property
     def config(self) -> dict:
@@ -228,11 +232,10 @@ class Measured:
         return {kind: cells.count(kind) for kind in VERDICTS}
 
 
-def _has_former_weight(cell: Mapping[str, Any]) -> bool:
-    """Whether a cell depends on the weight of a step and was made before it changed; frozen features do not."""
+def _depends_on_step_weight(cell: Mapping[str, Any]) -> bool:
+    """Whether a cell depends on the weight of a step; frozen features do not."""
     dataset, setting, method = (cell["cell"][key] for key in ("dataset", "setting", "method"))
-    depends = method.startswith(OWN) and method != PAPER and not setting.startswith("frozen") and dataset in DATASETS
-    return depends and cell["created"] < STEP_WEIGHT_SINCE
+    return method.startswith(OWN) and method != PAPER and not setting.startswith("frozen") and dataset in DATASETS
 
 
 def _kind_of_row(method: str) -> str:

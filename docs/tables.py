@@ -274,7 +274,7 @@ def _pair_in_words(measured: Measured, own: str, other: str) -> str:
     both = [w for w in measured.settings if None not in (measured(w, own), measured(w, other))]
     if not both:
         return ""
-    leads = {w: round(measured(w, own), 1) - round(measured(w, other), 1) for w in both}
+    leads = {w: measured(w, own) - measured(w, other) for w in both}
     best, worst = max(leads, key=leads.__getitem__), min(leads, key=leads.__getitem__)
     ahead, behind = sum(lead > 0.05 for lead in leads.values()), sum(lead < -0.05 for lead in leads.values())
     return sentences.bullet(

@@ -21,7 +21,7 @@ class Some(records.Measured):
 
     def __init__(self, found: dict) -> None:
         self.run = "measurement"
-        self.former = set()
+        self.former, self.renewed = set(), set()
         self.values = {(*where, method, "auc_pr", ""): seeds for (where, method), seeds in found.items()}
         self._seeds = {}
         self.ledger = [
@@ -162,18 +162,22 @@ def test_long_training_is_told_beside_the_chosen_and_the_best_scores_of_rivals()
 
 
 def test_cells_made_before_the_weight_of_a_step_changed_are_told():
-    def cell(
-        method: str = "sgoif@twice", dataset: str = "cifar10", setting: str = "sym50", created: str = "2026-11-17"
-    ):
-        return {"cell": {"dataset": dataset, "setting": setting, "method": method}, "created": created}
+    def cell(method: str = "sgoif_glc", dataset: str = "cifar10", setting: str = "sym50"):
+        return {"cell": {"dataset": dataset, "setting": setting, "method": method}}
 
-    assert records._has_former_weight(cell())
-    others = [cell("sgoif@paper"), cell("aum"), cell(dataset="MNIST"), cell(setting="frozen_noisy1"),
-              cell(created="2026-11-18T16:40:00+00:00")]  # fmt: skip
-    assert not any(map(records._has_former_weight, others)), "what does not depend on it, or was made since"
+    assert records._depends_on_step_weight(cell())
+    others = [cell("sgoif@paper"), cell("aum"), cell(dataset="MNIST"), cell(setting="frozen_noisy1")]
+    assert not any(map(records._depends_on_step_weight, others))
     some = Some({})
     some.former = {"sgoif_glc", "sgoif@twice", "sgoif_trusted", "sgoif@elr"}
-    assert some.former_weight == ["two trainings", "1,000 clean labels", "watching GLC", "watching ELR"]
+    some.renewed = {"sgoif", "sgoif@elr"}
+    assert some.former_weight == ["two trainings", "1,000 clean labels", "watching GLC", "watching ELR (in part)"]
+
+
+def test_the_rows_that_were_measured_before_the_weight_of_a_step_changed_are_known():
+    measured = records.Measured()
+    assert "sgoif_glc" in measured.former and "sgoif_glc" not in measured.renewed
+    assert {"sgoif", "sgoif@twice", "sgoif_trusted", "sgoif@no_gate"} <= measured.renewed - measured.former
 
 
 def test_a_second_training_is_told_where_it_gains_and_where_it_loses():

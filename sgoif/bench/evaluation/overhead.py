@@ -21,6 +21,7 @@ from sgoif.bench.execution.records import ResultRecord
 from sgoif.bench.methods.registry import PLAIN
 
 SHARED_GPU = "several jobs shared the GPU (execution.jobs_per_gpu), so that their seconds cannot be compared"
+TOGETHER = "several methods watched one training, so that none has seconds of its own"
 # Overhead is what a method costs to give its answer. Retraining on the cleaned labels is a use of a detector's answer,
 # and scoring test images has a column of its own (seconds per image); the first network of a process is compiled for
 # all that follow. All are recorded, none is in the overhead.
@@ -67,9 +68,9 @@ class Overhead:
 
     def wall_clock(self) -> Iterator[Cost]:
         """Yields the overheads in wall-clock seconds."""
-        if self.shared_gpu:
+        if self.shared_gpu or not self.own.seconds:
             for metric in WALL_CLOCK_OVERHEADS:
-                yield Cost(metric, status="undefined", reason=SHARED_GPU)
+                yield Cost(metric, status="undefined", reason=SHARED_GPU if self.own.seconds else TOGETHER)
             return
         plain = self.plain.seconds.get("train") or total(self.plain.seconds)
         own = plain if self.is_plain else total(self.own.seconds, self.excluded)
@@ -82,7 +83,7 @@ class Overhead:
     def cpu(self) -> Iterator[Cost]:
         """Yields the overhead in CPU seconds, which do not grow when other jobs share the cores, as wall-clock does."""
         plain = self.plain.cpu_seconds.get("train")
-        if plain and not self.shared_gpu:
+        if plain and self.own.cpu_seconds and not self.shared_gpu:
             own = plain if self.is_plain else total(self.own.cpu_seconds, self.excluded)
             shared = sum(total(result.cpu_seconds) for result in self.shared)
             yield Cost("overhead_cpu", (own + shared) / plain)
@@ -138,9 +139,10 @@ def _absolute_costs(result: ResultRecord, excluded: Collection[str]) -> Iterator
     """Yields seconds, memory and what the method itself reported."""
     for timer, value in result.seconds.items():
         yield Cost(f"seconds_{timer}", value)
-    yield Cost("seconds_total", total(result.seconds))
-    yield Cost("seconds_own", total(result.seconds, excluded))
-    yield Cost("cpu_seconds_total", total(result.cpu_seconds))
+    if result.seconds:
+        yield Cost("seconds_total", total(result.seconds))
+        yield Cost("seconds_own", total(result.seconds, excluded))
+        yield Cost("cpu_seconds_total", total(result.cpu_seconds))
     if result.peak_memory_mb is not None:
         yield Cost("peak_memory_mb", result.peak_memory_mb)
     for name, value in result.extras.items():

@@ -8,6 +8,7 @@ from __future__ import annotations
 
 import sys
 import traceback
+from collections import Counter
 from collections.abc import Sequence
 from pathlib import Path
 
@@ -18,7 +19,6 @@ from sgoif.bench.execution.run_batch import Outcome, outcome_of
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.sgoif_detector import SGOIFDetector, detect_together
 from sgoif.training.cost.compute_counter import COMPUTE
-from sgoif.training.cost.peak_memory import PeakMemory
 from sgoif.training.learner import preload_compiler
 from sgoif.training.session import Session
 from sgoif.utils.device import pick_device
@@ -42,8 +42,8 @@ def detector_of(plan: Plan, cell: Cell) -> SGOIFDetector | None:
 def run_together(plan: Plan, run_dir: Path, cells: Sequence[Cell], device: str) -> None:
     """Computes the cells that are not finished, in one training, and writes their results.
 
-    Seconds are those of all cells together, so that tables leave them out. If the training itself fails nothing is
-    written: each cell is then left to be computed alone.
+    Each has the network passes that it would have alone, but neither seconds nor memory, which are those of all
+    together. If the training itself fails nothing is written: each cell is then left to be computed alone.
 
     Args:
         plan: The cells of the run.
@@ -64,17 +64,18 @@ def run_together(plan: Plan, run_dir: Path, cells: Sequence[Cell], device: str) 
     preload_compiler(task.recipe, on)
     COMPUTE.reset()
     try:
-        with PeakMemory(on) as memory, session.timer("score"):
+        with session.timer("score"):
             found = detect_together(list(detectors.values()), task)
     except Exception:
         raise_if_pending()  # an interrupt that became another error
         traceback.print_exc(file=sys.stderr)
         return
-    session.timers.reassign("train", "compile", COMPUTE.compile_seconds)
-    passes = session.timers.total_forward_passes()
-    for cell, detection in zip(detectors, found, strict=True):
+    shared = Counter(session.timers.total_forward_passes())
+    for one in found:
+        shared.subtract(one.own_passes)
+    for cell, one in zip(detectors, found, strict=True):
         try:
-            outcome = outcome_of(detection, task, cell.method, inputs.train_ids(cell))
+            outcome = outcome_of(one.detection, task, cell.method, inputs.train_ids(cell))
         except ValueError as e:
             outcome = Outcome(failure=f"ValueError: {e}")
         results.write(
@@ -84,11 +85,8 @@ def run_together(plan: Plan, run_dir: Path, cells: Sequence[Cell], device: str) 
             "failed" if outcome.failure else "ok",
             outcome.failure,
             outcome.arrays,
-            seconds={k: round(v, 4) for k, v in session.timers.seconds.items()},
-            cpu_seconds={k: round(v, 4) for k, v in session.timers.cpu_seconds.items()},
-            network_passes=passes,
-            shared_gpu=True,
-            peak_memory_mb=memory.mb,
+            network_passes={timer: count + one.own_passes[timer] for timer, count in shared.items()},
+            shared_gpu=on.type == "cuda" and plan.config["execution"]["jobs_per_gpu"] > 1,
             seed=cell.seed,
             config=plan.cell_config(cell),
             extras=outcome.extras,

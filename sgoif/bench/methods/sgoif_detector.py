@@ -5,9 +5,10 @@ The methods that derive from it differ in the training that is watched and in wh
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections import Counter
+from collections.abc import Callable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
-from typing import Any, ClassVar
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
@@ -95,14 +96,14 @@ class SGOIFDetector(NoisyLabelDetector):
     def detect(self, task: NoisyTask) -> Detection:
         """Train and score every training label; higher = more suspicious."""
         if self.trainings == 1:
-            return detect_together([self], task)[0]
+            return detect_together([self], task)[0].detection
         training = self.training(task)
         noise = task.session.cached("noise-matrix", lambda: {"transition": self._noise_matrix(task, training)})
         return self.detect_corrected(task, training, noise["transition"])
 
     def _noise_matrix(self, task: NoisyTask, training: PreparedTraining) -> np.ndarray:
-        ((result, _),) = _watch([self], task, training, FIRST)
-        return noise_matrix(result)
+        (watched,) = _watch([self], task, training, FIRST)
+        return noise_matrix(watched.result)
 
     def detect_corrected(self, task: NoisyTask, training: PreparedTraining, matrix: np.ndarray) -> Detection:
         """Train a second time, by a loss that is corrected by the noise matrix of the first, and score.
@@ -114,23 +115,23 @@ class SGOIFDetector(NoisyLabelDetector):
         """
         n = len(task.labels)
         loss = CorrectedCrossEntropy(torch.from_numpy(matrix).to(task.labels.device), n)
-        ((result, history),) = _watch([self], task, replace(training, loss=loss), SECOND)
-        return self.detection_of(result, history, training.labels, n)
+        (watched,) = _watch([self], task, replace(training, loss=loss), SECOND)
+        return self.detection_of(watched, training.labels, n)
 
     def watches_alike(self, other: SGOIFDetector) -> bool:
         """Return whether both may watch one and the same training, or first training, by its outputs."""
         same = type(self).training is type(other).training and self.loss_name == other.loss_name
         return same and all(d.params.scope == "head" for d in (self, other))
 
-    def detection_of(self, result: InfluenceResult, history: CheckHistory, labels: Tensor, n: int) -> Detection:
+    def detection_of(self, watched: Watched, labels: Tensor, n: int) -> Detection:
         """Return what the scores of a training say of its first examples.
 
         Args:
-            result: The scores of all that was trained on.
-            history: What the checks measured.
+            watched: The scores of all that was trained on, and what the checks measured.
             labels: The labels that were trained on, shape [M].
             n: Number of training examples N; what follows them are trusted ones.
         """
+        result = watched.result
         issues = result.find_label_issues(labels)
         remove = issues.mask.numpy()[:n]
         return Detection(
@@ -138,7 +139,7 @@ class SGOIFDetector(NoisyLabelDetector):
             variants={name: part[:n] for name, part in _parts(result, labels.cpu()).items()},
             remove=remove,
             epoch_scores=result.epoch_scores.cpu().numpy()[:, :n],
-            traces=history.arrays(),
+            traces=watched.history.arrays(),
             extras={
                 "estimated_noise": float(remove.mean()),
                 "mean_confidence": float(result.confidence.mean()),
@@ -157,7 +158,33 @@ def noise_matrix(result: InfluenceResult) -> np.ndarray:
     return result.transition.cpu().numpy().astype(np.float32)
 
 
-def detect_together(detectors: Sequence[SGOIFDetector], task: NoisyTask) -> list[Detection]:
+class Watched(NamedTuple):
+    """What watching a training gave.
+
+    Attributes:
+        result: The scores.
+        history: What the checks measured.
+        anchor_passes: Images passed through the network for its anchors alone, by timer.
+    """
+
+    result: InfluenceResult
+    history: CheckHistory
+    anchor_passes: Mapping[str, int]
+
+
+class Found(NamedTuple):
+    """What a detector found beside others.
+
+    Attributes:
+        detection: The same as if it had watched alone.
+        own_passes: Images passed through networks for it alone, by timer: anchors, and a second training.
+    """
+
+    detection: Detection
+    own_passes: Mapping[str, int]
+
+
+def detect_together(detectors: Sequence[SGOIFDetector], task: NoisyTask) -> list[Found]:
     """Train once while several detectors watch, none of which changes the training.
 
     Those of two trainings have the second one for themselves.
@@ -167,7 +194,7 @@ def detect_together(detectors: Sequence[SGOIFDetector], task: NoisyTask) -> list
         task: Data and recipe; trusted images too if one of them reads these.
 
     Returns:
-        What each detector found, the same as if it had watched alone.
+        What each detector found, and what it cost beyond the training that all watched.
 
     Raises:
         ValueError: If the detectors do not watch alike.
@@ -175,19 +202,24 @@ def detect_together(detectors: Sequence[SGOIFDetector], task: NoisyTask) -> list
     if not all(detectors[0].watches_alike(other) for other in detectors[1:]):
         raise ValueError("these detectors watch different trainings")
     training, n = detectors[0].training(task), len(task.labels)
-    found = _watch(detectors, task, training, FIRST)
-    return [
-        detector.detection_of(result, history, training.labels, n)
-        if detector.trainings == 1
-        else detector.detect_corrected(task, training, noise_matrix(result))
-        for detector, (result, history) in zip(detectors, found, strict=True)
-    ]
+    found = []
+    for detector, watched in zip(detectors, _watch(detectors, task, training, FIRST), strict=True):
+        before = Counter(task.session.timers.current_forward_passes())
+        if detector.trainings == 1:
+            detection = detector.detection_of(watched, training.labels, n)
+        else:
+            detection = detector.detect_corrected(task, training, noise_matrix(watched.result))
+        after = Counter(task.session.timers.current_forward_passes())
+        after.subtract(before)
+        after.update(watched.anchor_passes)
+        found.append(Found(detection, after))
+    return found
 
 
 def _watch(
     detectors: Sequence[SGOIFDetector], task: NoisyTask, training: PreparedTraining, phase: str
-) -> list[tuple[InfluenceResult, CheckHistory]]:
-    """Train by the recipe, recording every step, and return each detector's scores and what its checks measured."""
+) -> list[Watched]:
+    """Train by the recipe, recording every step, and return what each detector saw."""
     learner = task.learner(training.batches)
     influences = [
         OnlineInfluence(
@@ -215,11 +247,13 @@ def _watch(
         for influence in influences:
             influence.end_epoch()
         COMPUTE.forward_passes += sum(influence.external_anchor_passes for influence in influences) - before
-    results = [influence.scores() for influence in influences]
-    for detector, influence in zip(detectors, influences, strict=True):
-        if detector.params.memory:
-            COMPUTE.forward_passes += influence.external_anchors  # they tell what the labels mean
-    return list(zip(results, histories, strict=True))
+    found = []
+    for detector, influence, history in zip(detectors, influences, histories, strict=True):
+        asked = influence.external_anchors if detector.params.memory else 0  # they tell what the labels mean
+        COMPUTE.forward_passes += asked
+        passes = {"train": influence.external_anchor_passes, "score": asked}
+        found.append(Watched(influence.scores(), history, passes))
+    return found
 
 
 @dataclass(frozen=True)

@@ -21,7 +21,7 @@ HUMAN_LABELS = {  # CIFAR-10N's and CIFAR-100N's names of their label sets
     "worse": "worst",
     "human": "",
 }
-NOT_GIVEN = "–: the method does not give this quantity."
+NOT_GIVEN = "–: the method does not give this quantity, or has no seconds of its own."
 
 
 def seeds_caption(source: Source) -> list[str]:

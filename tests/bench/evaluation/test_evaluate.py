@@ -198,6 +198,19 @@ def test_seconds_of_jobs_that_shared_a_gpu_are_not_compared(noisy):
     assert value(records, "overhead_marginal", method="plain")["value"] == 1
 
 
+def test_a_cell_that_watched_a_training_with_others_has_passes_and_no_seconds(noisy):
+    noisy.cell("noisy", "digits", "n20s0", 0, "plain", {"test_logits": noisy.logits("digits", 1)},
+               seconds={"train": 2.0}, cpu_seconds={"train": 2.0}, network_passes={"train": 100})  # fmt: skip
+    noisy.cell("noisy", "digits", "n20s0", 0, "aum", scores(noisy), network_passes={"train": 101},
+               seconds={}, cpu_seconds={}, peak_memory_mb=None)  # fmt: skip
+    records = evaluated(noisy, small(seeds=[0]))
+    record = value(records, "overhead_standalone")
+    assert record["status"] == "undefined" and "watched one training" in record["reason"]
+    given = {r["metric"] for r in records if r["method"] == "aum"}
+    assert not [m for m in given if m.startswith(("seconds", "cpu_seconds", "peak_memory", "overhead_cpu"))]
+    assert value(records, "overhead_passes")["value"] == pytest.approx(1.01)
+
+
 def test_without_a_plain_run_the_overhead_says_why(noisy):
     noisy.cell("noisy", "digits", "n20s0", 0, "aum", scores(noisy))
     record = value(evaluated(noisy, small(seeds=[0])), "overhead_marginal")
