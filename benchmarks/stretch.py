@@ -18,7 +18,7 @@ import math
 import multiprocessing
 import statistics
 import time
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from pathlib import Path
 from typing import Any
 
@@ -46,10 +46,14 @@ def open_plan(path: Path, workers: int, device: str | None) -> Plan:
     return with_one_cell_a_job(config, jobs_per_gpu=workers, threads=1, device=on)
 
 
-def published_cells(files: Sequence[Path]) -> set[Cell]:
-    """Return the cells that files of records hold; a file that is not there holds none."""
+def published_cells(files: Sequence[Path], again: Collection[str] = ()) -> set[Cell]:
+    """Return the cells that files of records hold, but those of methods that are computed again.
+
+    A file that is not there holds none.
+    """
     parts = read_parts([file for file in files if file.is_file()])
-    return {Cell(**cell["cell"]) for _, part in parts for cell in part["cells"] if cell["status"] == "ok"}
+    cells = {Cell(**cell["cell"]) for _, part in parts for cell in part["cells"] if cell["status"] == "ok"}
+    return {cell for cell in cells if cell.method not in again}
 
 
 def batch_file(run_dir: Path, job: Job) -> Path:
@@ -116,6 +120,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--order", type=Path, default=ROOT / "benchmarks" / "order.yaml")
     parser.add_argument("--datasets", nargs="*", help="only these, because the others are not here")
     parser.add_argument("--published", type=Path, nargs="*", help="files of records whose cells are not computed again")
+    parser.add_argument("--again", nargs="*", default=[], help="methods whose published cells are computed again")
     parser.add_argument("--seconds", type=float, required=True, help="for all of it, the last writing too")
     parser.add_argument("--workers", type=int, default=8, help="processes that share the GPU")
     parser.add_argument("--device", help="instead of the configuration's")
@@ -127,7 +132,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     plan = open_plan(options.config, options.workers, options.device)
     run_dir = folder_of(plan.config)
     files = options.published or [ROOT / "results/published/records" / f"{plan.config['run']}.json.gz"]
-    published = published_cells(files)
+    published = published_cells(files, options.again)
     jobs = jobs_in_order(plan, yaml.safe_load(options.order.read_text()), published)
     jobs = [job for job in jobs if not batch_file(run_dir, job).is_file()]
     jobs = [job for job in jobs if options.datasets is None or job.dataset in options.datasets]

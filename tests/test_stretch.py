@@ -135,6 +135,7 @@ def test_a_stretch_goes_on_where_another_was(plan, tmp_path, monkeypatch, capsys
     new, _ = export_records(plan, run_dir, Path("new.json.gz"), published=published)
     assert [c["cell"]["setting"] for c in new["cells"]] == ["n40_s6"], "what is published stays as it is"
     assert {r["setting"] for r in new["records"]} == {"n40_s6"}
-    published = stretch.published_cells([Path("out.json.gz")])
+    published = stretch.published_cells([Path("out.json.gz")], again=["loss"])
+    assert not stretch.published_cells([Path("out.json.gz")], again=["loss", "random"])
     with pytest.raises(UserError, match="no finished cell to export that is not published"):
         export_records(plan, run_dir, Path("new.json.gz"), published=published)
