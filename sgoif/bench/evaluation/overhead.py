@@ -21,6 +21,8 @@ from sgoif.bench.execution.records import ResultRecord
 from sgoif.bench.methods.registry import PLAIN
 
 SHARED_GPU = "several jobs shared the GPU (execution.jobs_per_gpu), so that their seconds cannot be compared"
+NO_PLAIN_RUN = "no plain run to compare with"
+ELSEWHERE = "its plain run was measured at another time, so that their seconds cannot be compared"
 TOGETHER = "several methods watched one training, so that none has seconds of its own"
 # Overhead is what a method costs to give its answer. Retraining on the cleaned labels is a use of a detector's answer,
 # and scoring test images has a column of its own (seconds per image); the first network of a process is compiled for
@@ -123,10 +125,10 @@ def costs(
     plain = cells.get((*cell.name[:2], PLAIN))
     if plain is None:
         for metric in WALL_CLOCK_OVERHEADS:
-            yield Cost(metric, status="not run", reason="no plain run to compare with")
+            yield Cost(metric, status="not run", reason=NO_PLAIN_RUN)
     elif plain.result.status != "ok":
         for metric in WALL_CLOCK_OVERHEADS:
-            reason = f"no plain run to compare with: {plain.result.reason}"
+            reason = f"{NO_PLAIN_RUN}: {plain.result.reason}"
             yield Cost(metric, status="failed", reason=reason)
     else:
         shared = [_shared_run(cell, run, cells).result for run in cell.result.shared]

@@ -16,7 +16,14 @@ from pathlib import Path
 from typing import Any, TypeGuard
 
 from sgoif.bench.evaluation.metric_record import MetricRecord
-from sgoif.bench.evaluation.overhead import NOT_OVERHEAD, NOT_OVERHEAD_OOD, Overhead
+from sgoif.bench.evaluation.overhead import (
+    ELSEWHERE,
+    NO_PLAIN_RUN,
+    NOT_OVERHEAD,
+    NOT_OVERHEAD_OOD,
+    WALL_CLOCK_OVERHEADS,
+    Overhead,
+)
 from sgoif.bench.execution.records import ResultRecord
 from sgoif.bench.methods.registry import PLAIN
 from sgoif.bench.sharing.partial_run import (
@@ -104,15 +111,27 @@ def counting(parts: Sequence[NamedPart]) -> list[NamedPart]:
 
 
 def with_passes(parts: Sequence[NamedPart]) -> list[NamedPart]:
-    """Add the overhead in network passes, which no machine changes, of cells whose plain run is in another part."""
+    """Add the overhead in network passes, which no machine changes, of cells whose plain run is in another part.
+
+    Their seconds are said to be incomparable there, not to lack a plain run.
+    """
     results = {owner_of(cell["cell"]): cell for _, part in parts for cell in part["cells"] if cell["status"] == "ok"}
     found: list[NamedPart] = []
     for name, part in parts:
         have = {owner_of(record) for record in part["records"] if record["metric"] == PASSES}
         lacking = [cell for cell in part["cells"] if cell["status"] == "ok" and owner_of(cell["cell"]) not in have]
-        records = [*part["records"], *(r for cell in lacking for r in _passes(cell, results))]
+        records = [_beside_plain_run(record, results) for record in part["records"]]
+        records += [r for cell in lacking for r in _passes(cell, results)]
         found.append((name, {**part, "records": records}))
     return found
+
+
+def _beside_plain_run(record: MetricRecord, results: Mapping[Owner, Any]) -> MetricRecord:
+    """Return a record that lacks a plain run with the reason that it has one elsewhere, if it has."""
+    there = owner_of({**record, "method": PLAIN}) in results
+    if record["metric"] not in WALL_CLOCK_OVERHEADS or record["reason"] != NO_PLAIN_RUN or not there:
+        return record
+    return {**record, "status": "undefined", "reason": ELSEWHERE}
 
 
 def _passes(cell: Any, results: Mapping[Owner, Any]) -> list[MetricRecord]:

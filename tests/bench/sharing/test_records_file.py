@@ -111,8 +111,14 @@ def test_a_cell_whose_plain_run_is_in_another_part_gets_its_overhead_in_passes(t
     paths = []
     for name, cell in (("plain", plain), ("own", own)):
         records = [r for r in whole["records"] if owner_of(r) == owner_of(cell["cell"])]
-        records = [r for r in records if r["metric"] != "overhead_passes"]
+        records = [r for r in records if not r["metric"].startswith("overhead_")]
+        if name == "own":
+            records.append({**records[0], "metric": "overhead_marginal", "value": None, "status": "not run",
+                            "reason": "no plain run to compare with"})  # fmt: skip
         paths.append(tmp_path / f"{name}.json.gz")
         write_partial_run(paths[-1], {**whole, "cells": [cell], "records": records})
-    assert overhead(pack_records(paths, tmp_path / "out.json.gz", "measurement")) == overhead([("", whole)])
+    packed = pack_records(paths, tmp_path / "out.json.gz", "measurement")
+    assert overhead(packed) == overhead([("", whole)])
+    (told,) = [r for _, part in packed for r in part["records"] if r["metric"] == "overhead_marginal"]
+    assert told["status"] == "undefined" and "at another time" in told["reason"]
     assert overhead(pack_records(paths[1:], tmp_path / "out.json.gz", "measurement")) == []
