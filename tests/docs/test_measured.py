@@ -174,10 +174,15 @@ def test_cells_made_before_the_weight_of_a_step_changed_are_told():
     assert some.former_weight == ["two trainings", "1,000 clean labels", "watching GLC", "watching ELR (in part)"]
 
 
-def test_the_rows_that_were_measured_before_the_weight_of_a_step_changed_are_known():
+def test_the_rows_that_were_measured_before_the_weight_of_a_step_changed_are_known(monkeypatch):
+    def cell(method: str, created: str) -> dict:
+        return {"cell": {"dataset": "cifar10", "setting": "sym50", "method": method}, "created": created}
+
+    before, since = "2026-11-18T12:00:00+00:00", "2026-11-18T20:00:00+00:00"
+    cells = [cell("sgoif_glc", before), cell("sgoif", since), cell("sgoif@elr", before), cell("sgoif@elr", since)]
+    monkeypatch.setattr(records, "read_parts", lambda _: [("", {"cells": cells, "records": []})])
     measured = records.Measured()
-    assert "sgoif_glc" in measured.former and "sgoif_glc" not in measured.renewed
-    assert {"sgoif", "sgoif@twice", "sgoif_trusted", "sgoif@no_gate"} <= measured.renewed - measured.former
+    assert (measured.former, measured.renewed) == ({"sgoif_glc", "sgoif@elr"}, {"sgoif", "sgoif@elr"})
 
 
 def test_a_second_training_is_told_where_it_gains_and_where_it_loses():

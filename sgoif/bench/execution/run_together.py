@@ -31,11 +31,13 @@ def detector_of(plan: Plan, cell: Cell) -> SGOIFDetector | None:
     A cell that is trained again without what it removes has a training of its own, and so does one that reads others.
     """
     name, _ = registry.split_variant(cell.method)
-    if cell.task == "ood" or name in registry.SHARED or plan.retrains(cell) or plan.retrains_same(cell):
+    kind = registry.task_kind(cell.task)
+    if kind != "noisy" or name in registry.SHARED or plan.retrains(cell) or plan.retrains_same(cell):
         return None
-    if registry.declaration(cell.task, name).shared_runs or not issubclass(registry.load("noisy", name), SGOIFDetector):
+    method = registry.load(kind, name)
+    if registry.declaration(kind, name).shared_runs or not issubclass(method, SGOIFDetector):
         return None
-    detector: SGOIFDetector = registry.load("noisy", name)(**plan.params(cell.method))
+    detector: SGOIFDetector = method(**plan.params(cell.method))
     return detector if detector.watches_alike(detector) else None
 
 

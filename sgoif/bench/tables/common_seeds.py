@@ -11,9 +11,11 @@ from functools import partial
 
 from sgoif.bench.evaluation import significance
 from sgoif.bench.tables.block import Field, make_block
-from sgoif.bench.tables.model import Block, Entry
+from sgoif.bench.tables.model import Block, Entry, Row
 from sgoif.bench.tables.names import is_ranked
 from sgoif.bench.tables.ranks import mean_and_rank
+
+OVER_COMMON_SEEDS = "Where rows lack seeds, all numbers are over the seeds that all rows have"
 
 
 def common_block(
@@ -71,6 +73,22 @@ def _measured(field: Field, methods: Sequence[str]) -> dict[str, Entry]:
 
 def _find(field: Field, entries: Mapping[str, Entry], method: str) -> Entry:
     return entries[method] if method in entries else field.entry(method)
+
+
+def put_over_common_seeds(rows: Sequence[Row], n_columns: int) -> None:
+    """Puts the numbers of the first columns over the settings and seeds that all rows have there.
+
+    Args:
+        rows: Their entries are replaced; one without a number is not asked for its seeds.
+        n_columns: Number of columns.
+    """
+    for place in range(n_columns):
+        pairs = [row.entries[place].pairs for row in rows if row.entries[place].pairs]
+        common = set.intersection(*(set(found) for found in pairs)) if pairs else set()
+        for row in rows:
+            entry = row.entries[place]
+            if entry.pairs and set(entry.pairs) != common:
+                row.entries[place] = restricted(entry, common)
 
 
 def restricted(entry: Entry, seeds: Collection[Hashable]) -> Entry:

@@ -12,7 +12,7 @@ from sgoif.bench.methods.registry import PLAIN
 from sgoif.bench.tables import names
 from sgoif.bench.tables.block import Field, absent_field, make_block, metric_field
 from sgoif.bench.tables.captions import NOT_GIVEN, OVERHEAD, describe_noise, seeds_caption, top_caption
-from sgoif.bench.tables.common_seeds import common_block
+from sgoif.bench.tables.common_seeds import OVER_COMMON_SEEDS, common_block, put_over_common_seeds
 from sgoif.bench.tables.model import BEST, Block, Column, Entry, Row, Table
 from sgoif.bench.tables.names import REFERENCE, is_ranked
 from sgoif.bench.tables.ranks import over_panels
@@ -215,6 +215,9 @@ def noisy_scores(source: Source) -> Table:
             else:
                 entries = [source.variant_entry(panel, method, score, "auc_pr") for panel in source.panels]
                 rows.append(Row(title, method, words, entries))
+    of_one_method = len({registry.split_variant(row.method)[0] for row in rows}) == 1  # its variants are compared
+    if of_one_method:
+        put_over_common_seeds(rows, len(columns))
     _mark_best_of_methods(rows)
     block = Block("AUC-PR (%)", columns, [r for r in rows if any(e.mean is not None for e in r.entries)], ("", "score"))
     caption = [
@@ -225,6 +228,7 @@ def noisy_scores(source: Source) -> Table:
         else "",
         "window: the last half of training, the same for all methods. Scores of the training steps themselves cost "
         "nothing.",
+        f"{OVER_COMMON_SEEDS}." if of_one_method else "",
     ]
     return source.table([block], caption)
 

@@ -6,7 +6,7 @@ from typing import Any
 
 from sgoif.bench.tables.block import absent_field, make_block
 from sgoif.bench.tables.captions import NOT_GIVEN, describe_noise, seeds_caption, top_caption
-from sgoif.bench.tables.common_seeds import restricted
+from sgoif.bench.tables.common_seeds import OVER_COMMON_SEEDS, put_over_common_seeds
 from sgoif.bench.tables.model import Block, Column, Entry, Row, Table
 from sgoif.bench.tables.source import Source
 from sgoif.bench.tables.variants_table import (
@@ -44,7 +44,8 @@ def sensitivity(source: Source) -> Table:
     blocks = []
     if source.panels:
         found = differences(source, AUC)
-        rows = _over_common_seeds([_row(source, found, *at) for at in _values(source)])
+        rows = [_row(source, found, *at) for at in _values(source)]
+        put_over_common_seeds(rows, len(COLUMNS))
         heads = [*COLUMNS, DIFFERENCE, certainty_column(source, DIFFERENCE.group, AUC.metric)]
         blocks.append(Block("", heads, rows, ("", "value"), unchanged_rows_caption(source, {AUC.metric: found})))
     plain_rows = [("", r.method) for r in source.layout.rows]
@@ -55,7 +56,7 @@ def sensitivity(source: Source) -> Table:
         "AUC-PR and P@1% in %.",
         full_method_caption(source),
         *(words.split(" {best}")[0] for words in seeds_caption(source)),
-        "Where rows lack seeds, all numbers are over the seeds that all rows have, but for the differences.",
+        f"{OVER_COMMON_SEEDS}, but for the differences.",
         top_caption(source) if source.panels else "",
         difference_caption(source) if source.panels else "",
         "K = 0: one anchor per class. A check also updates the subspace; coverage is the anchors'. Overhead: CPU "
@@ -63,18 +64,6 @@ def sensitivity(source: Source) -> Table:
         NOT_GIVEN,
     ]
     return source.table(blocks, caption)
-
-
-def _over_common_seeds(rows: list[Row]) -> list[Row]:
-    """Returns the rows with the numbers of `COLUMNS` over the settings and seeds that all of them have."""
-    for place in range(len(COLUMNS)):
-        pairs = [row.entries[place].pairs for row in rows if row.entries[place].pairs]
-        common = set.intersection(*(set(found) for found in pairs)) if pairs else set()
-        for row in rows:
-            entry = row.entries[place]
-            if entry.pairs and set(entry.pairs) != common:
-                row.entries[place] = restricted(entry, common)
-    return rows
 
 
 def _values(source: Source) -> list[tuple[str, str, str]]:

@@ -39,11 +39,12 @@ TABLES = {
     "backends": {"kind": "backends", "sets": SETS, "methods": ["sgoif", "sgoif@diagonal"]},
     "sensitivity": {"kind": "sensitivity", "sets": [*SETS, ABSENT], "methods": ["sgoif", "sgoif@hot"]},
 }
+CONTROLS = {"kind": "scores", "sets": SETS[:1], "methods": ["sgoif", "sgoif@hot"]}
 
 
 def described() -> dict:
     entry = {"title": "digits", "stands_for": "CIFAR-10", "settings": SETTINGS, "seeds": SEEDS, "methods": ALL}
-    return config(noisy={"digits": entry}, tables=TABLES, variants={"sgoif": VARIANTS})
+    return config(noisy={"digits": entry}, tables={**TABLES, "controls": CONTROLS}, variants={"sgoif": VARIANTS})
 
 
 @pytest.fixture(scope="module")
@@ -189,6 +190,9 @@ def test_where_rows_lack_seeds_all_are_compared_over_the_seeds_that_all_have(fin
     assert of_common.strip("*") == f"{auc['n20s0']:.1f}" and "±" in of_all
     default = f"{InfluenceConfig().temperature:g} (default)"
     assert grid(finished, "sensitivity")[1][default][0].startswith(f"{np.mean(list(auc.values())):.1f}")
+    own = next(line for line in text(finished, "controls").splitlines() if line.startswith("| the method's score"))
+    assert f" {auc['n20s0']:.1f}" in own and "±" not in own
+    assert "over the seeds that all rows have." in " ".join(text(finished, "controls").split())
 
 
 # ------------------------------------------------------------------------------------------------ the plan
