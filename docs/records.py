@@ -1,11 +1,9 @@
 """Reads what is published: records of runs on a GPU, the ledger of the paper's numbers, and benchmarks of speed."""
 
 import json
-from collections.abc import Mapping
 from functools import cached_property
 from pathlib import Path
 from statistics import mean
-from typing import Any
 
 from sgoif.bench.config import load_config
 from sgoif.bench.paper.comparison import NOT_RUN, VERDICTS
@@ -100,7 +98,6 @@ LEFT_OUT = ("plain", "folds", "random")  # no detectors
 BESIDE = (PAPER, TWICE)  # rows of SG-OIF that are no rivals of it
 ONCE = ("incv", "dividemix")  # planned with one seed, because of what they cost
 TWO_NETWORKS = ("coteaching", "dividemix", "incv")
-STEP_WEIGHT_SINCE = "2026-11-18T16:00"  # SG-OIF's cells made before have the former weight of a step
 
 
 class Measured:
@@ -112,24 +109,12 @@ class Measured:
     def __init__(self, run: str = "measurement") -> None:
         self.run = run
         self.values: dict[tuple[str, str, str, str, str], dict[int | None, float]] = {}
-        self.former: set[str] = set()  # methods with cells that have the former weight of a step
-        self.renewed: set[str] = set()  # those that have others, too
         for _, part in read_parts([PUBLISHED / "records" / f"{run}.json.gz"]):
-            for cell in filter(_depends_on_step_weight, part["cells"]):
-                former = cell["created"] < STEP_WEIGHT_SINCE
-                (self.former if former else self.renewed).add(cell["cell"]["method"])
             for r in part["records"]:
                 if r["value"] is not None and r["epoch"] is None:
                     key = (r["dataset"], r["setting"], r["method"], r["metric"], r["variant"])
                     self.values.setdefault(key, {})[r["seed"]] = r["value"]
         self._seeds: dict[Where, set[int | None]] = {}
-
-    @property
-    def former_weight(self) -> list[str]:
-        """Rows of SG-OIF that were measured before the weight of a step changed, by their names."""
-        named = [m for m in NAMES if m in self.former]
-        partly = {m: " (in part)" if m in self.renewed else "" for m in self.former}
-        return [_kind_of_row(m) + partly[m] for m in (*named, *sorted(self.former - set(NAMES)))]
 
     @cached_property
     def config(self) -> dict:
@@ -230,17 +215,6 @@ class Measured:
         """How many numbers of the paper, or of one of its tables, have which verdict."""
         cells = [c["verdict"] for c in self.ledger if table in (None, c["table"])]
         return {kind: cells.count(kind) for kind in VERDICTS}
-
-
-def _depends_on_step_weight(cell: Mapping[str, Any]) -> bool:
-    """Whether a cell depends on the weight of a step; frozen features do not."""
-    dataset, setting, method = (cell["cell"][key] for key in ("dataset", "setting", "method"))
-    return method.startswith(OWN) and method != PAPER and not setting.startswith("frozen") and dataset in DATASETS
-
-
-def _kind_of_row(method: str) -> str:
-    """The name of a row of SG-OIF without what all of them have: "watching GLC"."""
-    return name(method).removeprefix("↳ ").removeprefix("SG-OIF ").split(" (")[0].strip("()")
 
 
 def _ledger(run: str) -> list[dict]:

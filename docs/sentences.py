@@ -19,7 +19,7 @@ from records import (
     listed,
     short,
 )
-from unfinished import missing, papers_score, seeds_in_words, with_former_weight
+from unfinished import missing, papers_score, seeds_in_words
 
 NEAR = 3.5  # points by which an estimated share of wrong labels may be off and still be called near
 NAMED = 3  # rivals that a sentence names
@@ -108,7 +108,6 @@ def two_trainings(measured: Measured) -> Iterator[str]:
         if single[where, seed] < 0
         else "None of the single trainings loses.",
         f"Among methods without clean labels they are first in {first(without)} of {len(without)}.",
-        *with_former_weight(measured),
     )
 
 
@@ -129,7 +128,7 @@ def long_training(measured: Measured) -> Iterator[str]:
         "Beside the best of all scores that each of them has, chosen with the truth, it is first in"
         f" {first(best) or 'none'}" + (f": behind at {losses}." if losses else "."),
     )
-    yield bullet(f"Wrong labels, true / estimated (%): {', '.join(told)}.", *with_former_weight(long))
+    yield bullet(f"Wrong labels, true / estimated (%): {', '.join(told)}.")
 
 
 def _beside_best_scores(measured: Measured) -> dict[Where, tuple[float, str]]:
@@ -152,11 +151,7 @@ def _named(measured: Measured, found: dict[Where, tuple[float, str]]) -> str:
 
 def not_yet(measured: Measured) -> Iterator[str]:
     """What of the plan is not measured, in a sentence."""
-    told = missing(measured)
-    yield bullet(
-        f"**Not run yet**: {told}. What is compared has {seeds_in_words(measured)}.",
-        *with_former_weight(measured),
-    )
+    yield bullet(f"**Not run yet**: {missing(measured)}. What is compared has {seeds_in_words(measured)}.")
 
 
 def most_wrong(measured: Measured) -> Iterator[str]:

@@ -76,15 +76,6 @@ def missing_briefly(measured: Measured) -> str:
     return listed([*words, *_absent_ablations(measured)]) or "nothing"
 
 
-def with_former_weight(measured: Measured) -> list[str]:
-    """Rows that have the former weight of a step, as a sentence of a page of results; nothing if there are none."""
-    if not measured.former_weight:
-        return []
-    rows = listed(measured.former_weight)
-    page = "../lab-notebook/measurement.md#the-weight-of-a-step"
-    return [f"{rows[0].upper()}{rows[1:]}: with the [former weight of a step]({page})."]
-
-
 def missing_methods(measured: Measured, own: bool = True) -> list[str]:
     """Methods that are nowhere, by their names; without `own` rivals alone."""
     planned = [m for m in measured.config["noisy"]["cifar10"]["methods"] if "@" not in m and m not in LEFT_OUT]

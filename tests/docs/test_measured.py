@@ -21,7 +21,6 @@ class Some(records.Measured):
 
     def __init__(self, found: dict) -> None:
         self.run = "measurement"
-        self.former, self.renewed = set(), set()
         self.values = {(*where, method, "auc_pr", ""): seeds for (where, method), seeds in found.items()}
         self._seeds = {}
         self.ledger = [
@@ -156,33 +155,7 @@ def test_long_training_is_told_beside_the_chosen_and_the_best_scores_of_rivals()
     told = " ".join(" ".join(sentences.long_training(some)).split())
     assert "is first in 1 of 2: 20% · 0.0 (by 10.0, AUM). It is behind at symmetric 50% (by 5.0, AUM)." in told
     assert "it is first in none: behind at 20% · 0.0 (by 5.0, AUM) and symmetric 50% (by 25.0, AUM)." in told
-    assert "20% · 0.0 50 / 25, symmetric 50% 50 / 25." in told and "former weight" not in told
-    long.former = {"sgoif"}
-    assert "50 / 25. SG-OIF: with the [former weight" in " ".join(" ".join(sentences.long_training(some)).split())
-
-
-def test_cells_made_before_the_weight_of_a_step_changed_are_told():
-    def cell(method: str = "sgoif_glc", dataset: str = "cifar10", setting: str = "sym50"):
-        return {"cell": {"dataset": dataset, "setting": setting, "method": method}}
-
-    assert records._depends_on_step_weight(cell())
-    others = [cell("sgoif@paper"), cell("aum"), cell(dataset="MNIST"), cell(setting="frozen_noisy1")]
-    assert not any(map(records._depends_on_step_weight, others))
-    some = Some({})
-    some.former = {"sgoif_glc", "sgoif@twice", "sgoif_trusted", "sgoif@elr"}
-    some.renewed = {"sgoif", "sgoif@elr"}
-    assert some.former_weight == ["two trainings", "1,000 clean labels", "watching GLC", "watching ELR (in part)"]
-
-
-def test_the_rows_that_were_measured_before_the_weight_of_a_step_changed_are_known(monkeypatch):
-    def cell(method: str, created: str) -> dict:
-        return {"cell": {"dataset": "cifar10", "setting": "sym50", "method": method}, "created": created}
-
-    before, since = "2026-11-18T12:00:00+00:00", "2026-11-18T20:00:00+00:00"
-    cells = [cell("sgoif_glc", before), cell("sgoif", since), cell("sgoif@elr", before), cell("sgoif@elr", since)]
-    monkeypatch.setattr(records, "read_parts", lambda _: [("", {"cells": cells, "records": []})])
-    measured = records.Measured()
-    assert (measured.former, measured.renewed) == ({"sgoif_glc", "sgoif@elr"}, {"sgoif", "sgoif@elr"})
+    assert "20% · 0.0 50 / 25, symmetric 50% 50 / 25." in told
 
 
 def test_a_second_training_is_told_where_it_gains_and_where_it_loses():
