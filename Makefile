@@ -40,7 +40,7 @@ tables: $(VENV)/run.stamp  ## every table and ablation of CONFIG (default: the e
 	$(plural)
 	$(make_tables)
 
-# What is measured from one commit, in the order in which GPU time is spent on it.
+# What is published, in the order in which GPU time is spent on it.
 MEASUREMENT := configs/measurement.yaml configs/measurement-long.yaml configs/measurement-regimes.yaml configs/fidelity-cifar.yaml
 
 measurement: $(VENV)/run.stamp  ## measure the published tables again, for LIMIT seconds (1500); the same command goes on where it was

@@ -14,7 +14,7 @@ import tables
 from records import ROOT, Measured
 
 PLACES = {
-    "README.md": [readme_sentences.paper, tables.overview],
+    "README.md": [readme_sentences.in_short, tables.overview, readme_sentences.paper],
     "docs/results/limits.md": [sentences.not_yet, sentences.most_wrong],
     "docs/lab-notebook/outside-the-recipe.md": [loop_table.loops, loop_table.loops_counted],
     "docs/scan.md": [scan_table.scan_beside_cleanlab],
@@ -43,6 +43,7 @@ PLACES = {
         other_tables.cost,
         other_tables.growth,
         other_tables.packages,
+        other_tables.small_runs,
         other_tables.verdicts,
         sentences.reproduced,
         other_tables.ablations,

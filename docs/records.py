@@ -47,7 +47,7 @@ GROUPS = {  # columns of the README: settings of one kind
     "70%": [w for w in GRID if w[1].startswith("n70")],
     "asymmetric": [("cifar10", "asym20"), ("cifar10", "asym40")],
     "symmetric": [("cifar10", "sym20"), ("cifar10", "sym50")],
-    "CIFAR-10 human": [("cifar10", "aggre"), ("cifar10", "random1"), ("cifar10", "worse")],
+    "human": [("cifar10", "aggre"), ("cifar10", "random1"), ("cifar10", "worse")],
     "CIFAR-100": list(HUNDRED),
     "Imagenette": list(SCRATCH),
     "Imagenette, frozen": list(FROZEN),

@@ -16,6 +16,7 @@ from records import (
     HUNDRED,
     OTHER,
     OWN,
+    PAPER,
     PARTS,
     SCRATCH,
     THOUSAND,
@@ -31,6 +32,7 @@ from records import (
 
 NOT_YET = "Not run yet."
 WATCHING = {"sgoif@gce": "gce", "sgoif@elr": "elr"}  # SG-OIF that watches another training
+SHORTER = {"latent": "↳ class model alone", PAPER: "↳ paper's algorithm alone"}  # titles of rows in README
 Line = tuple[str, str, str]  # method, variant, title
 
 
@@ -48,16 +50,16 @@ def by_method(measured: Measured, columns: dict[str, list[Where]], shown: list[L
         yield NOT_YET
         return
     every = lines(measured.detectors)
-    values = {line: [measured.mean(p, line[0], variant=line[1]) for p in columns.values()] for line in every}
-    competing = [values[line] for line in every if line[0] not in THOUSAND]
+    values = {(m, part): [measured.mean(p, m, variant=part) for p in columns.values()] for m, part, _ in every}
+    competing = [column for (method, _), column in values.items() if method not in THOUSAND]
     best = [max(round(v, 1) for v in column if v is not None) for column in zip(*competing, strict=True)]
     table = [["", *columns]]
-    for line in shown or every:
-        if any(v is not None for v in values[line]):
-            pairs = zip(values[line], best, strict=True)
-            competes = line[0] not in THOUSAND
+    for method, part, title in shown or every:
+        line = values[method, part]
+        if any(v is not None for v in line):
+            competes, pairs = method not in THOUSAND, zip(line, best, strict=True)
             cells = ["–" if v is None else bold(f"{v:.1f}", competes and round(v, 1) >= top) for v, top in pairs]
-            table.append([line[2], *cells])
+            table.append([title, *cells])
     yield from rows(table)
 
 
@@ -67,8 +69,8 @@ def groups(measured: Measured) -> dict[str, list[Where]]:
     return {title: places for title, places in there.items() if places}
 
 
-def strongest(measured: Measured, count: int = 4) -> list[str]:
-    """The rivals without clean labels with the best mean over the columns of CIFAR-10, and the best of every column."""
+def strongest(measured: Measured, count: int = 1) -> list[str]:
+    """The rivals without clean labels with the best mean over the columns of CIFAR-10, and the best of each column."""
     columns = groups(measured)
     value = {m: {title: measured.mean(places, m) for title, places in columns.items()} for m in measured.blind}
     whole = [title for title, places in columns.items() if places[0][0] == "cifar10"]
@@ -94,11 +96,29 @@ def overview(measured: Measured) -> Iterator[str]:
     """The README's table: SG-OIF without its influence alone, the strongest rivals, and rows with clean labels."""
     with_clean = (FASTIF, *strongest_with_clean_labels(measured), TRUSTED, WATCHED_GLC)
     shown = lines([*strongest(measured), *(m for m in with_clean if m in measured.detectors)])
-    yield from by_method(measured, groups(measured), [line for line in shown if line[1] != "influence"])
+    shown = [(m, part, shorter(m, part, title)) for m, part, title in shown if part != "influence"]
+    head, rule, own, *others = by_method(measured, groups(measured), shown)
+    yield from (head, rule, own, *over_all_draws(measured), *others)
     yield ""
     yield from readme_sentences.standing(measured)
     yield from readme_sentences.overhead(measured)
     yield from readme_sentences.terms(measured)
+
+
+def over_all_draws(measured: Measured) -> Iterator[str]:
+    """The row of SG-OIF over all its draws of noise; nothing if it has one."""
+    draws = max(len(measured.seeds_of(w, OWN)) for w in measured.settings)
+    if draws > 1:
+        values = [f"{measured.over_own_seeds(places, OWN):.1f}" for places in groups(measured).values()]
+        title = f"↳ mean of {readme_sentences.SPELLED.get(draws, draws)} draws"
+        yield f"| {' | '.join([title, *values])} |"
+
+
+def shorter(method: str, part: str, title: str) -> str:
+    """The title of a row where many columns leave it little room."""
+    if method in WITH_CLEAN_LABELS:
+        return f"{short(method)} {'†' if method == FASTIF else '‡'}"
+    return SHORTER.get(part or method, title)
 
 
 def each(measured: Measured, places: dict[Where, str]) -> dict[str, list[Where]]:

@@ -5,7 +5,7 @@ The network is trained on straight lines between examples. Per minibatch, with o
     λ ~ Beta(α, α)        x̃_i = λ x_i + (1 - λ) x_π(i)
     L = mean_i  λ CE(f(x̃_i), y_i) + (1 - λ) CE(f(x̃_i), y_π(i))
 
-α = 1 as in the released code; the paper's runs on corrupted labels used stronger mixing (α = 8 and 32).
+Here α = 1, as in the released code; the paper's runs on corrupted labels used stronger mixing (α = 8 and 32).
 
 Mixup was published as a trainer. The logits of its training steps are of mixed images and say nothing of single ones,
 so that the unmixed training images are passed through the network after every epoch of the last half. Candidates:
