@@ -45,12 +45,12 @@ GROUPS = {  # columns of the README: settings of one kind
     "20%": [w for w in GRID if w[1].startswith("n20")],
     "40%": [w for w in GRID if w[1].startswith("n40")],
     "70%": [w for w in GRID if w[1].startswith("n70")],
-    "asymmetric": [("cifar10", "asym20"), ("cifar10", "asym40")],
-    "symmetric": [("cifar10", "sym20"), ("cifar10", "sym50")],
+    "asym.": [("cifar10", "asym20"), ("cifar10", "asym40")],
+    "sym.": [("cifar10", "sym20"), ("cifar10", "sym50")],
     "human": [("cifar10", "aggre"), ("cifar10", "random1"), ("cifar10", "worse")],
     "CIFAR-100": list(HUNDRED),
-    "Imagenette": list(SCRATCH),
-    "Imagenette, frozen": list(FROZEN),
+    "photos": list(SCRATCH),
+    "frozen": list(FROZEN),
 }
 DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenette": "Imagenette"}
 

@@ -32,7 +32,12 @@ from records import (
 
 NOT_YET = "Not run yet."
 WATCHING = {"sgoif@gce": "gce", "sgoif@elr": "elr"}  # SG-OIF that watches another training
-SHORTER = {"latent": "↳ class model alone", PAPER: "↳ paper's algorithm alone"}  # titles of rows in README
+SHORTER = {  # titles of rows in README
+    "latent": "↳ class model alone",
+    PAPER: "↳ paper's algorithm",
+    WATCHED_GLC: "SG-OIF on GLC ‡",
+    "aum@all": "AUM, all epochs",
+}
 Line = tuple[str, str, str]  # method, variant, title
 
 
@@ -110,15 +115,19 @@ def over_all_draws(measured: Measured) -> Iterator[str]:
     draws = max(len(measured.seeds_of(w, OWN)) for w in measured.settings)
     if draws > 1:
         values = [f"{measured.over_own_seeds(places, OWN):.1f}" for places in groups(measured).values()]
-        title = f"↳ mean of {readme_sentences.SPELLED.get(draws, draws)} draws"
+        title = unbroken(f"↳ mean of {readme_sentences.SPELLED.get(draws, draws)} draws")
         yield f"| {' | '.join([title, *values])} |"
 
 
 def shorter(method: str, part: str, title: str) -> str:
     """The title of a row where many columns leave it little room."""
     if method in WITH_CLEAN_LABELS:
-        return f"{short(method)} {'†' if method == FASTIF else '‡'}"
-    return SHORTER.get(part or method, title)
+        title = f"{short(method)} {'†' if method == FASTIF else '‡'}"
+    return unbroken(SHORTER.get(part or method, title))
+
+
+def unbroken(title: str) -> str:
+    return title.replace(" ", "\N{NO-BREAK SPACE}")
 
 
 def each(measured: Measured, places: dict[Where, str]) -> dict[str, list[Where]]:
