@@ -139,9 +139,9 @@ def overhead(measured: Measured) -> Iterator[str]:
 def terms(measured: Measured) -> Iterator[str]:
     """Under which conditions the README's table was measured."""
     yield bullet(
-        f"**Conditions**: ResNet-9, 16 epochs{_hundred(measured)}; an H200. Rows are of seed 0 unless they say otherwise",
-        "([spread](docs/results/measured.md#seeds)); – is [not run yet](docs/results/measured.md#the-run). SG-OIF was",
-        "tuned on other noise of the same images in",
+        f"**Conditions**: ResNet-9, 16 epochs{_hundred(measured)}; an H200. Rows are of seed 0 unless they say",
+        "otherwise ([spread](docs/results/measured.md#seeds)); – is [not run yet](docs/results/measured.md#the-run).",
+        "SG-OIF was tuned on other noise of the same images in",
         "[several hundred rules](docs/lab-notebook/measurement.md#what-was-changed). Rivals have published settings,",
         "and of their scores the one that was best on digits.",
     )

@@ -1,7 +1,7 @@
 """Tables of a run: reads results/<run>/summary.json, writes results/<run>/tables/<name>.md, .tex, .csv and .json.
 
-Way in: `write_tables`, or `build_tables` for the tables as objects. Every kind of table has a builder in a `*_table`
-module, which takes its records from `source`. Which entry is bold (best of a column) is decided in `marks.mark_best`;
+Way in: `write_tables`, or `build_tables` for the tables as objects. Every kind of table has a builder in `kinds`,
+which takes its records from `source`. Which entry is bold (best of a column) is decided in `marks.mark_best`;
 the formats are in `formats`. A table is a function of the summary alone.
 """
 
@@ -12,14 +12,14 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench.evaluation.summary_record import layouts, read_summary
-from sgoif.bench.tables.ablation_table import ablation, backends, stability
-from sgoif.bench.tables.cost_table import cost
 from sgoif.bench.tables.formats.table_files import write_table
+from sgoif.bench.tables.kinds.ablation import ablation, backends, stability
+from sgoif.bench.tables.kinds.cost import cost
+from sgoif.bench.tables.kinds.noisy import cleaning, noise_grid, noise_sets, noisy_scores
+from sgoif.bench.tables.kinds.ood import ood
+from sgoif.bench.tables.kinds.regimes import regimes
+from sgoif.bench.tables.kinds.sensitivity import sensitivity
 from sgoif.bench.tables.model import Table
-from sgoif.bench.tables.noisy_table import cleaning, noise_grid, noise_sets, noisy_scores
-from sgoif.bench.tables.ood_table import ood
-from sgoif.bench.tables.regimes_table import regimes
-from sgoif.bench.tables.sensitivity_table import sensitivity
 from sgoif.bench.tables.source import Source
 from sgoif.errors import UserError
 

@@ -11,7 +11,7 @@ from sgoif.bench.execution.plan import Plan
 from sgoif.bench.report.headline import _missing
 from sgoif.bench.report.sections import failures_section
 from sgoif.bench.sharing.measured_part import NOT_YET, measured_part
-from sgoif.bench.tables.noisy_table import MAX_COLUMNS, noise_sets
+from sgoif.bench.tables.kinds.noisy import MAX_COLUMNS, noise_sets
 from sgoif.bench.tables.source import Source
 from sgoif.utils.paths import ROOT
 

@@ -10,7 +10,7 @@ from sgoif.bench.evaluation.table_layout import Panel, TableLayout
 from sgoif.bench.paper.public_numbers import leaderboard, openood
 from sgoif.bench.tables import names
 from sgoif.bench.tables.formats.markdown import to_markdown
-from sgoif.bench.tables.ood_table import ood
+from sgoif.bench.tables.kinds.ood import ood
 from sgoif.bench.tables.source import Source
 from sgoif.utils.paths import ROOT
 

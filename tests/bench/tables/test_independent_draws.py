@@ -7,11 +7,11 @@ import pytest
 
 from sgoif.bench.evaluation.summary_record import summary_record
 from sgoif.bench.evaluation.table_layout import Panel, TableLayout, VariantRow
+from sgoif.bench.tables.kinds.noisy import noise_grid
+from sgoif.bench.tables.kinds.variants import certainty_column, differences
 from sgoif.bench.tables.marks import has_power
 from sgoif.bench.tables.model import BEST, CLOSE, Column, Entry
-from sgoif.bench.tables.noisy_table import noise_grid
 from sgoif.bench.tables.source import Source
-from sgoif.bench.tables.variants_table import certainty_column, differences
 
 
 def test_seeds_that_share_their_labels_are_no_independent_draws():

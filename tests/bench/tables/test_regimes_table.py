@@ -11,7 +11,7 @@ from sgoif.bench.evaluation.summary import summarise
 from sgoif.bench.evaluation.table_layout import Panel
 from sgoif.bench.tables import build_tables
 from sgoif.bench.tables.formats.markdown import to_markdown
-from sgoif.bench.tables.regimes_table import _cells, _compared_in_words
+from sgoif.bench.tables.kinds.regimes import _cells, _compared_in_words
 from sgoif.utils.files import atomic_write_json
 from sgoif.utils.paths import ROOT
 

@@ -15,10 +15,10 @@ from sgoif.bench.methods.registry import OURS
 from sgoif.bench.tables import names
 from sgoif.bench.tables.block import absent_field, make_block
 from sgoif.bench.tables.captions import NOT_GIVEN, seeds_caption
+from sgoif.bench.tables.kinds.noisy import TRUSTED
 from sgoif.bench.tables.marks import mark_best
 from sgoif.bench.tables.model import Block, Column, Entry, Row, Table
 from sgoif.bench.tables.names import is_ranked
-from sgoif.bench.tables.noisy_table import TRUSTED
 from sgoif.bench.tables.ranks import over_panels
 from sgoif.bench.tables.source import Source
 

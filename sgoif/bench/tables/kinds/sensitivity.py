@@ -7,9 +7,7 @@ from typing import Any
 from sgoif.bench.tables.block import absent_field, make_block
 from sgoif.bench.tables.captions import NOT_GIVEN, describe_noise, seeds_caption, top_caption
 from sgoif.bench.tables.common_seeds import OVER_COMMON_SEEDS, put_over_common_seeds
-from sgoif.bench.tables.model import Block, Column, Entry, Row, Table
-from sgoif.bench.tables.source import Source
-from sgoif.bench.tables.variants_table import (
+from sgoif.bench.tables.kinds.variants import (
     Differences,
     certainty_column,
     difference_caption,
@@ -17,6 +15,8 @@ from sgoif.bench.tables.variants_table import (
     full_method_caption,
     unchanged_rows_caption,
 )
+from sgoif.bench.tables.model import Block, Column, Entry, Row, Table
+from sgoif.bench.tables.source import Source
 
 FIELD_TITLES = {  # the paper's symbol and words by field, in the order of the rows
     "anchors": "K: anchors",

@@ -11,15 +11,15 @@ from sgoif.bench.evaluation.table_layout import Panel
 from sgoif.bench.tables.block import Field, absent_field, make_block, metric_field, pooled_field
 from sgoif.bench.tables.captions import NOT_GIVEN, describe_noise, seeds_caption, top_caption
 from sgoif.bench.tables.common_seeds import common_block
-from sgoif.bench.tables.model import Block, Column, Entry, Table
-from sgoif.bench.tables.source import Source
-from sgoif.bench.tables.variants_table import (
+from sgoif.bench.tables.kinds.variants import (
     difference_block,
     difference_caption,
     entry_of_pairs,
     full_method_caption,
     row_title,
 )
+from sgoif.bench.tables.model import Block, Column, Entry, Table
+from sgoif.bench.tables.source import Source
 
 FOUND = (Column("", "AUC-PR", "auc_pr"), Column("", "P@1%", "p_at_1"))
 RECALL = tuple(Column("Recall", f"@{k}%", f"recall_at_{k}") for k in (1, 5, 10))
