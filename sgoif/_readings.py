@@ -19,6 +19,7 @@ from sgoif.result import InfluenceResult
 from sgoif.scores.features import FeatureMemory
 
 SEEN_INFLUENCE_WEIGHT = 1.0  # of the influence at noise entropy 1 beside held-out margins: its head has seen the labels
+MOST_NOT_FINITE = 0.01  # share of the steps above which outputs that are not finite are told
 LEAST_SEEN = 0.1  # share of the examples below which the indices of a loop are doubted
 MIN_EXAMPLES_PER_CLASS = 10  # below that too few are left for heads that leave out a fold
 
@@ -50,19 +51,33 @@ def read_scores(engine: Engine) -> InfluenceResult:
         result = InfluenceResult.from_statistics(
             engine.visits, engine.predictions, config, read_counters(engine), describe_scope(engine), trusted
         )
-        _warn_of_wrong_loops(engine, int(result.visited.sum()))
+        _warn_of_wrong_loops(engine, result)
         if engine.features is None or engine.predictions is None:
             return result
         return judge_by_features(engine.features, engine.predictions.read().labels, engine.n_classes, result)
 
 
-def _warn_of_wrong_loops(engine: Engine, seen: int) -> None:
-    """Warn if the training was too short for a check, or if few of the examples were seen."""
+def _warn_of_wrong_loops(engine: Engine, result: InfluenceResult) -> None:
+    """Warn if there is no influence, if outputs were not finite, or if few of the examples were seen."""
     epochs = len({segment.epoch for segment in engine.visits.closed})
+    seen, not_finite = int(result.visited.sum()), int(result.counters["nan_batches"])
     if epochs and not engine.checks:
         warnings.warn(
             f"no check was made in {engine.steps} steps, so all influences are 0; set solve_every below the number "
             "of steps",
+            stacklevel=5,
+        )
+    elif epochs and not result.score.any():
+        warnings.warn(
+            f"all influences are 0 after {engine.steps} steps (checks made: {engine.checks}): train for more epochs, "
+            "or set solve_every lower; if that does not help, set damping larger",
+            stacklevel=5,
+        )
+    if not_finite > MOST_NOT_FINITE * engine.steps:
+        warnings.warn(
+            f"{not_finite:,} of {engine.steps:,} steps had outputs that are not finite, and {seen:,} of "
+            f"{engine.n_examples:,} examples were seen with finite ones: the others are not judged. Did the training "
+            "diverge, or are there missing values among the inputs?",
             stacklevel=5,
         )
     if epochs > 1 and seen < LEAST_SEEN * engine.n_examples:
@@ -91,7 +106,7 @@ def judge_by_features(
     features, visited = memory.read()
     labels, visited = labels[visited].cpu(), visited.cpu()
     used, place = labels.unique(return_inverse=True)  # a head may be made for more classes
-    if len(features) < MIN_EXAMPLES_PER_CLASS * len(used) or bool((features == features[0]).all()):
+    if len(features) < MIN_EXAMPLES_PER_CLASS * max(len(used), 1) or bool((features == features[0]).all()):
         return result
     with tf32_products(enabled=False):
         found = read_held_out_heads(FeatureMatrix(features), place, len(used), seed=0)

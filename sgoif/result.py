@@ -49,6 +49,7 @@ class InfluenceResult:
         transition: Estimated noise matrix, shape [C, C]; row c says how often class c has each label.
         margin: Mean of the largest other logit minus the label's, shape [N].
         excess: How far the label is more frequent than its class, as a logarithm, shape [N]; 0 where never visited.
+        watched_labels: Labels that training was watched with, shape [N]; -1 where never visited.
         noise_entropy: How far the wrong labels of a class are spread over many labels, in [0, 1]; of two classes, how
             far they go both ways, in [0, 1/2].
         weights: How far score, log-odds and margins count in `suspicion`.
@@ -70,6 +71,7 @@ class InfluenceResult:
     transition: Tensor | None = None
     margin: Tensor | None = None
     excess: Tensor | None = None
+    watched_labels: Tensor | None = None
     noise_entropy: float = 0.0
     weights: SignalWeights = field(default_factory=SignalWeights)
 
@@ -161,7 +163,8 @@ class InfluenceResult:
             The labels that are probably wrong, the order for a review, and suggested labels.
 
         Raises:
-            InfluenceError: If labels or probabilities do not fit the examples, or the training diverged.
+            InfluenceError: If labels or probabilities do not fit the examples, the labels are others than those that
+                were watched, all of them are the same, or the training diverged.
         """
         visited, suspicion = self.visited, self.suspicion
         if not suspicion.isfinite().all():
@@ -170,6 +173,7 @@ class InfluenceResult:
                 "rate, or leave out examples with infinite or huge inputs"
             )
         labels = check_labels(labels, len(visited))
+        self._require_watched(labels)
         count, mask = 0, torch.zeros_like(visited)
         if visited.any():
             log_odds = None if self.log_odds is None else self.log_odds[visited]
@@ -181,6 +185,25 @@ class InfluenceResult:
             suggested = suggest_labels(mask, labels, torch.as_tensor(probabilities).float().cpu())
         order = suspicion.argsort(descending=True, stable=True)
         return LabelIssues(mask, order, suggested, count)
+
+    def _require_watched(self, labels: Tensor) -> None:
+        """Refuse labels, shape [N], that are not those that training was watched with, or that name one class alone."""
+        used = labels[self.visited].unique()
+        if len(used) == 1 and self.visited.sum() > 1:
+            raise InfluenceError(
+                f"label issues: all labels are {int(used)}; a wrong label is told from examples of other classes"
+            )
+        if self.watched_labels is None:
+            return
+        others = (labels != self.watched_labels) & self.visited
+        if others.any():
+            first = int(others.nonzero()[0])
+            raise InfluenceError(
+                f"label issues: {int(others.sum())} of {int(self.visited.sum())} labels are others than those that "
+                f"were watched, the first that of example {first} ({int(labels[first])}, watched: "
+                f"{int(self.watched_labels[first])}); labels are in the order of `index`, the positions in the "
+                "training set"
+            )
 
     def numpy(self) -> dict[str, Any]:
         """Return the tensors as NumPy arrays, by field name."""
@@ -208,4 +231,5 @@ def _evidence_fields(
         excess[visited] = evidence.excess.to(excess.dtype)
         tensors["transition"] = evidence.transition
         values = {"noise_entropy": evidence.noise_entropy, "weights": evidence.weights}
+    values["watched_labels"] = means.labels.cpu()
     return {**{name: value.float().cpu() for name, value in tensors.items()}, **values}

@@ -79,11 +79,12 @@ def find_label_issues(
 ) -> FeatureIssues:
     """Find labels that are probably wrong, by features of any kind: embeddings, measurements, texts as vectors.
 
-    A linear head is trained on the standardised features while `OnlineInfluence` watches. Five more heads, each without
-    a fifth of the examples, say how probably each label is wrong (`sgoif.label_noise.held_out_classes`); the number of
-    flagged labels is the sum of these probabilities. With more than 100 classes, or with `checked` examples, the
-    probabilities come from the trained head alone, and are less reliable. Features are read in blocks: a file mapped
-    with `numpy.load(..., mmap_mode="r")`, or named by its path, is never in memory as a whole.
+    A linear head is trained on the standardised features (nearly constant ones stay small) while `OnlineInfluence`
+    watches. Five more heads, each without a fifth of the examples, say how probably each label is wrong
+    (`sgoif.label_noise.held_out_classes`); the number of flagged labels is the sum of these probabilities. With more
+    than 100 classes, or with `checked` examples, the probabilities come from the trained head alone, and are less
+    reliable. Features are read in blocks: a file mapped with `numpy.load(..., mmap_mode="r")`, or named by its path,
+    is never in memory as a whole.
 
     Args:
         features: Shape [N, d]: a NumPy array, a torch tensor, a pandas frame of numbers, a sequence of rows, or the

@@ -20,7 +20,8 @@ confirm themselves. The log-odds of the result are the mean of both, by their we
 
 Which class a label names is uncertain where most labels of a class are wrong: `class_names`. The mixtures are fitted
 twice. The first fit says how far the sizes of the classes follow the labels, as in a long tail, and as far as they do,
-frequent classes count more in the second.
+frequent classes count more in the second. With two classes both fits count. The second can empty a rare class, which
+is right where it got labels of the frequent one, and wrong where it lost its own: then all its right labels look wrong.
 
 **Trusted examples.** The mixtures start from them: every example is taken to be of the class whose trusted examples
 have the nearest predictions in the mean. That names the classes even where most labels of one are wrong, which the
@@ -126,7 +127,8 @@ def read_labels(
         models = [fit_class_mixture(x, labels) for x in records]
         agreement = size_agreement(labelled, [model.class_sizes for model in models])
         if agreement > 0:
-            models = [fit_class_mixture(x, labels, tail=agreement) for x in records]
+            second = [fit_class_mixture(x, labels, tail=agreement) for x in records]
+            models = [*models, *second] if predictions.shape[1] == 2 else second
         odds = [model.log_odds(name_probabilities(model.transition, agreement)) for model in models]
         excess = label_excess(labelled, agreement)[labels]
         scattered = SCATTERED_WEIGHT * models[0].noise_entropy ** SCATTERED_POWER

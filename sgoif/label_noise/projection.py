@@ -23,6 +23,7 @@ from sgoif.errors import InfluenceError
 MAX_DIRECTIONS = 256
 MAX_FEATURES = 8_192  # their covariance must fit into memory
 MIN_DEVIATION = 1e-3  # of a feature, relative to the largest; a nearly constant one is not blown up to noise
+LARGEST_DEVIATION = 30.0  # medians of all deviations; one in larger units does not make the others nearly constant
 ITERATIONS = 8  # of the block power iteration
 SAMPLE = 4_096  # rows whose medians tell where most of them lie
 FAR = 100.0  # median distances from the medians, beyond which a row has no part in the scale
@@ -140,7 +141,8 @@ def _fit_to(features: FeatureBlocks, kept: Tensor) -> Projection:
     deviation = (squares / n).sqrt()
     if not float(deviation.max()) > 0:
         raise InfluenceError("features: every example has the same ones; nothing can be learnt from them")
-    scale = deviation.clamp(min=MIN_DEVIATION * float(deviation.max()))
+    largest = torch.minimum(deviation.max(), LARGEST_DEVIATION * deviation[deviation > 0].median())
+    scale = deviation.clamp(min=MIN_DEVIATION * float(largest))
     mean, scale = mean.float(), scale.float()
     if d <= MAX_DIRECTIONS:
         return Projection(mean, torch.diag(1 / scale), float((deviation / scale).square().sum()))

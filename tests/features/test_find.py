@@ -169,6 +169,20 @@ def test_without_a_row_far_outside_the_projection_is_that_of_all_rows(trees):
     torch.testing.assert_close(fitted.basis.diagonal(), torch.from_numpy(1 / features.std(0)))
 
 
+def test_a_column_in_large_units_does_not_silence_the_others(digits, found):
+    pixels, labels, wrong = digits
+    column = np.random.default_rng(0).normal(size=len(pixels)) * 1e6
+    beside = sgoif.find_label_issues(np.c_[pixels, column], labels)
+    assert average_precision_score(wrong, beside.suspicion) > average_precision_score(wrong, found.suspicion) - 0.02
+
+
+def test_a_nearly_constant_column_is_not_blown_up(trees):
+    features, _ = trees
+    features[:, 5] = 1e-7 * np.random.default_rng(0).normal(size=len(features))
+    spread = fit_projection(FeatureArray(features))(torch.tensor(features)).std(0)
+    assert spread[5] < 0.01 < 0.9 < spread[0]
+
+
 def test_main_directions_are_those_of_largest_variance():
     values = torch.randn(500, 40, generator=torch.Generator().manual_seed(0)) * torch.linspace(4, 0.1, 40)
     covariance = values.T @ values / 500

@@ -52,11 +52,11 @@ def test_label_issues_are_the_most_suspicious_as_many_as_the_log_odds_expect():
 def test_examples_that_were_never_visited_are_neither_counted_nor_flagged():
     found = result([3.0, 2.0, 0.0, 0.0, -9.0], [30.0, -30.0, 0.0, 0.0, -30.0])
     unseen = replace(found, visited=torch.tensor([True, True, False, False, True]))
-    assert found.find_label_issues([0] * 5).count == 2  # an even chance each, if they were visited
-    wrong = unseen.find_label_issues([0] * 5)
+    assert found.find_label_issues([0, 1, 0, 1, 0]).count == 2  # an even chance each, if they were visited
+    wrong = unseen.find_label_issues([0, 1, 0, 1, 0])
     assert wrong.count == 1 and wrong.mask.tolist() == [True, False, False, False, False]
     assert wrong.order.tolist() == [0, 1, 4, 2, 3]
-    never = replace(found, visited=torch.zeros(5).bool()).find_label_issues([0] * 5)
+    never = replace(found, visited=torch.zeros(5).bool()).find_label_issues([0, 1, 0, 1, 0])
     assert never.count == 0 and not never.mask.any()
 
 
