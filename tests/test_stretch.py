@@ -53,11 +53,12 @@ def test_an_entry_may_name_settings(plan):
         jobs_in_order(plan, [{**entry, "settings": ["n99_s0"]}], ())
 
 
-def test_the_order_of_the_measurement_names_what_its_configuration_has():
-    plan = Plan(load_config(ROOT / "configs" / "measurement.yaml", skip_missing=False))
+@pytest.mark.parametrize(("config", "file"), [("measurement", "order"), ("measurement-long", "order-long")])
+def test_the_order_of_a_measurement_names_what_its_configuration_has(config, file):
+    plan = Plan(load_config(ROOT / "configs" / f"{config}.yaml", skip_missing=False))
     for spec in plan.config["noisy"].values():
         spec["cells_per_job"] = 1
-    order = yaml.safe_load((ROOT / "benchmarks" / "order.yaml").read_text())
+    order = yaml.safe_load((ROOT / "benchmarks" / f"{file}.yaml").read_text())
     jobs = jobs_in_order(plan, order, ())
     wanted = {
         Job(dataset, method, number)
