@@ -66,16 +66,6 @@ def missing(measured: Measured) -> str:
     return "; ".join([*words, *_absent_parts(measured)]) or "nothing"
 
 
-def missing_briefly(measured: Measured) -> str:
-    """The same in fewer words, without seeds: rivals that are nowhere, and where some of the others are missing."""
-    there = {dataset for dataset, _ in measured.settings}
-    words = missing_methods(measured) + [title for dataset, title in DATASETS.items() if dataset not in there]
-    lacks = {d for d in there if _absent_from(measured, d) or _partly_absent_from(measured, d)}
-    some = [title for dataset, title in DATASETS.items() if dataset in lacks]
-    words += [f"some rows on {listed(some)}"] if some else []
-    return listed([*words, *_absent_ablations(measured)]) or "nothing"
-
-
 def missing_methods(measured: Measured, own: bool = True) -> list[str]:
     """Methods that are nowhere, by their names; without `own` rivals alone."""
     planned = [m for m in measured.config["noisy"]["cifar10"]["methods"] if "@" not in m and m not in LEFT_OUT]
