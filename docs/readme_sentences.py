@@ -33,8 +33,8 @@ def mean_in_words(measured: Measured) -> str:
     settings, rivals = counted(len(places), "setting"), counted(len(value), "rival")
     return (
         f"On CIFAR-10 it finds wrong labels with a mean AUC-PR of {own:.1f}% ({settings} of noise,"
-        f" {counted(draws, 'draw')} each). The next of {rivals} without clean labels, {short(second)}, has"
-        f" {value[second]:.1f}%."
+        f" {counted(draws, 'draw')} each). Of {rivals} with the same draws and no clean labels the next,"
+        f" {short(second)}, has {value[second]:.1f}%."
     )
 
 
@@ -90,7 +90,7 @@ def draws(measured: Measured) -> Iterator[str]:
         many = SPELLED.get(len(values), str(len(values)))
         yield bullet(
             f"**Depends on the draw**: at {measured.settings[where]} {many} draws of noise have {listed(values)}.",
-            "Where most labels of a class are wrong, nothing says which class is meant.",
+            "Where most labels of a class are wrong, the labels alone do not say which class is meant.",
         )
 
 
@@ -99,7 +99,7 @@ def losses(measured: Measured) -> str:
     sentences = []
     if blind := _behind(measured, measured.blind):
         points, title, rival = _largest(measured, blind)
-        sentences.append(f"others are first in {len(blind)}, by up to {points} ({title}, {rival}).")
+        sentences.append(f"others are first in {len(blind)}, by up to {points} ({rival}, {title}).")
     if clean := _behind(measured, [FASTIF]):
         points, title, _ = _largest(measured, clean)
         sentences.append(f"FastIF, with 100 clean labels, is ahead in {len(clean)}, by up to {points} ({title}).")
@@ -139,8 +139,9 @@ def overhead(measured: Measured) -> Iterator[str]:
 def terms(measured: Measured) -> Iterator[str]:
     """Under which conditions the README's table was measured."""
     yield bullet(
-        f"**Conditions**: ResNet-9, 16 epochs{_hundred(measured)}; an H200. Rows are of seed 0 unless they say",
-        "otherwise ([spread](docs/results/measured.md#seeds)); – is [not run yet](docs/results/measured.md#the-run).",
+        f"**Conditions**: ResNet-9, 16 epochs{_hundred(measured)}; an H200 (SG-OIF, frozen:",
+        "[ARM](docs/lab-notebook/measurement.md)). Rows are of seed 0 unless they say otherwise",
+        "([spread](docs/results/measured.md#seeds)); – is [not run yet](docs/results/measured.md#the-run).",
         "SG-OIF was tuned on other noise of the same images in",
         "[several hundred rules](docs/lab-notebook/measurement.md#what-was-changed). Rivals have published settings,",
         "and of their scores the one that was best on digits.",

@@ -70,7 +70,7 @@ def test_a_rival_that_wins_a_column_is_shown_and_told(some):
     assert "| AUM | 60.0 | **95.0** |" in table and "| GCE | 79.0 | – |" in table
     assert "| FastIF (100 clean labels) | **85.0** | – |" in table
     told = readme_sentences.losses(some)
-    assert "others are first in 1, by up to 5.0 (symmetric 50%, AUM)." in told
+    assert "others are first in 1, by up to 5.0 (AUM, symmetric 50%)." in told
     assert "FastIF, with 100 clean labels, is ahead in 1, by up to 5.0 (20% · 0.0)." in told
     assert "first in 1 of 2 settings among methods without clean labels" in "".join(readme_sentences.standing(some))
 
@@ -185,7 +185,9 @@ def test_the_readme_tells_the_mean_of_all_draws_beside_a_rival_that_has_them(som
     assert own == f"| {tables.unbroken('↳ mean of two draws')} | 89.0 | 90.0 |"
     told = readme_sentences.mean_in_words(some)
     assert "mean AUC-PR of 89.3% (2 settings of noise, 2 draws each)" in told
-    assert "The next of 1 rival without clean labels, AUM, has 84.7%." in told, "GCE lacks a draw and a setting"
+    assert "Of 1 rival with the same draws and no clean labels the next, AUM, has 84.7%." in told, (
+        "GCE lacks a draw and a setting"
+    )
     (draws,) = readme_sentences.draws(some)
     assert "at 20% · 0.0 two draws of noise have 80.0 and 98.0." in draws
     del some.values[(*FIRST, "sgoif", "auc_pr", "")][1]
