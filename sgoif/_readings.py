@@ -75,9 +75,9 @@ def _warn_of_wrong_loops(engine: Engine, result: InfluenceResult) -> None:
         )
     if not_finite > MOST_NOT_FINITE * engine.steps:
         warnings.warn(
-            f"{not_finite:,} of {engine.steps:,} steps had outputs that are not finite, and {seen:,} of "
-            f"{engine.n_examples:,} examples were seen with finite ones: the others are not judged. Did the training "
-            "diverge, or are there missing values among the inputs?",
+            f"{not_finite:,} of {engine.steps:,} steps had outputs that are not finite. These visits do not count, and "
+            f"{engine.n_examples - seen:,} of {engine.n_examples:,} examples have no other visit. Did the "
+            "training diverge, or are there missing values among the inputs?",
             stacklevel=5,
         )
     if epochs > 1 and seen < LEAST_SEEN * engine.n_examples:

@@ -135,6 +135,11 @@ class OnlineInfluence:
         return self._engine.steps
 
     @property
+    def epochs(self) -> int:
+        """Epochs closed so far."""
+        return self._engine.epoch
+
+    @property
     def checks(self) -> int:
         """Checks so far."""
         return self._engine.checks

@@ -69,11 +69,11 @@ class Curriculum:
         Raises:
             InfluenceError: If the influence watches another number of examples.
         """
-        epochs = influence.scores().epoch_scores
-        if epochs.shape[1] != len(self.labels):
-            raise InfluenceError(f"Curriculum: {len(self.labels)} labels, but {epochs.shape[1]} scored examples")
-        if len(epochs) <= self.warmup:
+        if influence.n_examples != len(self.labels):
+            raise InfluenceError(f"Curriculum: {len(self.labels)} labels, but {influence.n_examples} scored examples")
+        if influence.epochs <= self.warmup:
             return
+        epochs = influence.scores().epoch_scores
         scores = epochs[len(epochs) // 2 :].double().mean(0)
         harmless = 1 - upper_component_probability(scale_per_class(scores, self.labels.cpu()))
         self.weights = (harmless / harmless.mean()).to(self.weights)
