@@ -106,10 +106,10 @@ new-baseline: $(VENV)/test.stamp  ## the file and the rule of a new method: NAME
 	@python -m sgoif.bench new-baseline --name="$$NAME" --task="$$TASK"
 
 docs: $(VENV)/test.stamp  ## the API page, a section for each method, the package graph and the measured numbers of the pages; the pages as a site, in site/
-	@python docs/api.py
-	@python docs/methods.py
-	@python docs/package_graph.py
-	@python docs/measured.py
+	@python docs/scripts/api.py
+	@python docs/scripts/methods.py
+	@python docs/scripts/package_graph.py
+	@python docs/scripts/measured.py
 	@NO_MKDOCS_2_WARNING=1 mkdocs build
 
 # The environment: exact pins, checked by hash. Made again when a lock changes. Compiled at once: a run starts a hundred

@@ -1,4 +1,4 @@
-"""Judged label errors of public test sets, and pictures of finds, for `real_label_errors.ipynb` and docs/finds.py.
+"""Judged label errors of public test sets, and pictures of finds: `real_label_errors.ipynb`, docs/scripts/finds.py.
 
 For suspected errors of well-known test sets five people each were asked which label is right: C. Northcutt, A. Athalye
 and J. Mueller, *Pervasive Label Errors in Test Sets Destabilize Machine Learning Benchmarks*, 2021 (Apache-2.0).

@@ -13,7 +13,7 @@ import pytest
 
 from sgoif.utils.paths import ROOT
 
-spec = importlib.util.spec_from_file_location("package_graph", ROOT / "docs" / "package_graph.py")
+spec = importlib.util.spec_from_file_location("package_graph", ROOT / "docs" / "scripts" / "package_graph.py")
 package_graph = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(package_graph)
 

@@ -6,12 +6,12 @@ import pytest
 
 from tests.helpers.project_copy import ROOT
 
-sys.path.insert(0, str(ROOT / "docs"))
+sys.path.insert(0, str(ROOT / "docs" / "scripts"))
 records = pytest.importorskip("records")
 readme_sentences, sentences = pytest.importorskip("readme_sentences"), pytest.importorskip("sentences")
 tables = pytest.importorskip("tables")
 unfinished = pytest.importorskip("unfinished")
-sys.path.remove(str(ROOT / "docs"))
+sys.path.remove(str(ROOT / "docs" / "scripts"))
 
 FIRST, SECOND = ("cifar10", "n20_s0"), ("cifar10", "sym50")
 

@@ -9,7 +9,7 @@ import pytest
 from sgoif.bench.methods import registry
 from tests.docs.pages import ROOT, read
 
-spec = importlib.util.spec_from_file_location("methods_page", ROOT / "docs" / "methods.py")
+spec = importlib.util.spec_from_file_location("methods_page", ROOT / "docs" / "scripts" / "methods.py")
 methods = importlib.util.module_from_spec(spec)
 spec.loader.exec_module(methods)
 ALL = [(task, name) for task in methods.PAGES for name in registry.available(task)]
@@ -47,7 +47,7 @@ def test_no_paragraph_is_too_long_to_read(task):
 @pytest.mark.parametrize("name", registry.available("ood"))
 def test_ood_methods_keep_the_layout_and_their_parity_test_exists(name):
     fields = fields_of("ood", name)
-    assert set(fields) == set(methods.FIELDS), "the fields that docs/methods.py lists, each once"
+    assert set(fields) == set(methods.FIELDS), "the fields that docs/scripts/methods.py lists, each once"
     path, test = fields["Parity"].split("::")
     text = (ROOT / path).read_text()
     assert f"def {test}(" in text

@@ -61,7 +61,7 @@ def test_pages_tell_facts_and_not_the_history_of_machine_time(page):
 
 def test_the_api_page_is_current(tmp_path):
     project = copy_project(tmp_path)
-    done = sh(project, "python docs/api.py && python docs/measured.py")
+    done = sh(project, "python docs/scripts/api.py && python docs/scripts/measured.py")
     assert done.returncode == 0, done.stderr
     for page in ("docs/api.md", "README.md", "docs/results/measured.md", "docs/results/limits.md"):
         assert (project / page).read_text() == read(page), (

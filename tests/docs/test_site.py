@@ -40,7 +40,7 @@ def test_a_broken_link_stops_the_build(tmp_path):
     (tmp_path / "docs").mkdir()
     (tmp_path / "docs" / "index.md").write_text("# A page\n\n[nowhere](nowhere.md)\n")
     options = (ROOT / "mkdocs.yml").read_text()
-    options = re.sub(r"^nav:\n(?: .*\n)+", "", options, flags=re.M).replace("hooks: [docs/site_hooks.py]\n", "")
+    options = re.sub(r"^nav:\n(?: .*\n)+", "", options, flags=re.M).replace("hooks: [docs/scripts/site_hooks.py]\n", "")
     (tmp_path / "mkdocs.yml").write_text(options)
     done = sh(tmp_path, BUILD)
     assert done.returncode != 0 and "nowhere.md" in done.stderr

@@ -11,7 +11,7 @@ from typing import Any
 
 import numpy as np
 
-# What git compares: all but what the code writes. The scripts in docs/ are code.
+# What git compares: all but what the code writes. The scripts in docs/scripts are code.
 WRITTEN = ("results/published", *(f"docs/**/*.{suffix}" for suffix in ("md", "json", "png", "svg")))
 CODE = (":(top)", *(f":(top,exclude,glob){pattern}" for pattern in WRITTEN))
 

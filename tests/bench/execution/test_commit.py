@@ -7,7 +7,10 @@ import pytest
 
 from sgoif.bench.execution.environment import commit
 
-FILES = ("sgoif/a.py", "docs/index.md", "docs/results/measured.md", "docs/api.py", "results/published/run/table.md")
+FILES = (
+    *("sgoif/a.py", "docs/index.md", "docs/results/measured.md"),
+    *("docs/scripts/api.py", "results/published/run/table.md"),
+)
 
 
 def git(folder: Path, *arguments: str) -> str:

@@ -11,7 +11,7 @@ import ast
 from collections.abc import Iterable, Mapping
 from pathlib import Path
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGE = ROOT / "docs" / "architecture.md"
 START, END = "<!-- package graph: written by `make docs` -->\n", "<!-- end of the package graph -->\n"
 

@@ -16,7 +16,7 @@ from sgoif.bench.methods import registry
 from sgoif.bench.methods.declaration import MethodDeclaration
 from sgoif.bench.tables import names
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PAGES = {"noisy": "Methods for wrong labels", "ood": "Methods for out-of-distribution images"}
 INTRO = """# {title}
 

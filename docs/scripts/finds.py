@@ -1,6 +1,6 @@
 """Draws docs/images/finds.png: judged label errors of CIFAR-10's test set among the most suspicious labels.
 
-    python docs/finds.py --images test_images.npy --labels test_labels.npy --features emb.npy [--judged FILE]
+    python docs/scripts/finds.py --images test_images.npy --labels test_labels.npy --features emb.npy [--judged FILE]
 
 Images [N, 32, 32, 3], labels [N] and features [N, d] are of the 10,000 test images in their official order. It prints
 how many judged errors are among the first n labels of the ranking, and how many of the judged labels that are right.
@@ -16,7 +16,7 @@ import numpy as np
 import sgoif
 from examples.judged_errors import Judged, contact_sheet, judged_labels, parse_judged
 
-OUT = Path(__file__).parent / "images" / "finds.png"
+OUT = Path(__file__).resolve().parents[1] / "images" / "finds.png"
 NAMES = ("airplane", "automobile", "bird", "cat", "deer", "dog", "frog", "horse", "ship", "truck")
 COUNTS = (25, 50, 100, 200, 500, 1000)
 SHOWN = 12

@@ -11,7 +11,7 @@ from sgoif.bench.sharing.records_file import read_parts
 from sgoif.bench.tables import names
 from sgoif.utils.packed_json import read_packed_json
 
-ROOT = Path(__file__).resolve().parents[1]
+ROOT = Path(__file__).resolve().parents[2]
 PUBLISHED = ROOT / "results" / "published"
 Where = tuple[str, str]  # dataset and setting
 Score = tuple[str, str]  # method and variant

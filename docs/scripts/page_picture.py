@@ -1,6 +1,6 @@
 """Takes the picture of a page of `sgoif scan` that README and docs/scan.md show, in a headless Chromium.
 
-python docs/page_picture.py SCAN/gallery.html [--section copies] [--out docs/images/gallery.png]
+python docs/scripts/page_picture.py SCAN/gallery.html [--section copies] [--out docs/images/gallery.png]
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ from pathlib import Path
 
 from tests.helpers.browser import Browser
 
-OUT = Path(__file__).parent / "images" / "gallery.png"
+OUT = Path(__file__).resolve().parents[1] / "images" / "gallery.png"
 WIDTH, HEIGHT = 1280, 760
 
 
