@@ -19,6 +19,7 @@ from records import (
     WATCHED_GLC,
     Measured,
     listed,
+    measured_at,
     speed,
     summary,
 )
@@ -28,6 +29,7 @@ from sgoif.bench.paper.comparison import VERDICTS
 
 OOD_SETS = {"MNIST": "MNIST", "cifar10": "CIFAR-10", "cifar100": "CIFAR-100"}
 PARTS = ("near", "far")
+ABLATED_COLUMNS = ("printed", "measured", "influence alone")
 OOD_NAMES = {
     "sgoif": "SG-OIF (shift sentinel)", "ebo": "Energy", "mls": "MLS", "msp": "MSP", "knn": "KNN", "vim": "ViM",
     "dice": "DICE", "react": "ReAct", "gradnorm": "GradNorm", "gram": "Gram", "klm": "KLM", "patchcore": "PatchCore",
@@ -105,17 +107,18 @@ def verdicts(measured: Measured) -> Iterator[str]:
 
 
 def ablations(measured: Measured) -> Iterator[str]:
-    """AUC-PR of the ablations of Tables 4 and 5: printed, and measured here."""
-    found = {where: unfinished.ablated(measured, where) for where in unfinished.ABLATED}
-    if not any(unfinished.ablation_losses(measured, where)[1] for where in unfinished.ABLATED):
+    """AUC-PR of the ablations of Tables 4 and 5: printed, measured here, and that of their influence alone."""
+    if not any(unfinished.ablation_losses(measured, where) for where in unfinished.ABLATED):
         yield "The ablations are not run yet."
         return
-    table = [["variant", "CIFAR-10: printed", "measured", "CIFAR-100: printed", "measured"]]
-    for variant in unfinished.VARIANTS:
+    printed = {where: unfinished.printed_ablations(measured, where) for where in unfinished.ABLATED}
+    found = [[unfinished.ablated(measured, where, part) for part in ("", "influence")] for where in printed]
+    table = [["variant", *(f"{data}: {what}" for data in ("CIFAR-10", "CIFAR-100") for what in ABLATED_COLUMNS)]]
+    for variant in printed["Table 4"]:
         line = [variant]
-        for where in unfinished.ABLATED:
-            printed, value = found[where][variant]
-            line += [f"{printed:.1f}", "not run" if value is None else f"{value:.2f}"]
+        for where, parts in zip(printed, found, strict=True):
+            values = [part.get(variant) for part in parts]
+            line += [f"{printed[where][variant]:.1f}", *(f"{mean(v):.2f}" if v else "not run" for v in values)]
         table.append(line)
     yield from rows(table)
 
@@ -188,6 +191,7 @@ def cost(measured: Measured) -> Iterator[str]:
         "all_of_it": "and setting up",
     }
     yield from rows([["", "times plain training"], *([text, f"{head[key]:.3f}"] for key, text in steps.items())])
+    yield from ("", measured_at("influence_overhead"))
 
 
 def small_runs(measured: Measured) -> Iterator[str]:
@@ -215,6 +219,7 @@ def growth(measured: Measured) -> Iterator[str]:
             shown = f"{int(key):,}" if key.isdigit() else key
             table.append([titles.get(axis, "{}").format(shown), *seconds, f"{point['ratio']:.2f}"])
     yield from rows(table)
+    yield from ("", measured_at("scaling"))
 
 
 def packages(measured: Measured) -> Iterator[str]:
@@ -225,3 +230,4 @@ def packages(measured: Measured) -> Iterator[str]:
         note = f" (from {one['extrapolated_from']:,} images)" if "extrapolated_from" in one else ""
         table.append([title + note, f"{one['seconds']:.2f}", f"{one.get('times_sgoif', 1):.1f}"])
     yield from rows(table)
+    yield from ("", measured_at("influence_overhead_packages"))

@@ -238,8 +238,19 @@ def short(method: str) -> str:
 
 def speed(file: str) -> dict:
     """The figures of a benchmark in benchmarks/measured, by the beginning of its file's name; the newest file."""
+    return _benchmark(file)["figures"]
+
+
+def measured_at(file: str) -> str:
+    """Where and at which commit a benchmark was measured, in words."""
+    found = _benchmark(file)
+    commit = f"commit {found['commit'][:7]}" if found["commit"] else "commit not recorded"
+    return f"{found['hardware']['gpu']}, {found['date'][:10]}, {commit}."
+
+
+def _benchmark(file: str) -> dict:
     found = sorted((ROOT / "benchmarks" / "measured").glob(f"{file}-*.json"), key=lambda p: p.name[-15:])
-    return json.loads(found[-1].read_text())["figures"]
+    return json.loads(found[-1].read_text())
 
 
 def counted(number: int, noun: str) -> str:

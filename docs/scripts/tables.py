@@ -103,19 +103,19 @@ def overview(measured: Measured) -> Iterator[str]:
     shown = lines([*strongest(measured), *(m for m in with_clean if m in measured.detectors)])
     shown = [(m, part, shorter(m, part, title)) for m, part, title in shown if part != "influence"]
     head, rule, own, *others = by_method(measured, groups(measured), shown)
-    yield from (head, rule, own, *over_all_draws(measured), *others)
+    yield from (head, rule, own, *over_all_seeds(measured), *others)
     yield ""
     yield from readme_sentences.standing(measured)
     yield from readme_sentences.overhead(measured)
     yield from readme_sentences.terms(measured)
 
 
-def over_all_draws(measured: Measured) -> Iterator[str]:
-    """The row of SG-OIF over all its draws of noise; nothing if it has one."""
-    draws = max(len(measured.seeds_of(w, OWN)) for w in measured.settings)
-    if draws > 1:
+def over_all_seeds(measured: Measured) -> Iterator[str]:
+    """The row of SG-OIF over all its seeds; nothing if it has one."""
+    seeds = max(len(measured.seeds_of(w, OWN)) for w in measured.settings)
+    if seeds > 1:
         values = [f"{measured.over_own_seeds(places, OWN):.1f}" for places in groups(measured).values()]
-        title = unbroken(f"↳ mean of {readme_sentences.SPELLED.get(draws, draws)} draws")
+        title = unbroken(f"↳ mean of {readme_sentences.SPELLED.get(seeds, seeds)} seeds")
         yield f"| {' | '.join([title, *values])} |"
 
 

@@ -16,18 +16,25 @@ VARIANTS = {
 }
 
 
-def ablated(measured: Measured, table: str) -> dict[str, tuple[float, float | None]]:
-    """AUC-PR of the full method and its ablations by the paper's name: printed, and measured over shared seeds."""
-    cells = [c for c in measured.ledger if c["table"] == table and c["column"] == "AUPR"]
-    return {c["row"]: (c["printed"], measured(ABLATED[table], VARIANTS[c["row"]])) for c in cells}
+def printed_ablations(measured: Measured, table: str) -> dict[str, float]:
+    """AUC-PR that the paper prints for the full method, which is first, and its ablations, by its names."""
+    return {c["row"]: c["printed"] for c in measured.ledger if c["table"] == table and c["column"] == "AUPR"}
 
 
-def ablation_losses(measured: Measured, table: str) -> tuple[list[float], list[float]]:
-    """Points of AUC-PR that each ablation loses: printed, and measured."""
-    found = ablated(measured, table)
-    (full, own), *others = found.values()
-    here = [own - value for _, value in others if None not in (value, own)]
-    return [full - printed for printed, _ in others], here
+def ablated(measured: Measured, table: str, part: str = "") -> dict[str, list[float]]:
+    """AUC-PR in percent of the full method and its ablations, or of a part of them, one value a seed that all have."""
+    rows = printed_ablations(measured, table)
+    found = {row: measured.seeds_of(ABLATED[table], VARIANTS[row], variant=part) for row in rows}
+    found = {row: by_seed for row, by_seed in found.items() if by_seed}
+    shared = sorted(set.intersection(*map(set, found.values()))) if found else []
+    return {row: [100 * by_seed[seed] for seed in shared] for row, by_seed in found.items()}
+
+
+def ablation_losses(measured: Measured, table: str, part: str = "") -> list[float]:
+    """Points of AUC-PR that each ablation loses at most, of all draws of the noise."""
+    found = ablated(measured, table, part)
+    full = found.pop(next(iter(VARIANTS)), [])
+    return [max(own - value for own, value in zip(full, other, strict=True)) for other in found.values() if full]
 
 
 def papers_score(measured: Measured) -> tuple[Score, str]:
@@ -44,8 +51,11 @@ def seeds_in_words(measured: Measured) -> str:
     fewest = min(counts.values())
     more = [f"{title}: {n}" for title, n in counts.items() if n > fewest]
     own = max(len(measured.seeds_of(w, OWN)) for w in measured.settings)
-    words = counted(fewest, "seed") + (f" ({', '.join(more)})" if more else "")
-    return words + (f"; SG-OIF and some rivals have {own}" if own > fewest else "")
+    others = f" ({', '.join(more)})" if more else ""
+    words = f"the tables show {counted(fewest, 'seed')}{others}, which all rows have"
+    if own > fewest:
+        words += f"; SG-OIF and some rivals have {own}, which first places and means over seeds count"
+    return words
 
 
 def missing(measured: Measured) -> str:
@@ -100,7 +110,7 @@ def _absent_parts(measured: Measured) -> list[str]:
 
 
 def _absent_ablations(measured: Measured) -> list[str]:
-    return [] if ablation_losses(measured, "Table 4")[1] else ["ablations"]
+    return [] if ablation_losses(measured, "Table 4") else ["ablations"]
 
 
 def _plain_name(method: str) -> str:

@@ -1,5 +1,6 @@
 """The tables and sentences of measured numbers show what is there, compare on equal seeds, and name what is not."""
 
+import importlib
 import sys
 
 import pytest
@@ -7,10 +8,9 @@ import pytest
 from tests.helpers.project_copy import ROOT
 
 sys.path.insert(0, str(ROOT / "docs" / "scripts"))
-records = pytest.importorskip("records")
-readme_sentences, sentences = pytest.importorskip("readme_sentences"), pytest.importorskip("sentences")
-tables = pytest.importorskip("tables")
-unfinished = pytest.importorskip("unfinished")
+other_tables, readme_sentences, records, sentences, tables, unfinished = map(
+    importlib.import_module, ("other_tables", "readme_sentences", "records", "sentences", "tables", "unfinished")
+)
 sys.path.remove(str(ROOT / "docs" / "scripts"))
 
 FIRST, SECOND = ("cifar10", "n20_s0"), ("cifar10", "sym50")
@@ -47,10 +47,35 @@ def some() -> Some:
 
 
 def test_ablations_are_compared_with_the_full_method_on_the_seeds_that_all_have(some):
-    assert unfinished.ablation_losses(some, "Table 4") == ([30.0], [])
-    some.values[(*FIRST, "sgoif@no_gate", "auc_pr", "")] = {0: 0.79}
-    printed, here = unfinished.ablation_losses(some, "Table 4")
-    assert printed == [30.0] and here == [pytest.approx(1.0)]
+    assert unfinished.ablation_losses(some, "Table 4") == []
+    some.values[(*FIRST, "sgoif@no_gate", "auc_pr", "")] = {0: 0.79, 2: 0.1}
+    assert unfinished.ablated(some, "Table 4") == {"SG-OIF (Full)": [80.0], "w/o Stability Gate": [79.0]}
+    some.values[(*FIRST, "sgoif@no_gate", "auc_pr", "")] = {0: 0.79, 1: 0.96}
+    assert unfinished.ablation_losses(some, "Table 4") == [pytest.approx(2.0)], "the largest of all draws"
+
+
+def test_the_readme_tells_what_ablations_lose_beside_the_class_model_and_without_it(some):
+    assert "here they have to be [run again]" in readme_sentences.ablations(some)
+    for where, ablated in ((FIRST, 0.79), (("cifar100", "superclass20"), 0.75)):
+        some.values |= {(*where, m, "auc_pr", "influence"): {0: v} for m, v in (("sgoif", 0.7), ("sgoif@no_gate", 0.2))}
+        some.values |= {(*where, m, "auc_pr", ""): {0: v} for m, v in (("sgoif", 0.8), ("sgoif@no_gate", ablated))}
+    some.ledger += [{**cell, "table": "Table 5"} for cell in some.ledger]
+    told = readme_sentences.ablations(some)
+    assert told.startswith("Its ablations lose 30 to 30 points of AUC-PR on CIFAR-10. Here the whole method, with its")
+    assert "loses 1.0 at most, and 5.0 on CIFAR-100" in told and "loses up to 50.0 and 50.0." in told
+    (row,) = [line for line in other_tables.ablations(some) if "Gate" in line]
+    assert row == "| w/o Stability Gate | 60.0 | 79.00 | 20.00 | 60.0 | 75.00 | 20.00 |"
+
+
+def test_the_estimated_share_is_told_over_all_draws(some):
+    some.values[(*FIRST, "", "base_rate", "")] = {0: 0.2, 1: 0.2}
+    some.values[(*SECOND, "", "base_rate", "")] = {None: 0.5}
+    some.values[(*FIRST, "sgoif", "extra:estimated_noise", "")] = {0: 0.21, 1: 0.10}
+    some.values[(*SECOND, "sgoif", "extra:estimated_noise", "")] = {0: 0.70}
+    assert sentences.estimates(some) == (
+        "The estimated share of wrong labels is within 3.5 points in 1 of 3 trainings. It is furthest off in single "
+        "draws of symmetric 50% (20.0 too many) and 20% · 0.0 (10.0 too few)."
+    )
 
 
 def test_rows_are_compared_on_the_seeds_that_all_have(some):
@@ -181,17 +206,19 @@ def test_a_second_training_is_told_where_it_gains_and_where_it_loses():
 
 
 def test_the_readme_tells_the_mean_of_all_draws_beside_a_rival_that_has_them(some):
-    (own,) = tables.over_all_draws(some)
-    assert own == f"| {tables.unbroken('↳ mean of two draws')} | 89.0 | 90.0 |"
+    (own,) = tables.over_all_seeds(some)
+    assert own == f"| {tables.unbroken('↳ mean of two seeds')} | 89.0 | 90.0 |"
     told = readme_sentences.mean_in_words(some)
-    assert "mean AUC-PR of 89.3% (2 settings of noise, 2 draws each)" in told
-    assert "Of 1 rival with the same draws and no clean labels the next, AUM, has 84.7%." in told, (
-        "GCE lacks a draw and a setting"
+    assert "mean AUC-PR of 89.3% (2 settings of noise, 2 seeds each)" in told
+    assert "AUM, the best of 1 rival that were run with the same seeds and without clean labels, has 84.7%." in told, (
+        "GCE lacks a seed and a setting"
     )
     (draws,) = readme_sentences.draws(some)
-    assert "at 20% · 0.0 two draws of noise have 80.0 and 98.0." in draws
+    assert "at 20% · 0.0 two draws of noise have 80.0 and 98.0." in draws and "Two trainings" not in draws
+    some.values[(*FIRST, "sgoif@twice", "auc_pr", "")] = {0: 0.85, 1: 0.90}
+    assert "Two trainings lose 8.0 in one draw of 20% · 0.0." in next(readme_sentences.draws(some))
     del some.values[(*FIRST, "sgoif", "auc_pr", "")][1]
-    assert not [*tables.over_all_draws(some), *readme_sentences.draws(some)], "one draw"
+    assert not [*tables.over_all_seeds(some), *readme_sentences.draws(some)], "one draw"
 
 
 def test_rows_of_the_readme_have_short_titles_that_stay_on_one_line():

@@ -7,7 +7,7 @@ import pytest
 
 from sgoif.bench.evaluation.detection_curves import example_setting, probability_bins, ranking_curves
 from sgoif.bench.figures import _labels, _style
-from sgoif.bench.figures.comparison import pareto, ranks
+from sgoif.bench.figures.comparison import cleaning, pareto, ranks
 from sgoif.bench.figures.method import parts, reproducibility
 
 
@@ -100,11 +100,21 @@ def test_probabilities_are_counted_by_bin():
     assert probability[9] == pytest.approx(2.9)
 
 
-def test_another_method_is_placed_by_the_seeds_that_it_shares_with_sgoif():
+def test_another_method_and_the_parts_are_shown_over_the_seeds_that_both_have():
     found = {"sgoif": {0: 0.98, 1: 0.70}, "aum": {0: 0.90, 1: 0.66}, "incv": {0: 0.95}, "elr": {2: 0.99}}
     data = SimpleNamespace(
-        by_seed=lambda dataset, setting, method: found[method],
+        by_seed=lambda dataset, setting, method, variant="": found[method],
         rivals=lambda dataset, metric: ["aum", "incv", "elr"],
     )
-    leads = parts._leads(data, "cifar10", "n40_s2")
-    assert leads == {"aum": pytest.approx(-6.0), "incv": pytest.approx(-3.0)}, "one easy seed is no lead"
+    best = parts._best_other(data, "cifar10", "n40_s2")
+    assert (best.method, best.value, best.seeds) == ("incv", pytest.approx(95.0), {0}), "one easy seed is no lead"
+    assert parts._values(data, "cifar10", "n40_s2", "", best).tolist() == [98.0]
+    assert parts._values(data, "cifar10", "n40_s2", "", None).tolist() == [98.0, 70.0]
+
+
+def test_accuracies_are_of_the_seeds_that_plain_training_and_sgoif_both_have():
+    found = {"plain": {0: 0.8, 1: 0.6}, "sgoif": {0: 0.9}, "gce": {0: 0.7, 1: 0.5}, "elr": {1: 0.99}}
+    data = SimpleNamespace(by_seed=lambda dataset, setting, method, metric: found[method])
+    shown = cleaning._accuracies(data, "cifar10", "n40_s2", ["gce", "elr"])
+    values = {method: [pytest.approx(v) for v in by_seed] for method, by_seed in shown.items()}
+    assert values == {"plain": [80.0], "sgoif": [90.0], "gce": [70.0], "elr": []}

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Iterable, Mapping
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -21,8 +21,8 @@ TITLE = "Test accuracy before and after cleaning"
 CAPTION = (
     "Plain training on the noisy labels, and training again after SG-OIF removed what it flags; small marks are the "
     "models that the other methods yield, the best of them named. Only methods whose model was trained are shown: a "
-    "detector that was not retrained has none. Mean over the seeds that have one; with several, bars hold all of "
-    "them."
+    "detector that was not retrained has none. Mean over the seeds that plain training and SG-OIF both have, of other "
+    "methods those of them that they have; with several, bars hold all of them."
 )
 TRUSTED = "sgoif_trusted"
 
@@ -34,9 +34,7 @@ def subjects(config: Mapping[str, Any]) -> list[str]:
 
 def draw(dataset: str, data: FigureData) -> Figure | None:
     """Draw the figure of one dataset."""
-    settings = [
-        s for s in data.settings(dataset) if all(data.by_seed(dataset, s, m, "test_accuracy") for m in (PLAIN, OURS))
-    ]
+    settings = [s for s in data.settings(dataset) if _accuracies(data, dataset, s, ())[OURS].size]
     if not settings:
         return None
     figure, grid = _style.canvas(height=0.26 * len(settings) + 0.7)
@@ -50,17 +48,21 @@ def draw(dataset: str, data: FigureData) -> Figure | None:
     return figure
 
 
-def _accuracy(data: FigureData, dataset: str, setting: str, method: str) -> np.ndarray:
-    return 100 * np.array(list(data.by_seed(dataset, setting, method, "test_accuracy").values()))
+def _accuracies(data: FigureData, dataset: str, setting: str, methods: Iterable[str]) -> dict[str, np.ndarray]:
+    """Return method -> test accuracy in percent, one value a seed that plain training and SG-OIF both have."""
+    found = {m: data.by_seed(dataset, setting, m, "test_accuracy") for m in (PLAIN, OURS, *methods)}
+    seeds = sorted(found[PLAIN].keys() & found[OURS].keys())
+    return {m: 100 * np.array([by_seed[seed] for seed in seeds if seed in by_seed]) for m, by_seed in found.items()}
 
 
 def _draw_row(axes: Axes, row: int, dataset: str, setting: str, data: FigureData) -> None:
     """Draw one setting: an arrow from plain training to SG-OIF, the others as small marks."""
-    plain, ours = (_accuracy(data, dataset, setting, m) for m in (PLAIN, OURS))
+    rivals = data.rivals(dataset, "test_accuracy")
+    found = _accuracies(data, dataset, setting, (*rivals, TRUSTED))
+    plain, ours, trusted = (found[m] for m in (PLAIN, OURS, TRUSTED))
     way = {"arrowstyle": "-", "color": "#999999", "linewidth": 1.2, "shrinkA": 0, "shrinkB": 0}
     axes.annotate("", (ours.mean(), row), (plain.mean(), row), arrowprops=way, zorder=1)
-    found = {m: _accuracy(data, dataset, setting, m) for m in data.rivals(dataset, "test_accuracy")}
-    others = {m: float(values.mean()) for m, values in found.items() if values.size}
+    others = {m: float(found[m].mean()) for m in rivals if found[m].size}
     look: dict[str, Any] = {"linestyle": "", "zorder": 2}
     axes.plot(list(others.values()), [row] * len(others), marker="|", color=_style.GREY, label="other methods", **look)
     if others:
@@ -70,7 +72,6 @@ def _draw_row(axes: Axes, row: int, dataset: str, setting: str, data: FigureData
             title("noisy", best), (others[best], row), (0, -7.5), textcoords="offset points", fontsize=5.5, ha="center",
             color="#8a5f00",
         )  # fmt: skip
-    trusted = _accuracy(data, dataset, setting, TRUSTED)
     if trusted.size:
         look_trusted: dict[str, Any] = {"markerfacecolor": "white", "label": title("noisy", TRUSTED)}
         axes.plot(trusted.mean(), row, marker="*", markersize=8, color="black", **look_trusted, **look)

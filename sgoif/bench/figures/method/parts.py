@@ -1,9 +1,10 @@
-"""AUC-PR of the parts of SG-OIF's ranking by setting: the influence alone, the class model alone, and both."""
+"""AUC-PR of the parts of SG-OIF's ranking by setting: the influence alone, the class model alone, and the whole."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Mapping
+from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -18,18 +19,19 @@ if TYPE_CHECKING:
     from matplotlib.figure import Figure
 
 PLACE = 45
-TITLE = "Influence, class model, and both"
+TITLE = "Parts of SG-OIF's ranking"
 CAPTION = (
     "AUC-PR of three rankings of one training run in every setting: the influence score alone (the paper's part), the "
-    "log-odds of the class model alone (not in the paper), and SG-OIF, which ranks by both. Mean over seeds; with "
-    "several, bars hold all of them. Orange: the best other method that is not given all clean labels, by name, as far "
-    "from SG-OIF as in the mean of the seeds that both have; (all): scored over all of training."
+    "log-odds of the class model alone (not in the paper), and SG-OIF, which ranks by both and by margins. Orange: of "
+    "the methods that are not given all clean labels the one that is most ahead of SG-OIF, or least behind, by name; "
+    "(all): scored over all of training. A row is the mean over the seeds that SG-OIF and that method both have; with "
+    "several, bars hold all of them."
 )
 SHORT_NAMES = {"mean margin (AUM)": "AUM", "Dataset Cartography": "Cartography", ", all of training": " (all)"}
 PARTS = {  # variant of the score -> words, colour and marker
     "influence": ("influence alone", _style.GREEN, "^"),
     "latent": ("class model alone", _style.SKY, "s"),
-    "": ("both: SG-OIF", "black", "*"),
+    "": ("SG-OIF", "black", "*"),
 }
 
 
@@ -48,12 +50,14 @@ def draw(dataset: str, data: FigureData) -> Figure | None:
     figure, grid = _style.canvas(height=0.26 * len(settings) + 0.7)
     axes = grid[0, 0]
     rows = settings[::-1]
-    found = {s: {part: _values(data, dataset, s, part) for part in PARTS} for s in rows}
+    best = {s: _best_other(data, dataset, s) for s in rows}
+    found = {s: {part: _values(data, dataset, s, part, best[s]) for part in PARTS} for s in rows}
     lowest = min(float(values.min()) for parts in found.values() for values in parts.values())
     low = min(95.0, 5.0 * math.floor(lowest / 5))
     for row, setting in enumerate(rows):
         _draw_parts(axes, row, found[setting])
-        _draw_best_other(axes, row, low, float(found[setting][""].mean()), _leads(data, dataset, setting))
+        if other := best[setting]:
+            _draw_best_other(axes, row, low, float(found[setting][""].mean()), other)
     _style.method_rows(axes, [data.setting_title(dataset, s) for s in rows], [False] * len(rows))
     axes.set_xlim(low, 100 + 0.01 * (100 - low))
     axes.set_xlabel("AUC-PR (%)")
@@ -62,20 +66,32 @@ def draw(dataset: str, data: FigureData) -> Figure | None:
     return figure
 
 
-def _values(data: FigureData, dataset: str, setting: str, part: str) -> np.ndarray:
-    """AUC-PR in percent of a part of the ranking, one value a seed."""
-    return 100 * np.array(list(data.by_seed(dataset, setting, OURS, variant=part).values()))
+@dataclass(frozen=True)
+class _Other:
+    """A method, its AUC-PR in percent and the seeds that it shares with SG-OIF."""
+
+    method: str
+    value: float
+    seeds: frozenset[int]
 
 
-def _leads(data: FigureData, dataset: str, setting: str) -> dict[str, float]:
-    """By how many points every other method is ahead of SG-OIF, in the mean of the seeds that both have."""
+def _values(data: FigureData, dataset: str, setting: str, part: str, best: _Other | None) -> np.ndarray:
+    """AUC-PR in percent of a part of the ranking, one value a seed that the best other method has, too."""
+    found = data.by_seed(dataset, setting, OURS, variant=part)
+    return 100 * np.array([value for seed, value in found.items() if best is None or seed in best.seeds])
+
+
+def _best_other(data: FigureData, dataset: str, setting: str) -> _Other | None:
+    """The other method that is most ahead of SG-OIF, or least behind, in the mean of the seeds that both have."""
     own = data.by_seed(dataset, setting, OURS)
     leads = {}
     for method in data.rivals(dataset, "auc_pr"):
         found = data.by_seed(dataset, setting, method)
-        if both := own.keys() & found.keys():
-            leads[method] = 100 * float(np.mean([found[seed] - own[seed] for seed in sorted(both)]))
-    return leads
+        if both := sorted(own.keys() & found.keys()):
+            value = float(np.mean([found[seed] for seed in both]))
+            other = _Other(method, 100 * value, frozenset(both))
+            leads[other] = value - float(np.mean([own[seed] for seed in both]))
+    return max(leads, key=leads.__getitem__, default=None)
 
 
 def _draw_parts(axes: Axes, row: int, parts: Mapping[str, np.ndarray]) -> None:
@@ -87,17 +103,13 @@ def _draw_parts(axes: Axes, row: int, parts: Mapping[str, np.ndarray]) -> None:
         axes.plot(values.mean(), y, color=colour, marker=marker, markersize=size, linestyle="", label=words, zorder=3)
 
 
-def _draw_best_other(axes: Axes, row: int, low: float, own: float, leads: Mapping[str, float]) -> None:
+def _draw_best_other(axes: Axes, row: int, low: float, own: float, best: _Other) -> None:
     """Draw the best other method by name; one that lies below the axis stands at its edge, with its number.
 
     The name is to the left, but where it would lie outside of the axes or on the star of SG-OIF, at `own`.
     """
-    if not leads:
-        return
-    best = max(leads, key=leads.__getitem__)
-    value = own + leads[best]
+    value, name = best.value, title("noisy", best.method)
     outside = value < low
-    name = title("noisy", best)
     for long, short in SHORT_NAMES.items():
         name = name.replace(long, short)
     words = f"{name} {value:.1f}" if outside else name
