@@ -70,7 +70,7 @@ def ablations(measured: Measured) -> str:
         return f"{lose}; here they have to be [run again](docs/lab-notebook/ablations.md)."
     (ten, hundred), (ten_alone, hundred_alone) = (map(max, losses) for losses in (whole, alone))
     return (
-        f"{lose}. Here the whole method, with its class model, loses {ten:.1f} at most, and {hundred:.1f} on CIFAR-100;"
+        f"{lose}, here {ten:.1f} at most, and {hundred:.1f} on CIFAR-100; without the class model"
         f" [the influence alone](docs/results/measured.md#the-papers-numbers) loses up to {ten_alone:.1f} and"
         f" {hundred_alone:.1f}."
     )

@@ -42,7 +42,14 @@ def default(path: str, name: str):
 def facts() -> dict[str, object]:
     """Phrase of a page -> what the number in it must be."""
     cifar, measured = settings("cifar"), settings("measured")
-    scanned = int(re.search(r"([\d,]+) images of CIFAR-10's training set", read("docs/scan.md"))[1].replace(",", ""))
+    scanned, differ, expected = (
+        int(re.search(words, read("docs/scan.md"))[1].replace(",", ""))
+        for words in (
+            r"([\d,]+) images of CIFAR-10's training set",
+            r"([\d,]+) of these labels differ",
+            r"page expects ([\d,]+) wrong labels",
+        )
+    )
     growth = json.loads(read("benchmarks/measured/scaling-h200-2026-11-15.json"))["figures"]
     recipe = cifar["recipes"]["resnet9"]
     return {
@@ -60,6 +67,9 @@ def facts() -> dict[str, object]:
         "{} clean labels": cifar["variants"]["fastif"]["all_trusted"]["n_anchors"],
         "first {} test images": cifar["variants"]["fastif"]["all_trusted"]["n_anchors"],
         "first of {} images of CIFAR-10": scanned,
+        "all {} do": scanned,
+        "labels; {} of": differ,
+        "the page expects {}": expected,
         "more than {} configurations": 150,
         "{} images and ten classes": growth["n"]["50000"]["n"],
         "{} for the networks": growth["model"]["resnet18"]["n"],
