@@ -154,12 +154,14 @@ class Engine:
             self.anchor_cycle.epochs_per_check = schedule.interval / max(epoch_steps, 1)
 
     def score_queue(self) -> FactoredBatch | None:
-        """Score the passes that have not been scored, by the direction of the last check.
+        """Score the passes of finished steps that have not been scored, by the direction of the last check.
+
+        Passes of a step that is still accumulated stay: a step is weighed as a whole.
 
         Returns:
             Their batch if they are the whole queue, else None.
         """
-        passes = self.queue.unscored()
+        passes = self.queue.unscored(self.steps)
         if not passes:
             return None
         directions = self.parts.directions
@@ -186,7 +188,7 @@ class Engine:
         self.parts.count("nan_batches", (invalid > 0).sum())
         self.parts.count("out_of_range", out_of_range)
         whole_queue = len(passes) == len(self.queue.passes)
-        self.queue.mark_scored()
+        self.queue.mark_scored(passes)
         return batch if whole_queue else None
 
     def _learn(self, current: list[Pass], scored: FactoredBatch | None, check: CheckInputs | None) -> None:

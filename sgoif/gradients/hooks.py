@@ -7,7 +7,7 @@ form p - onehot(y), so head scope needs nothing else. `layer_hooks` extends this
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from contextlib import contextmanager
 from dataclasses import dataclass, field
 from typing import Any, ClassVar
@@ -76,19 +76,29 @@ def find_head(model: nn.Module, n_classes: int | None, name: str) -> tuple[str, 
     return linears[-1]
 
 
-def logits_of(output: object, n_classes: int) -> Tensor | None:
+def logits_of(output: object, n_classes: int, head_output: Tensor | None = None) -> Tensor | None:
     """Return the logits in what a model returns, or None if there are none.
 
     Args:
-        output: A tensor; or a mapping or object with `logits`, or a tuple, of which the first tensor [n, C] counts.
+        output: A tensor; or a mapping, an object or a tuple, of which a tensor [n, C] counts: the output of the head
+            itself where it is among several, so that logits and features are of one layer; else what is named
+            `logits`; else, of a tuple, the first, unless it is unknown which of several belongs to the head.
         n_classes: Number of classes C.
+        head_output: What the head returned in this pass; None if it is not known.
     """
     if isinstance(output, Tensor):
         return output
     named = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
-    candidates = output if isinstance(output, tuple | list) and named is None else (named,)
-    fitting = (c for c in candidates if isinstance(c, Tensor) and c.dim() == 2 and c.shape[1] == n_classes)
-    return next(fitting, None)
+    parts: Iterable[object] = output.values() if isinstance(output, Mapping) else (named,)
+    if is_tuple := isinstance(output, tuple | list):
+        parts = output
+    fitting = [c for c in parts if isinstance(c, Tensor) and c.dim() == 2 and c.shape[1] == n_classes]
+    if len(fitting) > 1 and head_output is not None:
+        own = [c for c in fitting if c.is_set_to(head_output)]
+        fitting = own or [c for c in fitting if c is named]
+    elif not is_tuple or named is not None:
+        fitting = [c for c in fitting if c is named]
+    return fitting[0] if fitting else None
 
 
 def layers_in_scope(model: nn.Module, head: str, scope: str) -> tuple[dict[str, SupportedLayer], list[str]]:
@@ -192,12 +202,18 @@ class GradientHooks:
 
     def _on_head_output(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         if self.recording:
-            self.captured.features, self.captured.head_output = inputs[0].detach(), output.detach()
+            features = inputs[0].detach()
+            # Nothing below the head is trained: these may be the caller's own numbers, in a buffer that is used again.
+            self.captured.features = features if inputs[0].requires_grad else features.clone()
+            self.captured.head_output = output.detach()
 
     def _on_logits(self, module: nn.Module, inputs: tuple[Tensor, ...], output: object) -> None:
         """Keep the model's own logits, after any scaling that follows the head."""
-        if self.recording and (logits := logits_of(output, self.head.out_features)) is not None:
+        if self.recording and (logits := self._logits_of(output)) is not None:
             self.captured.logits = logits.detach()
+
+    def _logits_of(self, output: object) -> Tensor | None:
+        return logits_of(output, self.head.out_features, self.captured.head_output)
 
     def start(self) -> CapturedPass:
         """Record the forward pass that follows until `stop`, and the backward pass of what it computes."""
@@ -231,7 +247,7 @@ class GradientHooks:
             CaptureError: If the model returns no logits.
         """
         output = self.model(x)
-        logits = logits_of(output, self.head.out_features)
+        logits = self._logits_of(output)
         if logits is None:
             given = type(output).__name__
             raise CaptureError(f"with anchor_data the model must return its logits, not a {given} without them")

@@ -126,7 +126,7 @@ class PassQueue:
         captured = captured.copied() if copy else captured
         assert captured.features is not None
         device = captured.features.device
-        index, labels = index.to(device, non_blocking=True), labels.to(device, non_blocking=True)
+        index, labels = (_owned(values, device) for values in (index, labels))
         self._append(Pass(step, captured, index, labels))
 
     def _append(self, newest: Pass) -> None:
@@ -140,13 +140,13 @@ class PassQueue:
             first -= 1
         return self.passes[first:]
 
-    def unscored(self) -> list[Pass]:
-        """Return the passes that have not been scored."""
-        return self.passes[self.n_scored :]
+    def unscored(self, upto: int | None = None) -> list[Pass]:
+        """Return the passes that have not been scored, or those of them before optimiser step `upto`."""
+        return [p for p in self.passes[self.n_scored :] if upto is None or p.step < upto]
 
-    def mark_scored(self) -> None:
-        """Note that all queued passes have been scored."""
-        self.n_scored = len(self.passes)
+    def mark_scored(self, passes: Sequence[Pass]) -> None:
+        """Note that the first of the unscored passes have been scored."""
+        self.n_scored += len(passes)
 
     def pop_all(self) -> list[Pass]:
         """Empty the queue and return its passes."""
@@ -229,6 +229,12 @@ class PassQueue:
             tensors = {name: value.to(device) for name, value in stored.items() if name != "step"}
             index, labels = tensors.pop("index"), tensors.pop("labels")
             self._append(Pass(stored["step"], CapturedPass(**tensors), index, labels))
+
+
+def _owned(values: Tensor, device: torch.device) -> Tensor:
+    """Return values on the device in memory of their own: a loader may use its buffers again before they are scored."""
+    moved = values.to(device, non_blocking=True)
+    return moved.clone() if moved.device == values.device else moved
 
 
 def remaining_weight(examples: int, half_life: float, n_examples: int) -> float:

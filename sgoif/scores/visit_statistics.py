@@ -154,11 +154,14 @@ class VisitStatistics:
         return WindowSums(columns, visited, score_range, epochs[:, 0].div_(epochs[:, 1].clamp_(min=1)))
 
     def _in_window(self, segments: list[Segment]) -> list[Segment]:
-        """The segments in the score window, or all of them if there are none in it."""
-        start: float | None = self.window_start
-        if start is None:
-            steps = segments[-1].last if segments else 0
-            start = (1 - self.window) * steps
+        """The segments in the score window, or all of them if there are none in it.
+
+        A training that has not reached its length, as after early stopping, is read as one of unknown length.
+        """
+        steps = segments[-1].last if segments else 0
+        start = (1 - self.window) * min(steps, self.total_steps or steps)
+        if self.window_start is not None and self.total_steps is not None and steps >= self.total_steps:
+            start = self.window_start
         return [s for s in segments if (s.first + s.last) / 2 >= start] or segments
 
     def state_dict(self) -> dict[str, Any]:

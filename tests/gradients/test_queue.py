@@ -68,7 +68,7 @@ def test_the_newest_step_is_found_from_the_end():
 def test_passes_wait_until_they_are_scored():
     made = filled()
     assert made.queued_numbers == 60 and [len(p) for p in made.unscored()] == [2, 3, 5] and len(made.tensors()) == 12
-    made.mark_scored()
+    made.mark_scored(made.unscored())
     assert made.unscored() == [] and made.queued_numbers == 60
     made.push(9, captured(4), torch.arange(4), torch.arange(4) % 3)
     made.passes[-1].captured.inputs = {"head": torch.ones(1)}

@@ -41,6 +41,18 @@ def test_the_window_holds_the_second_half_and_its_own_range():
     assert found.epoch_scores.tolist() == [[16 / 4, -9, -3]]
 
 
+def test_a_training_that_ends_before_its_length_is_read_as_one_of_unknown_length():
+    """Planned were ten steps, it ended after six: the last visit of example 1 lies before the planned window."""
+    kept, unknown = statistics(total_steps=10), statistics(total_steps=None)
+    for step, scores in enumerate(({0: 1.0}, {1: 2.0}, {0: 4.0}, {1: 8.0}, {0: 16.0}, {0: 32.0})):
+        for one in (kept, unknown):
+            visit(one, scores, upto=step + 1)
+            one.close(step + 1)
+    assert kept.read().columns["score"].tolist() == unknown.read().columns["score"].tolist() == [48, 8, 0]
+    visit(kept, {2: 64.0}, upto=10)
+    assert kept.read().columns["score"].tolist() == [32, 0, 64], "the planned window, once the length is reached"
+
+
 def test_segments_end_with_the_epoch_and_where_the_window_begins():
     kept = statistics(total_steps=6)
     for step in range(1, 7):
