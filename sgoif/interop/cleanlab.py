@@ -21,6 +21,8 @@ from sgoif.interop.optional import import_optional
 if TYPE_CHECKING:
     import pandas
 
+    from sgoif.features.find import FeatureIssues
+
 ISSUE = "influence_label"  # type of our issues in a Datalab
 
 
@@ -44,7 +46,7 @@ def label_quality(score: Tensor) -> np.ndarray:
     return quality
 
 
-def label_issues(found: Triage) -> pandas.DataFrame:
+def label_issues(found: Triage | FeatureIssues) -> pandas.DataFrame:
     """Make the table that `Datalab.get_issues("label")` gives.
 
     Args:
@@ -58,15 +60,15 @@ def label_issues(found: Triage) -> pandas.DataFrame:
     """
     return import_optional("pandas").DataFrame(
         {
-            "is_label_issue": found.flagged.numpy(),
-            "label_score": label_quality(found.suspicion),
-            "given_label": found.labels.numpy(),
-            "predicted_label": found.suggested.numpy(),
+            "is_label_issue": np.asarray(found.flagged),
+            "label_score": label_quality(torch.as_tensor(found.suspicion)),
+            "given_label": np.asarray(found.labels),
+            "predicted_label": np.asarray(found.suggested),
         }
     )
 
 
-def add_to_datalab(lab: Any, found: Triage) -> None:
+def add_to_datalab(lab: Any, found: Triage | FeatureIssues) -> None:
     """Add label issues to a `cleanlab.Datalab` under the type `influence_label`, beside cleanlab's own.
 
     `lab.get_issues("influence_label")`, `lab.report()` and `lab.save()` then include them.
@@ -96,7 +98,7 @@ def _issue_manager() -> type:
         description = "Labels whose examples raise the loss of the anchors of their class (SG-OIF)."
         issue_name = ISSUE
 
-        def find_issues(self, found: Triage, **_: Any) -> None:
+        def find_issues(self, found: Triage | FeatureIssues, **_: Any) -> None:
             issues = label_issues(found)
             self.issues = issues[["is_label_issue", "label_score"]].set_axis(
                 [f"is_{self.issue_name}_issue", self.issue_score_key], axis=1

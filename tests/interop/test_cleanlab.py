@@ -34,6 +34,11 @@ def test_issue_table_is_that_of_datalab():
     assert worst[: found.count].tolist() == found.order[: found.count].tolist()
 
 
+def test_issue_table_of_features_has_their_own_labels(digits_issues):
+    issues = label_issues(digits_issues)
+    assert issues["is_label_issue"].sum() == digits_issues.count and issues["given_label"][0].startswith("digit ")
+
+
 def test_datalab_shows_our_issues_beside_its_own():
     if importlib.util.find_spec("datasets") is None:
         pytest.skip("cleanlab's Datalab needs the package datasets, which is not installed here")

@@ -1,6 +1,7 @@
 """Scores as tables."""
 
 import importlib.util
+from dataclasses import dataclass
 
 import pytest
 import torch
@@ -9,6 +10,13 @@ from sgoif import InfluenceError, InfluenceResult
 from sgoif.applications import triage
 from sgoif.interop import optional
 from sgoif.interop.dataframes import to_huggingface, to_pandas
+
+
+@dataclass
+class Empty:
+    """A result that says nothing of single examples."""
+
+    count: int = 0
 
 
 def made(n: int = 40):
@@ -33,6 +41,23 @@ def test_pandas_has_one_row_per_example_in_data_set_order(tmp_path):
     import pandas
 
     pandas.testing.assert_frame_equal(pandas.read_parquet(tmp_path / "scores.parquet"), frame)
+
+
+def test_rows_are_in_data_set_order_whatever_index_a_series_has():
+    import pandas
+
+    shuffled = pandas.Series(range(40), index=range(39, -1, -1))
+    frame = to_pandas(made()[0], position=shuffled, doubled=2 * shuffled)
+    assert frame.index.tolist() == list(range(40)) == frame["position"].tolist()
+    assert (frame["doubled"] == 2 * frame["position"]).all()
+
+
+def test_label_issues_of_features_are_columns_too(digits_issues):
+    frame = to_pandas(digits_issues)
+    assert {"rank", "suspicion", "flagged", "labels", "suggested", "probability"} == set(frame) and len(frame) == 200
+    assert frame["rank"].to_numpy()[digits_issues.order[0]] == 0
+    with pytest.raises(InfluenceError, match=r"a Empty has no column of shape \[N\]"):
+        to_pandas(Empty())
 
 
 def test_columns_of_other_lengths_are_refused():
