@@ -62,9 +62,11 @@ def _warn_of_wrong_loops(engine: Engine, result: InfluenceResult) -> None:
     epochs = len({segment.epoch for segment in engine.visits.closed})
     seen, not_finite = int(result.visited.sum()), int(result.counters["nan_batches"])
     if epochs and not engine.checks:
+        interval, wanted = engine.parts.directions.schedule.interval, engine.config.solve_every
+        by_budget = f"set hvp_budget larger, which allows a check every {interval} steps, or train for more epochs"
         warnings.warn(
-            f"no check was made in {engine.steps} steps, so all influences are 0; set solve_every below the number "
-            "of steps",
+            f"no check was made in {engine.steps} steps, so all influences are 0; "
+            + (by_budget if interval > wanted else "set solve_every below the number of steps"),
             stacklevel=5,
         )
     elif epochs and not result.score.any():

@@ -279,8 +279,10 @@ class OnlineInfluence:
     def scores(self) -> InfluenceResult:
         """Return the score of every example over the score window, with its confidence.
 
-        Reading changes nothing that follows; you may read scores during training. It takes seconds where only the head
-        is trained, because heads that have not seen an example are fitted to judge its label.
+        Reading changes nothing that follows; you may read scores during training. Passes of a step that has not been
+        closed by `step` are not read yet. In distributed training every process has to call it, because sums are
+        taken over all of them. It takes seconds where only the head is trained, because heads that have not seen an
+        example are fitted to judge its label, and with several hundred classes.
 
         Raises:
             BatchError: If a watched index or label on a device was out of range.

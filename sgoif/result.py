@@ -155,7 +155,7 @@ class InfluenceResult:
         are not counted and come last.
 
         Args:
-            labels: The labels that were trained on, shape [N].
+            labels: The labels that were trained on, shape [N]; where an example was never visited, any integer.
             probabilities: Predicted probabilities for the suggestions, shape [N, C], for example out-of-fold ones; None
                 takes `mean_predictions`. Without either, the suggested labels are the labels themselves.
 
@@ -172,7 +172,7 @@ class InfluenceResult:
                 "label issues: the training diverged, so that its scores are not finite; train with a smaller learning "
                 "rate, or leave out examples with infinite or huge inputs"
             )
-        labels = check_labels(labels, len(visited))
+        labels = check_labels(labels, visited)
         self._require_watched(labels)
         count, mask = 0, torch.zeros_like(visited)
         if visited.any():
@@ -182,7 +182,7 @@ class InfluenceResult:
             probabilities = self.mean_predictions
         suggested = labels
         if probabilities is not None:
-            suggested = suggest_labels(mask, labels, torch.as_tensor(probabilities).float().cpu())
+            suggested = suggest_labels(mask, labels, torch.as_tensor(probabilities).float().cpu(), visited)
         order = suspicion.argsort(descending=True, stable=True)
         return LabelIssues(mask, order, suggested, count)
 

@@ -14,6 +14,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
+from sgoif.backend.integers import as_integers, describe
 from sgoif.errors import InfluenceError
 from sgoif.influence import OnlineInfluence
 from sgoif.label_noise.count import scale_per_class
@@ -51,14 +52,18 @@ class Curriculum:
             warmup: Epochs without reweighting, at least 1.
 
         Raises:
-            InfluenceError: If the labels are not integers of shape [N] or the warm-up is shorter than one epoch.
+            InfluenceError: If the labels are not integers of shape [N] from 0 on, or the warm-up is shorter than one
+                epoch.
         """
-        if labels.dim() != 1 or labels.is_floating_point():
-            raise InfluenceError(f"Curriculum: labels must be integers of shape [N], not {tuple(labels.shape)}")
+        found = as_integers(labels)
+        if found is None or found.dim() != 1:
+            raise InfluenceError(f"Curriculum: labels must be integers of shape [N], not {describe(labels)}")
+        if found.numel() and int(found.min()) < 0:
+            raise InfluenceError(f"Curriculum: label {int(found.min())}; classes count from 0")
         if warmup < 1:
             raise InfluenceError(f"Curriculum: warmup must be at least 1 epoch, not {warmup}")
-        self.labels, self.warmup = labels, warmup
-        self.weights = torch.ones(len(labels), device=labels.device)
+        self.labels, self.warmup = found.long(), warmup
+        self.weights = torch.ones(len(found), device=found.device)
 
     def update(self, influence: OnlineInfluence) -> None:
         """Compute new weights from the epochs closed so far; call it after `influence.end_epoch()`.

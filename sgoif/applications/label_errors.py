@@ -91,7 +91,7 @@ def triage(result: InfluenceResult, labels: Tensor, probabilities: Tensor | None
         probabilities = result.mean_predictions
     if probabilities is None:
         raise InfluenceError("triage: a run with config.memory = False keeps no predictions; pass probabilities")
-    labels = check_labels(labels, len(result.score))
+    labels = check_labels(labels, result.visited)
     issues = result.find_label_issues(labels, probabilities)
     return Triage(
         order=issues.order,

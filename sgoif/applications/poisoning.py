@@ -21,6 +21,7 @@ from sgoif.applications.prediction_influence import influence_on_predictions
 from sgoif.backend.eval_mode import eval_mode
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError
+from sgoif.gradients.hooks import find_head, logits_of, unwrap
 from sgoif.label_noise.two_gaussians import upper_component_probability
 
 CONFIG = InfluenceConfig(temperature=20.0, damping=0.1)
@@ -42,10 +43,14 @@ class Poisoning:
 
 
 @torch.no_grad()
-def _require_behaviour(model: nn.Module, suspects: Tensor, target: int) -> None:
+def _require_behaviour(model: nn.Module, suspects: Tensor, target: int, head: str) -> None:
     """Raise unless every suspect is predicted as `target`."""
+    _, layer = find_head(unwrap(model), None, head)
     with eval_mode(model):
-        predicted = model(suspects).argmax(1)
+        logits = logits_of(model(suspects), layer.out_features)
+    if logits is None:
+        raise InfluenceError("localise: the model returns no logits; wrap it so that it does")
+    predicted = logits.argmax(1)
     if not (predicted == target).all():
         other = int((predicted != target).sum())
         raise InfluenceError(
@@ -80,7 +85,7 @@ def localise(
     """
     if len(suspects) == 0:
         raise InfluenceError("localise: no suspects; pass a few inputs that show the behaviour")
-    _require_behaviour(model, suspects, target)
+    _require_behaviour(model, suspects, target, config.head)
     targets = torch.full((len(suspects),), target, device=suspects.device)
     influence = influence_on_predictions(model, train, len(labels), [(suspects, targets)], config)
     members = (torch.as_tensor(labels).cpu() == target).nonzero()[:, 0]

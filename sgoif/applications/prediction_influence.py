@@ -22,6 +22,7 @@ from torch import Tensor, nn
 from sgoif.backend.eval_mode import eval_mode
 from sgoif.config import InfluenceConfig
 from sgoif.errors import InfluenceError
+from sgoif.gradients.hooks import logits_of
 from sgoif.influence import OnlineInfluence
 
 PASSES = 2  # the first builds the curvature, the second scores
@@ -81,8 +82,11 @@ def influence_on_predictions(
 def _watch(influence: OnlineInfluence, model: nn.Module, index: Tensor, x: Tensor, y: Tensor) -> None:
     """Watch one pass without a training step; deep scopes need gradients inside the network, but no .grad is set."""
     with influence.watch(index, y), torch.set_grad_enabled(influence.needs_backward):
-        logits = model(x)
+        output = model(x)
         if influence.needs_backward:
+            logits = logits_of(output, influence.n_classes)
+            if logits is None:
+                raise InfluenceError("influence_on_predictions: the model returns no logits; wrap it so that it does")
             parameters = [p for p in model.parameters() if p.requires_grad]
             torch.autograd.grad(F.cross_entropy(logits.float(), y), parameters, allow_unused=True)
     influence.step()

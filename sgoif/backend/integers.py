@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -13,6 +14,10 @@ UNSIGNED = (torch.uint16, torch.uint32, torch.uint64)  # types that torch stores
 def as_integers(values: Any) -> Tensor | None:
     """Return values as a tensor of integers; None if they are anything else, truth values among it."""
     try:
+        if hasattr(values, "to_numpy"):  # a pandas series: by position, whatever its index says
+            values = values.to_numpy()
+        if isinstance(values, np.ndarray) and values.dtype.kind == "O":
+            values = values.tolist()
         found = torch.as_tensor(values)
     except (TypeError, ValueError, RuntimeError):
         return None

@@ -34,39 +34,42 @@ class LabelIssues:
     count: int
 
 
-def check_labels(labels: Any, n_examples: int) -> Tensor:
+def check_labels(labels: Any, visited: Tensor) -> Tensor:
     """Return the labels of a training set on the host, shape [N].
 
     Args:
         labels: The labels: a tensor, an array or a list.
-        n_examples: Number of examples N.
+        visited: Which examples training has visited, bool, shape [N]; the labels of others may be any integers.
 
     Raises:
-        InfluenceError: If they are not N integers from 0 on.
+        InfluenceError: If they are not N integers, from 0 on where an example was visited.
     """
+    n_examples = len(visited)
     found = as_integers(labels)
     if found is None:
         raise InfluenceError(f"label issues: labels must be integers of shape [N], got {describe(labels)}")
     if found.shape != (n_examples,):
         raise InfluenceError(f"label issues: labels of shape {tuple(found.shape)} for {n_examples} examples")
-    if int(found.min()) < 0:
-        raise InfluenceError(f"label issues: label {int(found.min())}; classes count from 0")
-    return found.long().cpu()
+    found = found.long().cpu()
+    if visited.any() and int(found[visited].min()) < 0:
+        raise InfluenceError(f"label issues: label {int(found[visited].min())}; classes count from 0")
+    return found
 
 
-def suggest_labels(mask: Tensor, labels: Tensor, probabilities: Tensor) -> Tensor:
+def suggest_labels(mask: Tensor, labels: Tensor, probabilities: Tensor, visited: Tensor) -> Tensor:
     """Return the most probable other class of the labels that are probably wrong, and all other labels as they are.
 
     Args:
         mask: Which labels are probably wrong, bool, shape [N].
         labels: Labels, shape [N].
         probabilities: Predicted probabilities, shape [N, C].
+        visited: Which examples training has visited, bool, shape [N].
 
     Returns:
         Suggested labels, shape [N].
 
     Raises:
-        InfluenceError: If the probabilities are not finite numbers of shape [N, C].
+        InfluenceError: If the probabilities are not finite numbers of shape [N, C], or do not fit the labels.
     """
     if probabilities.dim() != 2 or len(probabilities) != len(labels):
         raise InfluenceError(
@@ -75,7 +78,8 @@ def suggest_labels(mask: Tensor, labels: Tensor, probabilities: Tensor) -> Tenso
         )
     if not torch.isfinite(probabilities).all():
         raise InfluenceError("label issues: probabilities must be finite")
-    if int(labels.max()) >= probabilities.shape[1]:
-        raise InfluenceError(f"label issues: label {int(labels.max())} of {probabilities.shape[1]} classes")
-    others = probabilities.scatter(1, labels.unsqueeze(1), -torch.inf)
+    known = torch.where(visited, labels, 0)
+    if int(known.max()) >= probabilities.shape[1]:
+        raise InfluenceError(f"label issues: label {int(known.max())} of {probabilities.shape[1]} classes")
+    others = probabilities.scatter(1, known.unsqueeze(1), -torch.inf)
     return torch.where(mask, others.argmax(1), labels)

@@ -91,6 +91,42 @@ def test_curriculum_waits_for_its_warmup():
         early.update(influence)
 
 
+@pytest.mark.parametrize("labels", [torch.uint8, torch.int16])
+def test_a_curriculum_takes_integers_of_any_width(labels):
+    x, y, *_ = digits()
+    curriculum = Curriculum(y[:256].to(labels), warmup=1)
+    Training(x[:256], y[:256], seed=0, epochs=3).run(each_epoch=curriculum.update)
+    assert curriculum.weights.mean() == pytest.approx(1, abs=1e-4)
+    for wrong, told in (([0, -1], "label -1; classes count from 0"), (torch.ones(3).bool(), "must be integers")):
+        with pytest.raises(InfluenceError, match=told):
+            Curriculum(wrong)
+
+
+class Wrapped(nn.Module):
+    """A network that returns its logits in a mapping."""
+
+    def __init__(self, model: nn.Module) -> None:
+        super().__init__()
+        self.model = model
+
+    def forward(self, x: torch.Tensor) -> dict[str, torch.Tensor]:
+        return {"logits": self.model(x)}
+
+
+@pytest.mark.parametrize("scope", ["head", "all"])
+def test_a_behaviour_is_localised_in_a_model_that_returns_a_mapping(scope):
+    x, y, *_ = digits()
+    x, y = x[:200], y[:200]
+    model, _ = Training(x, y, seed=0, epochs=2).run()
+    target = int(model(x[:1]).argmax())
+    config = InfluenceConfig(scope=scope, temperature=20.0, damping=0.1)
+    found = [
+        localise(network, list(batches(x, y)), y, x[:1], target, config).influence
+        for network in (model, Wrapped(model))
+    ]
+    torch.testing.assert_close(found[1], found[0])
+
+
 @pytest.mark.parametrize("scope", ["head", "all"])
 def test_influence_on_predictions_leaves_the_network_as_it_was(scope):
     x, y, *_ = digits()

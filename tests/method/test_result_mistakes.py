@@ -4,7 +4,7 @@ import pytest
 import torch
 from torch import nn
 
-from sgoif import InfluenceError, OnlineInfluence
+from sgoif import InfluenceConfig, InfluenceError, OnlineInfluence
 from tests.helpers.networks import blobs, mlp, quick, watch_once
 
 N = 12
@@ -68,3 +68,32 @@ def test_labels_of_one_class_alone_are_refused():
 def test_a_head_that_was_never_trained_has_a_result_without_issues():
     result = OnlineInfluence(nn.Linear(6, 3), N, 3).scores()
     assert not result.visited.any() and result.find_label_issues(torch.arange(N) % 3).count == 0
+
+
+@pytest.mark.parametrize("mark", [-1, 255])
+def test_examples_without_a_label_may_stay_out_of_watch(mark):
+    y = blobs(N)[1]
+    model, x = mlp().double(), blobs(N)[0]
+    influence = OnlineInfluence(model, N, 3, config=quick())
+    known = torch.arange(2, N)
+    for _ in range(2):
+        watch_once(influence, model, x[known], y[known], known)
+        influence.step()
+        influence.end_epoch()
+    labels = y.clone()
+    labels[:2] = mark
+    issues = influence.scores().find_label_issues(labels)
+    assert issues.suggested[:2].tolist() == [mark, mark] and not issues.mask[:2].any()
+    with pytest.raises(InfluenceError, match=r"label -1; classes|1 of 10 labels are others.*example 5 \(255,"):
+        influence.scores().find_label_issues(torch.where(torch.arange(N) == 5, mark, labels))
+
+
+def test_where_the_budget_allows_no_check_the_budget_is_named():
+    model, (x, y) = mlp(classes=30).double(), blobs(N)
+    influence = OnlineInfluence(model, N, 30, config=InfluenceConfig(hvp_budget=0.5))
+    for _ in range(3):
+        watch_once(influence, model, x, y)
+        influence.step()
+        influence.end_epoch()
+    with pytest.warns(UserWarning, match=r"no check was made in 3 steps.*set hvp_budget larger, which allows a check"):
+        influence.scores()
