@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from statistics import stdev
 
 from records import FASTIF, GIVEN, OWN, PAPER, TRUSTED, Measured, Where, counted, listed, short, speed
-from sentences import first, gains_by_seed, in_every_seed, leads
+from sentences import JUDGED, first, gains_by_seed, in_every_seed, leads, of_one_seed
 from unfinished import ablation_losses, printed_ablations
 
 EAGER = "1.01 to 1.06, small networks on a CPU up to 1.16"  # by hand: lab-notebook/outside-the-recipe.md
@@ -43,19 +43,19 @@ def mean_in_words(measured: Measured) -> str:
 def paper(measured: Measured) -> Iterator[str]:
     """What came of the paper's algorithm and of its numbers."""
     verdicts = measured.verdicts()
-    judged = {v: verdicts[v] for v in ("reproduced", "differs", "inconclusive")}
+    judged = {verdict: verdicts[verdict] for verdict in JUDGED}
+    single, _ = of_one_seed(measured)
+    one_seed = f" ({single} by one seed, which cannot reproduce one)" if single else ""
     table1 = [c for c in measured.ledger if c["table"] == "Table 1"]
     proved = sum(any(s["status"] == "proved" for s in c["sources"]) for c in table1)
     alone, ours = leads(measured, (PAPER, ""), measured.blind), in_every_seed(measured)[0]
     words = [
         f"Its algorithm and score alone are first in {first(alone)} of {counted(len(alone), 'setting')} among methods",
         f"without clean labels; with the class model and margins, which are not in the paper, in {ours[0]} (seed 0).",
-        "Few of its numbers come out.",
-        f"Of {sum(judged.values())} that are measured as defined so far,",
+        f"Of {sum(judged.values())} numbers measured as defined{one_seed},",
         f"{_are(judged['reproduced'])} reproduced, {judged['differs']} differ and {_are(judged['inconclusive'])} open;",
         f"{verdicts['not run']} more are not run.",
-        f"{proved} of the {len(table1)} numbers in its Table 1 equal test accuracies published with",
-        "confident learning.",
+        f"Its Table 1 has, in {proved} of {len(table1)} numbers, test accuracies published with confident learning.",
     ]
     yield " ".join([*words, ablations(measured)])
 

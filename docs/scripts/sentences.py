@@ -21,6 +21,7 @@ from records import (
 )
 from unfinished import missing, papers_score, seeds_in_words
 
+JUDGED = ("reproduced", "differs", "inconclusive")
 NEAR = 3.5  # points by which an estimated share of wrong labels may be off and still be called near
 NAMED = 3  # rivals that a sentence names
 WIDTH = 190
@@ -267,15 +268,24 @@ def parts_alone(measured: Measured) -> Iterator[str]:
         )
 
 
+def of_one_seed(measured: Measured) -> tuple[int, int]:
+    """How many of the paper's numbers are judged by one seed, and how many are judged at all."""
+    judged = [c for c in measured.ledger if c["verdict"] in JUDGED]
+    return sum(c["seeds"] == 1 for c in judged), len(judged)
+
+
 def reproduced(measured: Measured) -> Iterator[str]:
     """The verdicts in words, and those of Table 1 under another reading."""
     table1 = [c for c in measured.ledger if c["table"] == "Table 1"]
     again = [a["verdict"] for c in table1 for a in c["also"]]
-    verdicts, one_seed = measured.verdicts(), max(len(measured.compared(w)) for w in measured.settings) == 1
+    verdicts, (single, judged) = measured.verdicts(), of_one_seed(measured)
+    one_seed = (
+        f"One seed, which {single} of the {judged} judged numbers have, can only differ from a number or leave it open."
+    )
     yield paragraph(
         f"{verdicts['not defined']} numbers are not defined well enough to be measured,",
         f"{verdicts['stand-in']} were measured on stand-ins, and {verdicts['not run']} are not run.",
-        *(["One seed cannot reproduce a number, only differ from it or leave it open."] if one_seed else []),
+        one_seed,
         "The numbers of Table 1 are called P@1% and look like test accuracies. Read so,",
         f"{again.count('reproduced')} of {len(again)} come out, {again.count('differs')} differ and"
         f" {again.count('inconclusive')} are open.",

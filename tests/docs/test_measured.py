@@ -67,6 +67,14 @@ def test_the_readme_tells_what_ablations_lose_beside_the_class_model_and_without
     assert row == "| w/o Stability Gate | 60.0 | 79.00 | 20.00 | 60.0 | 75.00 | 20.00 |"
 
 
+def test_numbers_of_one_seed_are_counted_apart(some):
+    cell = {"table": "Table 1", "column": "P@1%", "row": "AUM", "printed": 90.0}
+    some.ledger = [
+        {**cell, "verdict": v, "seeds": n} for v, n in (("differs", 1), ("reproduced", 3), ("not run", None))
+    ]
+    assert sentences.of_one_seed(some) == (1, 2)
+
+
 def test_the_estimated_share_is_told_over_all_draws(some):
     some.values[(*FIRST, "", "base_rate", "")] = {0: 0.2, 1: 0.2}
     some.values[(*SECOND, "", "base_rate", "")] = {None: 0.5}
