@@ -66,8 +66,8 @@ def test_panels_leave_few_places_empty(canvas, n, shape):
     assert figure.axes[0].get_gridspec().get_geometry() == shape
 
 
-def test_a_name_points_at_a_mark():
-    assert noise_estimate.nearest_to_mean(np.array([45.0, 45.5, 76.0])) == 45.5
+def test_a_name_points_at_the_furthest_mark():
+    assert noise_estimate.furthest_from(70.0, np.array([45.0, 45.5, 76.0])) == 45.0
 
 
 def test_the_legend_of_costs_names_what_is_drawn(canvas):
