@@ -16,6 +16,7 @@ import torch
 
 from sgoif.errors import InfluenceError
 from sgoif.features.arrays import FeatureArray
+from sgoif.features.fourier import choose_projection
 from sgoif.features.head import HeadRecipe, HeadTraining
 from sgoif.features.held_out import read_held_out
 from sgoif.features.labels import ClassLabels, encode_labels, require_judgeable
@@ -80,11 +81,12 @@ def find_label_issues(
     """Find labels that are probably wrong, by features of any kind: embeddings, measurements, texts as vectors.
 
     A linear head is trained on the standardised features (nearly constant ones stay small) while `OnlineInfluence`
-    watches. Five more heads, each without a fifth of the examples, say how probably each label is wrong
-    (`sgoif.label_noise.held_out_classes`); the number of flagged labels is the sum of these probabilities. With more
-    than 100 classes, or with `checked` examples, the probabilities come from the trained head alone, and are less
-    reliable. Features are read in blocks: a file mapped with `numpy.load(..., mmap_mode="r")`, or named by its path,
-    is never in memory as a whole.
+    watches. Where such a head predicts labels that it has not seen better by them, random Fourier features are added:
+    tables need them, embeddings hardly ever (`sgoif.features.fourier`). Five more heads, each without a fifth of the
+    examples, say how probably each label is wrong (`sgoif.label_noise.held_out_classes`); the number of flagged labels
+    is the sum of these probabilities. With more than 100 classes, or with `checked` examples, nothing is added, and
+    the probabilities come from the trained head alone and are less reliable. Features are read in blocks: a file mapped
+    with `numpy.load(..., mmap_mode="r")`, or named by its path, is never in memory as a whole.
 
     Args:
         features: Shape [N, d]: a NumPy array, a torch tensor, a pandas frame of numbers, a sequence of rows, or the
@@ -111,12 +113,15 @@ def find_label_issues(
     projection = fit_projection(array)
     if note := projection.describe_far():
         warnings.warn(note, stacklevel=2)
+    recipe = recipe or HeadRecipe.for_examples(len(array), seed)
+    if trusted is None:
+        projection = choose_projection(array, known.codes, len(known.classes), projection, recipe.seed)
     training = HeadTraining(
         array,
         known.codes,
         len(known.classes),
         projection,
-        recipe or HeadRecipe.for_examples(len(array), seed),
+        recipe,
         device,
         trusted,
     )

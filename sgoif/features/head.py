@@ -115,7 +115,7 @@ class HeadTraining:
         self.labels = torch.from_numpy(labels)
         self.projection = projection.to(self.device)
         self._kept = self._project_all() if len(features) <= KEPT_ROWS else None
-        self.head = nn.Linear(projection.basis.shape[1], n_classes).to(self.device)
+        self.head = nn.Linear(projection.width, n_classes).to(self.device)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.total_steps = recipe.epochs * math.ceil(len(features) / recipe.batch_size)

@@ -92,6 +92,15 @@ class HeldOutClasses:
         """
         return _joint(logits, labels, self.transition, self.temperature).softmax(1)
 
+    def log_likelihoods(self, logits: Tensor, labels: Tensor) -> Tensor:
+        """Return the log-likelihood of each label, given the features, in double precision, shape [n].
+
+        Args:
+            logits: What `logits` returned, shape [n, C].
+            labels: Labels, shape [n].
+        """
+        return _joint(logits, labels, self.transition, self.temperature).logsumexp(1)
+
 
 def draw_folds(labels: np.ndarray, seed: int) -> np.ndarray:
     """Draw folds at random, all labels spread evenly over them.
@@ -121,7 +130,9 @@ def log_odds_of(posterior: Tensor, labels: Tensor) -> Tensor:
     return (others.clamp(min=1e-30).log() - own.clamp(min=1e-30).log()).clamp(-MAX_LOG_ODDS, MAX_LOG_ODDS)
 
 
-def fit_held_out_classes(features: Tensor, labels: Tensor, fold: Tensor, n_classes: int) -> HeldOutClasses:
+def fit_held_out_classes(
+    features: Tensor, labels: Tensor, fold: Tensor, n_classes: int, rounds: int = ROUNDS
+) -> HeldOutClasses:
     """Fit heads and noise matrix.
 
     Args:
@@ -129,6 +140,7 @@ def fit_held_out_classes(features: Tensor, labels: Tensor, fold: Tensor, n_class
         labels: Labels, shape [n].
         fold: Folds of the examples, shape [n].
         n_classes: Number of classes C.
+        rounds: Turns of heads and noise matrix under the best penalty, at least `TRIAL_ROUNDS`.
 
     Returns:
         The model under the best penalty.
@@ -160,7 +172,7 @@ def fit_held_out_classes(features: Tensor, labels: Tensor, fold: Tensor, n_class
             break
         trials.append(trial(penalty))
         best = max(trials, key=lambda fit: fit.log_likelihood)
-    best.turns(ROUNDS - TRIAL_ROUNDS)
+    best.turns(rounds - TRIAL_ROUNDS)
     return HeldOutClasses(
         center,
         scale,

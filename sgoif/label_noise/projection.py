@@ -65,6 +65,11 @@ class Projection(nn.Module):
         self.register_buffer("mean", mean)
         self.register_buffer("basis", basis)
 
+    @property
+    def width(self) -> int:
+        """Number of projected features."""
+        return self.basis.shape[1]
+
     def forward(self, x: Tensor) -> Tensor:
         """Return the projected features, shape [n, k]."""
         projected: Tensor = (x.float() - self.mean) @ self.basis

@@ -64,11 +64,11 @@ def write_scan(
     write_csv(out / "left_out.csv", left_out)
     save_state(out, listing, trained, normalisation)
     probabilities = trained.result.numpy()["mean_predictions"]
-    features = trained.logits if trained.features is None else trained.features  # of huge sets the logits do
-    evidence = PageEvidence(trained.anchors, probabilities, features.float().cpu().numpy())
+    places = trained.logits if trained.places is None else trained.places  # of huge sets the logits do
+    evidence = PageEvidence(trained.anchors, probabilities, places.float().cpu().numpy())
     labels = np.array(listing.labels)
     started = time.perf_counter()
-    findings = find_all(labels, trained.features, trained.logits, contents)
+    findings = find_all(labels, trained.places, trained.logits, contents)
     seconds["findings"] = time.perf_counter() - started
     write_gallery(out / "gallery.html", listing, ranking, evidence, gallery_size, findings)
     report = {**make_report(listing, ranking, settings, seconds), "start": start}

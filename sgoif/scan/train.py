@@ -99,6 +99,7 @@ class TrainedScan:
         features: Inputs of the classification layer at the end of training, shape [N, d]; None of a set that is too
             large to keep them.
         logits: Logits at the end of training, shape [N, C].
+        random: How many of the features, the last ones, are random Fourier features.
     """
 
     result: InfluenceResult
@@ -107,6 +108,12 @@ class TrainedScan:
     influence: OnlineInfluence
     features: Tensor | None
     logits: Tensor
+    random: int = 0
+
+    @property
+    def places(self) -> Tensor | None:
+        """Features whose distances tell how alike examples are, those that are not random, shape [N, k]."""
+        return None if self.features is None else self.features[:, : self.features.shape[1] - self.random]
 
 
 def train_and_score(

@@ -12,6 +12,7 @@ import sgoif
 from sgoif.features import head as head_module
 from sgoif.features import held_out
 from sgoif.features.arrays import FeatureArray
+from sgoif.features.fourier import choose_projection
 from sgoif.features.head import HeadTraining
 from sgoif.label_noise import held_out_evidence
 from sgoif.label_noise.projection import MAX_DIRECTIONS, fit_projection, main_directions
@@ -115,13 +116,14 @@ def test_every_kind_of_array_gives_the_same(trees, tmp_path):
 def test_a_large_file_is_read_in_blocks_and_gives_the_same(digits, found, tmp_path, monkeypatch):
     pixels, labels, _ = digits
     np.save(tmp_path / "pixels.npy", pixels)
-    read = []
+    array, read = FeatureArray(pixels), []
+    projection = choose_projection(array, labels, 10, fit_projection(array), seed=0)
     rows = FeatureArray.rows
     monkeypatch.setattr(head_module, "KEPT_ROWS", 100)
     monkeypatch.setattr(FeatureArray, "rows", lambda self, index: read.append(len(index)) or rows(self, index))
     mapped = FeatureArray(tmp_path / "pixels.npy", block_rows=256)
     recipe = sgoif.HeadRecipe.for_examples(len(mapped))
-    training = HeadTraining(mapped, labels, 10, fit_projection(FeatureArray(pixels)), recipe)
+    training = HeadTraining(mapped, labels, 10, projection, recipe)
     for epoch in range(recipe.epochs):
         training.epoch(epoch)
     assert max(read) <= 256 and sum(read) == recipe.epochs * len(mapped)

@@ -48,6 +48,7 @@ def scan_features(features: Path, labels: Path | None, task: ScanTask) -> Path:
 
 def _scan_into(out: Path, found: FeatureFile, task: ScanTask) -> None:
     from sgoif.features.arrays import FeatureArray
+    from sgoif.features.fourier import choose_projection
     from sgoif.label_noise.projection import fit_projection
     from sgoif.scan.features.training import train_head_and_score
     from sgoif.scan.report import write_scan
@@ -67,12 +68,16 @@ def _scan_into(out: Path, found: FeatureFile, task: ScanTask) -> None:
     print(f"{len(listing)} examples of {len(listing.classes)} classes, {array.dim} features each, into {out}")
     if note := projection.describe_far():
         print(f"note: {note}", file=sys.stderr)
+    labels, linear = np.array(listing.labels), projection
+    projection = choose_projection(array, labels, len(listing.classes), linear, settings.seed)
+    if added := projection.width - linear.width:
+        print(f"{added} random Fourier features are added: with them a head tells labels that it has not seen better")
+    start = START | {"fourier_features": added}
     print(f"Training {settings.describe()}", flush=True)
-    labels = np.array(listing.labels)
     trained = train_head_and_score(array, projection, labels, len(listing.classes), settings, session)
     seconds |= session.timers.seconds
     contents = (row for _, block in array.blocks() for row in block.numpy())
-    write_scan(out, listing, settings, trained, ((), ()), task.gallery_size, seconds, START, contents)
+    write_scan(out, listing, settings, trained, ((), ()), task.gallery_size, seconds, start, contents)
     session.clear()
 
 

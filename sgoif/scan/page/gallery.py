@@ -39,7 +39,7 @@ class PageEvidence:
     Attributes:
         contributions: Part of each class's anchor in the score, shape [N, K].
         probabilities: Mean class probabilities over the visits, shape [N, C].
-        features: Inputs of the classification layer, shape [N, d].
+        features: Features whose distances tell how alike examples are, shape [N, k].
     """
 
     contributions: np.ndarray
