@@ -24,6 +24,7 @@ from unfinished import missing, papers_score, seeds_in_words
 JUDGED = ("reproduced", "differs", "inconclusive")
 NEAR = 3.5  # points by which an estimated share of wrong labels may be off and still be called near
 NAMED = 3  # rivals that a sentence names
+MOST_NAMED = 5  # settings that it names
 WIDTH = 190
 
 
@@ -103,12 +104,21 @@ def two_trainings(measured: Measured) -> Iterator[str]:
     yield paragraph(
         f"They are better than one in {len(gain) - len(worse)} of {len(gain)} settings, by up to {gain[best]:.1f}",
         f"({measured.settings[best]}), and {gain_in_words(mean(gain.values()))} in the mean.",
-        *([f"They are worse at {listed(worse)}."] if worse else []),
+        *([f"They are worse {where_most(worse)}."] if worse else []),
         f"Of {len(single)} single trainings the worst loses {-single[where, seed]:.1f}"
         f" ({measured.settings[where]}, seed {seed})."
         if single[where, seed] < 0
         else "None of the single trainings loses.",
         f"Among methods without clean labels they are first in {first(without)} of {len(without)}.",
+    )
+
+
+def where_most(places: list[str]) -> str:
+    """Places in words; of many their number and the first ones."""
+    return (
+        f"at {listed(places)}"
+        if len(places) <= MOST_NAMED
+        else f"in {len(places)}, most at {listed(places[:MOST_NAMED])}"
     )
 
 

@@ -1,6 +1,6 @@
 """What of a measurement is there: its seeds, and what is not run yet, in words."""
 
-from records import BESIDE, DATASETS, LEFT_OUT, OWN, PAPER, Measured, Score, counted, listed, name
+from records import BESIDE, DATASETS, FROZEN, LEFT_OUT, OWN, PAPER, Measured, Score, Where, counted, listed, name
 
 ABLATED = {  # tables of the paper: where they are measured here
     "Table 4": ("cifar10", "n20_s0"),
@@ -44,10 +44,18 @@ def papers_score(measured: Measured) -> tuple[Score, str]:
     return (OWN, "influence"), "its influence alone"
 
 
+def seeds_compared(measured: Measured) -> dict[str, int]:
+    """How many seeds all rows have, by data set; a head on frozen features counts apart."""
+    places: dict[str, list[Where]] = {}
+    for where in measured.settings:
+        title = DATASETS[where[0]] + (", frozen" if where in FROZEN else "")
+        places.setdefault(title, []).append(where)
+    return {title: min(len(measured.compared(w)) for w in found) for title, found in places.items()}
+
+
 def seeds_in_words(measured: Measured) -> str:
     """How many seeds are compared, where it is another number, and that others are there."""
-    places = {title: [w for w in measured.settings if w[0] == dataset] for dataset, title in DATASETS.items()}
-    counts = {title: min(len(measured.compared(w)) for w in found) for title, found in places.items() if found}
+    counts = seeds_compared(measured)
     fewest = min(counts.values())
     more = [f"{title}: {n}" for title, n in counts.items() if n > fewest]
     own = max(len(measured.seeds_of(w, OWN)) for w in measured.settings)

@@ -125,6 +125,14 @@ def test_what_is_not_run_is_named(some):
         "the tables show 1 seed, which all rows have; SG-OIF and some rivals have 2, which first places and means over"
         " seeds count"
     )
+    assert "Rows are of seed 0 unless" in next(readme_sentences.terms(some))
+
+
+def test_columns_of_more_seeds_are_named():
+    frozen = ("imagenette", "frozen_noisy1")
+    some = Some({(FIRST, "sgoif"): {0: 0.8, 1: 0.6}, (FIRST, "aum"): {0: 0.8}, (frozen, "sgoif"): {0: 0.9, 1: 0.9}})
+    assert unfinished.seeds_compared(some) == {"CIFAR-10": 1, "Imagenette, frozen": 2}
+    assert "Rows are of seed 0 (frozen: 2 seeds) unless" in next(readme_sentences.terms(some))
 
 
 def test_a_number_is_counted_with_the_first_run_that_tells_something_of_it(monkeypatch):
@@ -214,9 +222,10 @@ def test_a_second_training_is_told_where_it_gains_and_where_it_loses():
     for where in (FIRST, SECOND):
         del some.values[(*where, "sgoif@twice", "auc_pr", "")]
     assert list(sentences.two_trainings(some)) == ["Not run yet."]
+    assert sentences.where_most(list("abcdefg")) == "in 7, most at a, b, c, d and e"
 
 
-def test_the_readme_tells_the_mean_of_all_draws_beside_a_rival_that_has_them(some):
+def test_the_readme_tells_the_mean_of_all_draws_beside_a_rival_that_has_them(some, monkeypatch):
     (own,) = tables.over_all_seeds(some)
     assert own == f"| {tables.unbroken('↳ mean of two seeds')} | 89.0 | 90.0 |"
     told = readme_sentences.mean_in_words(some)
@@ -228,6 +237,8 @@ def test_the_readme_tells_the_mean_of_all_draws_beside_a_rival_that_has_them(som
     assert "at 20% · 0.0 two draws of noise have 80.0 and 98.0." in draws and "Two trainings" not in draws
     some.values[(*FIRST, "sgoif@twice", "auc_pr", "")] = {0: 0.85, 1: 0.90}
     assert "Two trainings lose 8.0 in one draw of 20% · 0.0." in next(readme_sentences.draws(some))
+    monkeypatch.setattr(readme_sentences, "SAME_LABELS", {FIRST[0]})
+    assert "Two trainings lose 1.5 at 20% · 0.0." in next(readme_sentences.draws(some)), "there are no draws"
     del some.values[(*FIRST, "sgoif", "auc_pr", "")][1]
     assert not [*tables.over_all_seeds(some), *readme_sentences.draws(some)], "one draw"
 
