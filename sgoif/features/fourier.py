@@ -9,7 +9,8 @@ the projected features p it can:
 W normal, b uniform in [0, 2 pi], m the median distance between two examples, s the root mean square of the entries of
 p. The labels say whether they are of use, and with which width r of `WIDTHS`. Heads and noise matrix are fitted to a
 sample (`label_noise.held_out_classes`). Fourier features are taken if they make the labels that a head has not seen
-more likely: if the mean difference is more than `SURE` standard errors above 0.
+more likely: if the mean difference is more than `SURE` standard errors above 0. Where there are `MAX_DIRECTIONS`
+features or more, as in most embeddings, a linear head separates the classes as well, and they are not asked.
 """
 
 from __future__ import annotations
@@ -23,7 +24,7 @@ from torch import Tensor
 from sgoif.features.arrays import FeatureArray
 from sgoif.label_noise.held_out_classes import draw_folds, fit_held_out_classes
 from sgoif.label_noise.held_out_evidence import MAX_CLASSES
-from sgoif.label_noise.projection import Projection
+from sgoif.label_noise.projection import MAX_DIRECTIONS, Projection
 
 FOURIER_FEATURES = 256
 WIDTHS = (1.0, 0.5)  # of the kernel, over the median distance between two examples; tried while they are of use
@@ -68,6 +69,8 @@ def choose_projection(
 ) -> Projection:
     """Return a projection with Fourier features if the labels become more likely by them, else the linear one.
 
+    It stays linear with more than `MAX_CLASSES` classes, or `MAX_DIRECTIONS` features or more.
+
     Args:
         features: Features of the N examples.
         labels: Their classes, shape [N].
@@ -75,7 +78,7 @@ def choose_projection(
         linear: The projection without Fourier features.
         seed: Seed of sample, frequencies and folds.
     """
-    if n_classes > MAX_CLASSES:
+    if n_classes > MAX_CLASSES or linear.width >= MAX_DIRECTIONS:
         return linear
     rng = np.random.default_rng((seed, 2))
     rows = np.sort(rng.permutation(len(labels))[:SAMPLE])

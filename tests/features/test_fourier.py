@@ -78,12 +78,16 @@ def test_a_second_width_is_tried_only_if_the_first_is_of_use(clusters, monkeypat
     assert tried == [1.0]
 
 
-@pytest.mark.parametrize("without", ["many classes", "checked"])
-def test_where_no_head_leaves_examples_out_nothing_is_added(without, rings, monkeypatch):
+@pytest.mark.parametrize("without", ["many classes", "many features", "checked"])
+def test_nothing_is_added_where_nobody_asks(without, rings, monkeypatch):
+    """With many classes or checked examples no head leaves examples out; with many features none is needed."""
     features, labels, _ = rings
-    monkeypatch.setattr(fourier, "fourier_projection", None)  # must not be called
+    monkeypatch.setattr(fourier, "fit_held_out_classes", None)  # must not be called
     if without == "many classes":
         assert chosen(features, labels, n_classes=101).width == 2
+    elif without == "many features":
+        noise = np.random.default_rng(3).normal(size=(N, 254)).astype(np.float32)
+        assert chosen(np.c_[features, noise], labels).width == 256
     else:
         sgoif.find_label_issues(features, labels, checked=(features[:30], labels[:30]))
 
