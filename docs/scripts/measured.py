@@ -17,7 +17,7 @@ PLACES = {
     "README.md": [readme_sentences.in_short, tables.overview, readme_sentences.paper],
     "docs/results/limits.md": [sentences.not_yet, sentences.most_wrong],
     "docs/lab-notebook/outside-the-recipe.md": [loop_table.loops, loop_table.loops_counted],
-    "docs/scan.md": [scan_table.scan_beside_cleanlab],
+    "docs/scan.md": [scan_table.scan_beside_cleanlab, scan_table.tables_beside_cleanlab],
     "docs/results/measured.md": [
         other_tables.the_run,
         tables.detection_20,

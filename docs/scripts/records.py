@@ -245,7 +245,7 @@ def measured_at(file: str) -> str:
     """Where and at which commit a benchmark was measured, in words."""
     found = _benchmark(file)
     commit = f"commit {found['commit'][:7]}" if found["commit"] else "commit not recorded"
-    return f"{found['hardware']['gpu']}, {found['date'][:10]}, {commit}."
+    return f"{found['hardware'].get('gpu') or found['hardware']['cpu']}, {found['date'][:10]}, {commit}."
 
 
 def _benchmark(file: str) -> dict:
