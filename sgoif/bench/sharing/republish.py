@@ -19,6 +19,7 @@ from sgoif.utils.files import read_json
 
 PROVENANCE = "provenance.json"
 PAGE = "report.html"
+DIRTY = "-dirty"  # end of a commit with changed files
 OF_THIS_TIME = ("published", "published_by_commit")  # of the provenance: when and with what it was made
 
 
@@ -55,11 +56,14 @@ def republish(config_file: Path, results: Path) -> tuple[Path, list[str]]:
 
 
 def _keep_date(made: Path, target: Path) -> None:
-    """Keep the old provenance and page if they differ in today's date and commit alone, as everything else does not."""
+    """Keep the old provenance and page if they differ in today's date and commit alone, as everything else does not.
+
+    An old one of changed files ("-dirty") gives way to one of a commit.
+    """
     if not (target / PROVENANCE).is_file() or not set(_differences(made, target)) <= {PROVENANCE, PAGE}:
         return
     new, old = (read_json(folder / PROVENANCE) for folder in (made, target))
-    if {**new, **_of_that_time(old)} != old:
+    if {**new, **_of_that_time(old)} != old or _is_dirty(old) > _is_dirty(new):
         return
     page = _bytes(made / PAGE)
     for key, value in _of_that_time(new).items():
@@ -68,6 +72,10 @@ def _keep_date(made: Path, target: Path) -> None:
         for name in (PROVENANCE, PAGE):
             if (target / name).is_file():
                 shutil.copyfile(target / name, made / name)
+
+
+def _is_dirty(provenance: dict[str, Any]) -> bool:
+    return str(provenance.get("published_by_commit", "")).endswith(DIRTY)
 
 
 def _of_that_time(provenance: dict[str, Any]) -> dict[str, Any]:

@@ -74,12 +74,12 @@ def results(tmp_path, monkeypatch) -> Path:
     return tmp_path
 
 
-def age(folder: Path) -> None:
-    """Makes what is published look like that of an earlier day and of another zlib."""
+def age(folder: Path, commit: str = "old") -> None:
+    """Makes what is published look like that of an earlier day and commit and of another zlib."""
     (folder / "summary.json.gz").write_bytes(gzip.compress(b"[93.1]", 1, mtime=7))
-    old = {**read_json(folder / "provenance.json"), "published": "2026-01-01", "published_by_commit": "old"}
+    old = {**read_json(folder / "provenance.json"), "published": "2026-01-01", "published_by_commit": commit}
     atomic_write_json(folder / "provenance.json", old)
-    (folder / "report.html").write_text("<p>93.1, made by old on 2026-01-01</p>\n")
+    (folder / "report.html").write_text(f"<p>93.1, made by {commit} on 2026-01-01</p>\n")
 
 
 def test_what_is_new_is_told_and_a_second_time_changes_nothing(results):
@@ -88,6 +88,14 @@ def test_what_is_new_is_told_and_a_second_time_changes_nothing(results):
     age(folder)
     before = content(folder)
     assert republish(MEASURED, results) == (folder, []) and content(folder) == before
+
+
+def test_pages_of_changed_files_become_those_of_a_commit(results):
+    folder, _ = republish(MEASURED, results)
+    age(folder, "old-dirty")
+    assert {"provenance.json", "report.html"} <= set(republish(MEASURED, results)[1])
+    assert read_json(folder / "provenance.json")["published_by_commit"] == "new"
+    assert "made by new on 2026-02-02" in (folder / "report.html").read_text()
 
 
 @pytest.mark.parametrize("name", ["table1.md", "report.html", "provenance.json", "summary.json.gz", "leftover.md"])
