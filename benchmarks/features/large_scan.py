@@ -1,6 +1,6 @@
 """`sgoif.find_label_issues` on many examples: time and peak memory.
 
-    python -m benchmarks.large_scan --examples 1000000
+    python -m benchmarks.features.large_scan --examples 1000000
 
 The features are drawn from ten normal distributions in 256 dimensions, one for each class, and a tenth of the labels is
 moved to another class. They are written to a .npy file and read from there, mapped.
@@ -16,7 +16,7 @@ import numpy as np
 
 import sgoif
 from benchmarks.common import Report
-from benchmarks.scan import flip, quality
+from benchmarks.features.scan import flip, quality
 
 CLASSES = 10
 DISTANCE = 3.0  # of the mean of a class from the origin, in deviations
