@@ -81,8 +81,8 @@ def find_label_issues(
     """Find labels that are probably wrong, by features of any kind: embeddings, measurements, texts as vectors.
 
     A linear head is trained on the standardised features (nearly constant ones stay small) while `OnlineInfluence`
-    watches. To fewer than 256 features, as of a table, random Fourier features are added where a head then predicts
-    labels that it has not seen better (`sgoif.features.fourier`). Five more heads, each without a fifth of the
+    watches. To fewer than 256 features, as of a table, random Fourier features are added where held-out labels are then
+    predicted better (`sgoif.features.fourier`). Five more heads, each without a fifth of the
     examples, say how probably each label is wrong (`sgoif.label_noise.held_out_classes`); the number of flagged labels
     is the sum of these probabilities. With more than 100 classes, or with `checked` examples, nothing is added, and
     the probabilities come from the trained head alone and are less reliable. Features are read in blocks: a file mapped

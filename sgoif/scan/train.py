@@ -99,7 +99,7 @@ class TrainedScan:
         features: Inputs of the classification layer at the end of training, shape [N, d]; None of a set that is too
             large to keep them.
         logits: Logits at the end of training, shape [N, C].
-        random: How many of the features, the last ones, are random Fourier features.
+        n_fourier: How many of the features, the last ones, are random Fourier features.
     """
 
     result: InfluenceResult
@@ -108,12 +108,12 @@ class TrainedScan:
     influence: OnlineInfluence
     features: Tensor | None
     logits: Tensor
-    random: int = 0
+    n_fourier: int = 0
 
     @property
     def places(self) -> Tensor | None:
-        """Features whose distances tell how alike examples are, those that are not random, shape [N, k]."""
-        return None if self.features is None else self.features[:, : self.features.shape[1] - self.random]
+        """Features whose distances tell how alike examples are, without random Fourier features, shape [N, k]."""
+        return None if self.features is None else self.features[:, : self.features.shape[1] - self.n_fourier]
 
 
 def train_and_score(

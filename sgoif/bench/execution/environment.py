@@ -14,6 +14,7 @@ import numpy as np
 # What git compares: all but what the code writes. The scripts in docs/scripts are code.
 WRITTEN = ("results/published", *(f"docs/**/*.{suffix}" for suffix in ("md", "json", "png", "svg")))
 CODE = (":(top)", *(f":(top,exclude,glob){pattern}" for pattern in WRITTEN))
+DIRTY = "-dirty"  # end of a commit with changed files
 
 
 @functools.cache
@@ -50,7 +51,7 @@ def commit(folder: Path = Path(__file__).parent) -> str:
         changed = _git(folder, "diff", "--quiet", "HEAD", "--", *CODE).returncode == 1
     except (OSError, subprocess.TimeoutExpired):
         return ""
-    return described.stdout.strip() + ("-dirty" if changed else "")
+    return described.stdout.strip() + (DIRTY if changed else "")
 
 
 def _git(folder: Path, *arguments: str) -> subprocess.CompletedProcess[str]:

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench.config import load_config
+from sgoif.bench.execution.environment import DIRTY
 from sgoif.bench.sharing.merge import merge_records
 from sgoif.bench.sharing.publish import publish
 from sgoif.bench.sharing.records_file import records_of_run
@@ -19,7 +20,6 @@ from sgoif.utils.files import read_json
 
 PROVENANCE = "provenance.json"
 PAGE = "report.html"
-DIRTY = "-dirty"  # end of a commit with changed files
 OF_THIS_TIME = ("published", "published_by_commit")  # of the provenance: when and with what it was made
 
 

@@ -71,7 +71,7 @@ def _scan_into(out: Path, found: FeatureFile, task: ScanTask) -> None:
     labels, linear = np.array(listing.labels), projection
     projection = choose_projection(array, labels, len(listing.classes), linear, settings.seed)
     if added := projection.width - linear.width:
-        print(f"{added} random Fourier features are added: with them a head tells labels that it has not seen better")
+        print(f"{added} random Fourier features are added: with them held-out labels are predicted better")
     start = START | {"fourier_features": added}
     print(f"Training {settings.describe()}", flush=True)
     trained = train_head_and_score(array, projection, labels, len(listing.classes), settings, session)

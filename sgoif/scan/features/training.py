@@ -69,8 +69,8 @@ def train_head_and_score(
     with torch.no_grad():
         logits = _logits(training) if projected is None else training.head(projected.to(training.device)).cpu()
     result = read_held_out(training, training.influence.scores())
-    random = projection.width - projection.basis.shape[1]
-    return TrainedScan(result, evidence.read(), network, training.influence, projected, logits, random)
+    n_fourier = projection.width - projection.basis.shape[1]
+    return TrainedScan(result, evidence.read(), network, training.influence, projected, logits, n_fourier)
 
 
 def _train(training: HeadTraining, evidence: Evidence, session: Session) -> None:
