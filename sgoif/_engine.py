@@ -134,16 +134,20 @@ class Engine:
 
     def end_epoch(self) -> None:
         """Close a row of per-epoch scores and report indices or labels on a device that were out of range."""
-        if not self.steps and self.queue.newest(0):
-            raise InfluenceError(
-                "end_epoch(): passes were watched and no step was told; call influence.step(optimizer) after every "
-                "optimizer.step()"
-            )
+        self.require_steps("end_epoch()")
         self.epoch += 1
         with self.stream.run(self.queue.tensors()):
             self.score_queue()
             self.visits.close(self.epoch)
             self.raise_out_of_range()
+
+    def require_steps(self, call: str) -> None:
+        """Raise InfluenceError if passes were watched and no step was told."""
+        if not self.steps and self.queue.newest(0):
+            raise InfluenceError(
+                f"{call}: passes were watched and no step was told; call influence.step(optimizer) after every "
+                "optimizer.step()"
+            )
 
     def _plan_checks(self, epoch_steps: int) -> None:
         """Space the checks; in deep scopes by the cost of the first step."""

@@ -40,6 +40,7 @@ class CheckDiagnostics:
 
 def read_scores(engine: Engine) -> InfluenceResult:
     """Score what is queued and return the result so far; trusted anchors pass once more to tell what labels mean."""
+    engine.require_steps("scores()")
     config, trusted = engine.config, None
     with torch.autocast(engine.scope.device.type, enabled=False):
         with engine.stream.run(engine.queue.tensors()):

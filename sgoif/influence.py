@@ -285,6 +285,7 @@ class OnlineInfluence:
         example are fitted to judge its label, and with several hundred classes.
 
         Raises:
+            InfluenceError: If passes were watched and `step` was never called.
             BatchError: If a watched index or label on a device was out of range.
         """
         return read_scores(self._engine)

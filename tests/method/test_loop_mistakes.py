@@ -303,13 +303,15 @@ def test_a_state_that_lacks_a_part_is_told_and_changes_nothing(watched):
     assert influence.steps == 1
 
 
-def test_an_epoch_without_a_step_is_told(watched):
+@pytest.mark.parametrize("call", ["end_epoch", "scores"])
+def test_a_training_without_a_step_is_told(watched, call):
     model, influence, x, y = watched
     watch_once(influence, model, x, y)
-    with pytest.raises(InfluenceError, match=r"no step was told; call influence\.step\(optimizer\) after every"):
-        influence.end_epoch()
+    with pytest.raises(InfluenceError, match=rf"{call}\(\): .*no step was told; call influence\.step\(optimizer\)"):
+        getattr(influence, call)()
     influence.step()
     influence.end_epoch()
+    assert influence.epochs == 1
 
 
 @pytest.mark.parametrize("kind", ["uint8", "uint16", "uint32", "uint64", "int32"])
