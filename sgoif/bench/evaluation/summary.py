@@ -31,6 +31,8 @@ NEEDED_METRICS = {  # of kinds of tables that repeat cells of another table: pre
     "cleaning": ("base_rate", "removal_", "same_", "r_precision", "test_accuracy", "overhead_p", "seconds_retrain"),
     "cost": COST_METRICS,
 }
+NOT_CONFIGURED = "no more are configured for it"
+NOT_MEASURED_APART = "the others have no cost of their own"
 NOT_EVALUATED = "the evaluation does not know this cell; evaluate again"
 CellRecords = Mapping[tuple[str, str], Sequence[MetricRecord]]  # by setting and method
 
@@ -156,7 +158,8 @@ def _averaged(found: Sequence[MetricRecord], status: str, reason: str, n_wanted:
     if status == "ok" and seeds != [None] and len(seeds) < n_wanted:
         reasons = dict.fromkeys(r["reason"] for r in found if r["value"] is None and r["reason"])
         status = "partial"
-        reason = f"{len(seeds)} of {n_wanted} seeds; {'; '.join(reasons) or 'no more are configured for it'}"
+        why = NOT_MEASURED_APART if found[0]["metric"].startswith(COST_METRICS) else NOT_CONFIGURED
+        reason = f"{len(seeds)} of {n_wanted} seeds; {'; '.join(reasons) or why}"
     return {
         "n_seeds": len(seeds), "mean": mean, "std": std, "status": status, "reason": reason, "seeds": seeds,
         "values": values,

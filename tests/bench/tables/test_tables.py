@@ -206,6 +206,16 @@ def test_a_quantity_of_fewer_seeds_than_its_method_says_so_and_does_not_compete(
     assert "**" not in row and row.count(" – |") == 2 and f"] {reason}" in accuracy
 
 
+def test_seconds_of_fewer_seeds_than_were_run_are_not_said_to_lack_a_configuration(finished, tmp_path):
+    some = config()
+    shutil.copytree(finished.root / "metrics", tmp_path / "metrics")
+    raw = read_json(tmp_path / "metrics/noisy/digits.json")
+    gone = [r for r in raw if r["method"] == "sgoif" and r["metric"] == "seconds_total" and r["seed"] > 0]
+    atomic_write_json(tmp_path / "metrics/noisy/digits.json", [r for r in raw if r not in gone])
+    told = [r for r in summarise(tmp_path, some) if r["method"] == "sgoif" and r["metric"] == "seconds_total"]
+    assert {r["reason"] for r in told if r["table"] == "cost"} == {"1 of 3 seeds; the others have no cost of their own"}
+
+
 def test_one_seed_has_no_spread_and_no_second_mark(finished, tmp_path):
     one = config()
     one["noisy"]["digits"]["seeds"] = [1]
