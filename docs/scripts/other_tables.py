@@ -41,7 +41,7 @@ OOD_NAMES = {
 def the_run(measured: Measured) -> Iterator[str]:
     """What was measured, with what, and how much of the plan it is."""
     found, config = measured.provenance, measured.config
-    commits = listed([commit[:7] for commit in found["commit"]])
+    commits = listed(list(dict.fromkeys(commit[:7] for commit in found["commit"])))
     planned = sum(len(spec["settings"]) for d, spec in config["noisy"].items() if d in DATASETS)
     counts = [f"{title}: {sum(w[0] == d for w in measured.settings)} settings" for d, title in DATASETS.items()]
     yield from rows(
