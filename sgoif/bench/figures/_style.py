@@ -225,7 +225,8 @@ def method_styles(by_quality: Sequence[str], task: str = "noisy", n_named: int =
 def logarithmic(axes: Axes, which: Literal["x", "y"] = "y") -> None:
     """Make an axis logarithmic with plain numbers; titles may hold dollar signs, so mathematics is off.
 
-    Call it when all is drawn: an axis of less than two powers of ten also has ticks at 2 and 5.
+    Call it when all is drawn. An axis has a power of ten at least, so that small differences look small; one of less
+    than two also has ticks at 2 and 5.
     """
     from matplotlib.ticker import LogLocator
 
@@ -234,6 +235,9 @@ def logarithmic(axes: Axes, which: Literal["x", "y"] = "y") -> None:
     axis.set_major_formatter(lambda value, _: f"{value:g}")
     axis.set_minor_formatter(lambda value, _: "")
     low, high = axes.get_xlim() if which == "x" else axes.get_ylim()
+    if high < 10 * low:
+        low, high = (low * high / 10) ** 0.5, (low * high * 10) ** 0.5
+        axes.set(**{f"{which}lim": (low, high)})
     if high < 100 * low:
         axis.set_major_locator(LogLocator(subs=(1.0, 2.0, 5.0)))
 

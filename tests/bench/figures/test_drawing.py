@@ -36,6 +36,14 @@ def test_a_short_logarithmic_axis_has_plain_numbers_and_several(canvas, which):
     assert ticks(getattr(grid[0, 0], f"{which}axis")) == ["0.1", "0.2", "0.5"]
 
 
+def test_a_logarithmic_axis_does_not_magnify_small_differences(canvas):
+    _, grid = canvas()
+    grid[0, 0].plot([0, 1], [0.033, 0.034])
+    _style.logarithmic(grid[0, 0])
+    low, high = grid[0, 0].get_ylim()
+    assert high / low == pytest.approx(10) and low < 0.033 < 0.034 < high
+
+
 def test_a_long_logarithmic_axis_has_powers_of_ten(canvas):
     figure, grid = canvas()
     grid[0, 0].plot([0, 1], [0.005, 20])
