@@ -64,8 +64,9 @@ class DatasetRun:
         """
         plan, data = with_one_cell_a_job(self.config), self.config["data"]
         prepare(self.dataset, Path(data["root"]), data["mirror"], data["download"])
-        order = {"dataset": self.dataset, "seeds": plan.seeds(self.task, self.dataset), "methods": methods}
-        jobs = jobs_in_order(plan, [order], task=self.task)
+        seeds = plan.seeds(self.task, self.dataset)
+        entry = {"task": self.task, "dataset": self.dataset, "seeds": seeds, "methods": methods}
+        jobs = jobs_in_order(plan, [entry])
         write_labels(plan, self.folder, jobs)
         processes = Processes(self.config["run"], plan, self.folder, jobs, until, report)
         processes.run(workers)

@@ -29,7 +29,7 @@ from sgoif.bench.execution.run_batch import run_batch
 from sgoif.bench.execution.run_together import detector_of, run_together
 from sgoif.bench.execution.truth_guard import forbid_truth
 from sgoif.bench.methods import registry
-from sgoif.bench.methods.registry import PLAIN, SHARED
+from sgoif.bench.methods.registry import PLAIN, SHARED, task_kind
 from sgoif.bench.methods.sgoif_detector import SGOIFDetector
 from sgoif.bench.steps import configure_torch
 from sgoif.errors import UserError
@@ -38,6 +38,7 @@ UNKNOWN_SECONDS = 45.0  # of a job whose method has not run yet; at most a tenth
 TELL_EVERY = 30.0
 REPORT_EVERY = 60.0
 NOISY = "noisy"
+KINDS = (NOISY, "ood")  # of tasks
 
 
 @dataclass(frozen=True)
@@ -48,7 +49,7 @@ class Job:
         dataset: Name of the dataset.
         method: Name of the method, the first one of several.
         number: Number of the batch.
-        task: "noisy" or "tuning".
+        task: "noisy", "tuning" or "ood".
         together: The other methods.
     """
 
@@ -62,35 +63,35 @@ class Job:
 def with_one_cell_a_job(config: dict[str, Any], **execution: Any) -> Plan:
     """Return the plan of a resolved configuration with one cell a job, and with other entries of `execution`."""
     changed = {**config, "execution": {**config["execution"], "cells_per_job": 1, **execution}}
-    changed[NOISY] = {
-        dataset: {key: value for key, value in spec.items() if key != "cells_per_job"}
-        for dataset, spec in config[NOISY].items()
-    }
+    for kind in KINDS:
+        changed[kind] = {
+            dataset: {key: value for key, value in spec.items() if key != "cells_per_job"}
+            for dataset, spec in config[kind].items()
+        }
     return Plan(changed)
 
 
-def reads(method: str) -> Sequence[str]:
+def reads(method: str, task: str = NOISY) -> Sequence[str]:
     """Return the shared runs that a method reads."""
     name, _ = registry.split_variant(method)
-    return () if name in SHARED else registry.declaration(NOISY, name).shared_runs
+    return () if name in SHARED else registry.declaration(task_kind(task), name).shared_runs
 
 
-def jobs_in_order(
-    plan: Plan, order: Sequence[dict[str, Any]], have: Collection[Cell] = (), task: str = NOISY
-) -> list[Job]:
+def jobs_in_order(plan: Plan, order: Sequence[dict[str, Any]], have: Collection[Cell] = ()) -> list[Job]:
     """Return the jobs of an order, each once, shared runs before what reads them.
 
     Args:
         plan: The run's plan, with one cell a job.
-        order: Entries with `seeds`, and with `dataset`, `methods` and `settings` or all of them.
+        order: Entries with `seeds`, and with `dataset`, `methods` and `settings` or all of them; with `task` ("tuning",
+            "ood") unless it is "noisy".
         have: Cells that are not computed again.
-        task: "noisy" or "tuning".
 
     Raises:
         UserError: If an entry names a dataset, method or setting that the run does not have.
     """
     found: dict[Job, None] = {}
     for entry in order:
+        task = entry.get("task", NOISY)
         for dataset in [entry["dataset"]] if "dataset" in entry else plan.datasets(task):
             settings = entry.get("settings") or plan.settings(task, dataset)
             for setting in settings:
@@ -101,7 +102,7 @@ def jobs_in_order(
                     batch = plan.batch(task, dataset, method, number)
                     cells = [c for c in batch if c.seed in entry["seeds"] and c.setting in settings]
                     if any(cell not in have for cell in cells):
-                        wanted = [*reads(method), method]
+                        wanted = [*reads(method, task), method]
                         found |= dict.fromkeys(Job(dataset, name, number, task) for name in wanted)
     return list(found)
 
@@ -265,17 +266,17 @@ class Processes:
         """Yield waiting jobs whose shared runs are done and that fit into the time."""
         left = self.until - time.monotonic()
         for job in self.waiting:
-            undone = any(replace(job, method=run) in self.undone for run in reads(job.method))
-            if self._expected(job.method) < left and not undone:
+            undone = any(replace(job, method=run) in self.undone for run in reads(job.method, job.task))
+            if self._expected(job) < left and not undone:
                 yield job
 
-    def _expected(self, method: str) -> float:
-        """Return how many seconds a job of a method may take."""
-        known = self.seconds.get(method)
+    def _expected(self, job: Job) -> float:
+        """Return how many seconds a job may take."""
+        known = self.seconds.get(job.method)
         if known:
             return 1.2 * statistics.fmean(known)
         plain = self.seconds.get(PLAIN)
-        alone = not reads(method)  # trains a network of its own
+        alone = not reads(job.method, job.task)  # trains a network of its own
         return max(self._unknown, 1.2 * statistics.fmean(plain)) if plain and alone else self._unknown
 
     def _tell(self) -> None:

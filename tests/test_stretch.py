@@ -70,6 +70,23 @@ def test_the_order_of_a_measurement_names_what_its_configuration_has(config, fil
     assert wanted <= set(jobs)
 
 
+def test_an_entry_may_name_out_of_distribution_detection(plan, tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("digits_id", "digits_near", "photo_patches", "digits_aux"):
+        prepare(name, Path("data"), None, download=False)
+    Path("order.yaml").write_text("- {task: ood, dataset: digits_id, seeds: [0], methods: [msp]}")
+    call = ["--config", str(MINI), "--order", "order.yaml", "--workers", "1", "--seconds", "200"]
+    stretch.main([*call, "--out", "out.json.gz"])
+    ((_, part),) = read_parts([Path("out.json.gz")])
+    assert [(c["cell"]["task"], c["cell"]["method"], c["status"]) for c in part["cells"]] == [
+        ("ood", "plain", "ok"),
+        ("ood", "msp", "ok"),
+    ]
+    assert {"auroc:digits_near", "auroc:photo_patches"} <= {r["metric"] for r in part["records"]}
+    have = stretch.published_cells([Path("out.json.gz")])
+    assert jobs_in_order(plan, yaml.safe_load(Path("order.yaml").read_text()), have) == []
+
+
 def test_ablations_of_one_setting_watch_one_training():
     plan = stretch.open_plan(ROOT / "configs" / "measurement.yaml", workers=2, device="cpu")
     parts = ["sgoif@no_gate", "sgoif@fisher", "sgoif", "sgoif@twice"]
