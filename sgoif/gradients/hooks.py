@@ -136,8 +136,9 @@ class CapturedPass:
     SCORED_FIELDS: ClassVar[tuple[str, ...]] = ("features", "logits", "head_gradient", "projection")
 
     features: Tensor | None = None  # [n, d] inputs of the head
-    head_output: Tensor | None = None  # [n, C]
-    logits: Tensor | None = None  # [n, C] outputs of the model
+    head_output: Tensor | None = None  # [n, C] as the head returned it; the loop may change it in place
+    returned: Tensor | None = None  # [n, C] as the model returned it; the loop may change it in place
+    logits: Tensor | None = None  # [n, C] copy of the outputs of the model
     head_gradient: Tensor | None = None  # [n, C] gradient of the user's loss at the head's output
     projection: Tensor | None = None  # [n] <phibar, g_i> below the head, in the scale of the user's loss
     inputs: dict[str, Tensor] = field(default_factory=dict)
@@ -205,12 +206,20 @@ class GradientHooks:
             features = inputs[0].detach()
             # Nothing below the head is trained: these may be the caller's own numbers, in a buffer that is used again.
             self.captured.features = features if inputs[0].requires_grad else features.clone()
-            self.captured.head_output = output.detach()
+            self.captured.head_output, self.captured.logits = output.detach(), None
 
     def _on_logits(self, module: nn.Module, inputs: tuple[Tensor, ...], output: object) -> None:
-        """Keep the model's own logits, after any scaling that follows the head."""
-        if self.recording and (logits := self._logits_of(output)) is not None:
-            self.captured.logits = logits.detach()
+        """Keep the model's own logits, after any scaling that follows the head; those of the head if there are none.
+
+        They are copied, because a margin in the loss or a metric may change them in place before they are scored.
+        """
+        if not self.recording:
+            return
+        head, logits = self.captured.head_output, self._logits_of(output)
+        kept = self.captured.returned = None if logits is None else logits.detach()
+        if head is not None and (kept is None or kept.shape != head.shape):
+            kept = head
+        self.captured.logits = None if kept is None else kept.clone()
 
     def _logits_of(self, output: object) -> Tensor | None:
         return logits_of(output, self.head.out_features, self.captured.head_output)
@@ -275,25 +284,25 @@ class GradientHooks:
                 f"watch() was given {count} labels, but the model saw a batch of {seen} examples; "
                 "of several passes inside watch() the last one counts"
             )
-        output = captured.head_output
-        if not self._output_is_checked and captured.logits is not None and output is not None:
-            self._check_output(captured.logits, output)
-        if captured.logits is None or (output is not None and captured.logits.shape != output.shape):
-            captured.logits = output
+        output, returned = captured.head_output, captured.returned
+        if captured.logits is None and output is not None:  # the model's parts were called one by one
+            captured.logits = output.clone()
+        if not self._output_is_checked and captured.logits is not None and returned is not None and output is not None:
+            self._check_output(captured.logits, returned, output)
 
-    def _check_output(self, logits: Tensor, output: Tensor) -> None:
+    def _check_output(self, logits: Tensor, returned: Tensor, output: Tensor) -> None:
         """Check once that what follows the head leaves logits; only if something follows does it wait for the device.
 
         Raises:
             CaptureError: If the model returns probabilities, or was guessed to end in a layer that it does not end in.
         """
-        if logits.shape != output.shape:
-            if self.head_is_guessed and logits.dim() == 2 and len(logits) == len(output):
+        if returned.shape != output.shape:
+            if self.head_is_guessed and returned.dim() == 2 and len(returned) == len(output):
                 raise CaptureError(
-                    f"the model returns {logits.shape[1]} values for each example, but its last nn.Linear, "
+                    f"the model returns {returned.shape[1]} values for each example, but its last nn.Linear, "
                     f"{self.head_name!r}, {output.shape[1]}; name the layer of the logits in config.head"
                 )
-        elif logits.data_ptr() != output.data_ptr() and len(logits):
+        elif returned.data_ptr() != output.data_ptr() and len(logits):
             if bool((logits >= 0).all() & ((logits.float().sum(1) - 1).abs() < MAX_SUM_ERROR).all()):
                 raise CaptureError("the model returns probabilities; it must return logits or their log_softmax")
         self._output_is_checked = True

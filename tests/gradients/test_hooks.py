@@ -3,7 +3,7 @@
 import pytest
 import torch
 import torch.nn.functional as F
-from torch import nn
+from torch import Tensor, nn
 
 from sgoif import InfluenceConfig
 from sgoif.gradients.dot_product import GradientDotProduct
@@ -40,17 +40,42 @@ def test_only_a_pass_that_is_recorded_is_kept():
     assert torch.equal(captured.features, x)
 
 
-@pytest.mark.parametrize("case", ["scaled", "other shape", "none", "no head output"])
-def test_the_models_own_logits_are_used_where_they_have_the_heads_shape(case):
-    hooks = hooks_on(linear_net(), head="head")
-    head, logits = torch.randn(4, 3), torch.randn(4, 3)
-    captured = CapturedPass()
-    captured.features, captured.head_output = torch.randn(4, 6), head
-    captured.logits = {"other shape": torch.randn(4, 5), "none": None}.get(case, logits)
-    if case == "no head output":
-        captured.head_output = None
-    hooks.validate(captured, 4)
-    assert torch.equal(captured.logits, logits if case in ("scaled", "no head output") else head)
+class Returning(nn.Module):
+    """A head whose model returns something made of its output."""
+
+    def __init__(self, change):
+        super().__init__()
+        self.head, self.change = nn.Linear(6, 3), change
+
+    def forward(self, x):
+        return self.change(self.head(x))
+
+
+RETURNED = {
+    "as it is": lambda z: z,
+    "scaled": lambda z: z / 2,
+    "scaled in place": lambda z: z.mul_(0.5),
+    "other shape": lambda z: (z.sum(1, keepdim=True)),
+    "none": lambda z: {"loss": z.sum()},
+}
+
+
+@pytest.mark.parametrize("case", [*RETURNED, "parts called one by one"])
+def test_the_models_own_logits_are_kept_where_they_have_the_heads_shape_whatever_the_loop_does_to_them(case):
+    torch.manual_seed(0)
+    model, x = Returning(RETURNED.get(case, lambda z: z)), torch.randn(4, 6)
+    hooks = hooks_on(model, head="head")
+    with torch.no_grad():
+        expected = model.head(x) / (2 if "scaled" in case else 1)
+        captured = hooks.start()
+        output = model.head(x) if "parts" in case else model(x)
+        hooks.stop()
+        if "parts" in case:
+            hooks.validate(captured, 4)
+        for tensor in [captured.head_output, *([output] if isinstance(output, Tensor) else [])]:
+            tensor.add_(100.0)  # a margin or a metric
+        hooks.validate(captured, 4)
+    torch.testing.assert_close(captured.logits, expected)
 
 
 def test_head_gradients_are_those_of_the_softened_loss():
