@@ -4,7 +4,9 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterable, Iterator
+from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 
@@ -37,6 +39,8 @@ class AnchorDataCycle:
     """
 
     def __init__(self, data: AnchorData, min_examples: int) -> None:
+        if not (hasattr(data, "__iter__") or hasattr(data, "__getitem__")):
+            raise BatchError(f"anchor_data must be iterable over batches (x, y), not {describe(data)}")
         self.data = data
         self.min_examples = min_examples
         self.epochs_per_check = 0.0
@@ -96,7 +100,7 @@ class AnchorDataCycle:
             if not isinstance(batch, tuple | list) or len(batch) != 2:
                 given = f"{len(batch)} things" if isinstance(batch, tuple | list) else describe(batch)
                 raise BatchError(f"anchor_data must be iterable over batches (x, y); one was {given}")
-            x, y = batch
+            x, y = as_batch(*batch, "anchor_data")
             yield x, y, position
             position += len(y)
         if position == 0:
@@ -113,6 +117,30 @@ class AnchorDataCycle:
         self.evaluated = state["evaluated"]
         self._round = None
         self._next_batch = None
+
+
+def as_batch(x: Any, y: Any, what: str) -> tuple[Any, Any]:
+    """Return inputs and labels of a batch; inputs in arrays and lists become a tensor.
+
+    Args:
+        x: Inputs of the n examples.
+        y: Their labels, shape [n].
+        what: What the batch belongs to, for the message.
+
+    Raises:
+        BatchError: If it is a single example, or the inputs cannot be moved to a device.
+    """
+    if not hasattr(y, "__len__") or getattr(y, "ndim", 1) == 0:
+        given = describe(y)
+        raise BatchError(f"{what}: labels must be of shape [n], got {given}; put a DataLoader around the examples")
+    if isinstance(x, np.ndarray | list | tuple):
+        try:
+            x = torch.as_tensor(x)
+        except (TypeError, ValueError, RuntimeError):
+            raise BatchError(f"{what}: inputs must be a tensor, got {describe(x)}") from None
+    if not hasattr(x, "to"):
+        raise BatchError(f"{what}: inputs must be a tensor, got {describe(x)}")
+    return x, y
 
 
 def _on_model_device(hooks: GradientHooks, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:

@@ -3,9 +3,10 @@
 After every epoch the scores so far, each class on its own scale, are split into two Gaussians
 (`sgoif.label_noise.two_gaussians`). The weight of an example is its probability of the lower, harmless one:
 
-    w_i = P(lower | s_i) / mean_j P(lower | s_j),      s_i = mean score over the later half of the epochs.
+    w_i = P(lower | s_i) / mean_j P(lower | s_j),      s_i = mean score over its epochs of the later half of them.
 
-The weights have mean one, so learning rates keep their meaning. While the two Gaussians are not separated, as on clean
+The weights have mean one, so learning rates keep their meaning. Epochs in which an example was not visited do not
+count, and the weight of an example without any is one. While the two Gaussians are not separated, as on clean
 labels, every weight is one.
 """
 
@@ -79,6 +80,12 @@ class Curriculum:
         if influence.epochs <= self.warmup:
             return
         epochs = influence.scores().epoch_scores
-        scores = epochs[len(epochs) // 2 :].double().mean(0)
-        harmless = 1 - upper_component_probability(scale_per_class(scores, self.labels.cpu()))
-        self.weights = (harmless / harmless.mean()).to(self.weights)
+        late = epochs[len(epochs) // 2 :].double()
+        visits = (late != 0).sum(0)
+        seen = visits > 0
+        weights = torch.ones(len(self.labels), dtype=torch.double)
+        if seen.any():
+            scores = late[:, seen].sum(0) / visits[seen]
+            harmless = 1 - upper_component_probability(scale_per_class(scores, self.labels.cpu()[seen]))
+            weights[seen] = harmless / harmless.mean()
+        self.weights = weights.to(self.weights)

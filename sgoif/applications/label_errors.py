@@ -4,7 +4,7 @@
 |-------------|--------------------------------------------------------------------------------------------------------|
 | `order`     | by `InfluenceResult.suspicion`: log-odds of the class model, influence score and margins               |
 | `flagged`   | the labels that are probably wrong, by `InfluenceResult.find_label_issues`                             |
-| `low, high` | score -+ empirical-Bernstein half-width over the visits                                                |
+| `low, high` | score -+ `InfluenceResult.half_width` (`sgoif.scores.interval`)                                        |
 | `suggested` | of a flagged label, the most probable other class by the mean prediction over the visits               |
 
 The mean over the visits is used since at the end of training the network may have memorised a wrong label.

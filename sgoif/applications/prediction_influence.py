@@ -67,8 +67,13 @@ def influence_on_predictions(
     )
     with OnlineInfluence(model, n_examples, config=config, anchor_data=targets) as influence, eval_mode(model):
         for _ in range(PASSES):
-            for index, x, y in train:
-                _watch(influence, model, index, x, y)
+            for batch in train:
+                if not isinstance(batch, tuple | list) or len(batch) != 3:
+                    raise InfluenceError(
+                        "influence_on_predictions: train must yield batches (index, x, y), with the positions of the "
+                        "examples in the training set"
+                    )
+                _watch(influence, model, *batch)
             influence.end_epoch()
         result = influence.scores()
     if not (result.confidence > 0).any():

@@ -31,7 +31,7 @@ from types import TracebackType
 import torch
 from torch import Tensor, nn
 
-from sgoif.anchors.external import anchor_passes
+from sgoif.anchors.external import anchor_passes, as_batch
 from sgoif.config import InfluenceConfig
 from sgoif.curvature import Curvature
 from sgoif.errors import CaptureError, InfluenceError
@@ -75,12 +75,13 @@ class PredictionInfluence:
             ScopeError: If the model has no head or no supported layer in scope.
             InfluenceError: If there is no target, no example or no step.
         """
+        targets = as_batch(*targets, "targets")
         if n_examples < 1 or total_steps < 2 or len(targets[1]) < 1:
             raise InfluenceError(
                 f"PredictionInfluence: {n_examples} examples, {len(targets[1])} targets and {total_steps} steps; "
                 "there must be an example, a target and two steps"
             )
-        self._config, self._n_examples, self._targets = config, n_examples, targets
+        self._config, self._n_examples, self._total_steps, self._targets = config, n_examples, total_steps, targets
         self._scope = create_scope(model, n_examples, None, config)
         self._hooks = self._scope.hooks
         self._temperature = config.softening(self._hooks.n_classes) if config.temperature else 1.0
@@ -188,5 +189,15 @@ class PredictionInfluence:
         self._directions = self._curvature.solve(torch.cat(gradients))
 
     def effects(self) -> Tensor:
-        """Return effect_vi, shape [M, N], on the host; 0 for examples without a visit in the window."""
+        """Return effect_vi, shape [M, N], on the host; 0 for examples without a visit in the window.
+
+        Raises:
+            InfluenceError: If the training ended before the window began.
+        """
+        if self._directions is None:
+            raise InfluenceError(
+                f"effects(): {self._steps} of total_steps = {self._total_steps} steps were made, and the window begins "
+                f"at step {min(self._check_steps)}; total_steps counts the calls of step(), one for each step of the "
+                "optimizer"
+            )
         return (self._sums / self._visits.clamp(min=1).unsqueeze(1)).T.cpu()

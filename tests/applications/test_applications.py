@@ -1,6 +1,7 @@
 """What each application is for, measured by its own example on scikit-learn's digits, with a margin; and wrong use."""
 
 import warnings
+from types import SimpleNamespace
 
 import pytest
 import torch
@@ -89,6 +90,23 @@ def test_curriculum_waits_for_its_warmup():
     _, influence = Training(x[:128], y[:128], seed=0, epochs=1).run()
     with pytest.raises(InfluenceError, match="256 labels, but 128 scored"):
         early.update(influence)
+
+
+def test_epochs_without_a_visit_do_not_count_in_a_curriculum():
+    """A sampler with replacement leaves a third of the examples out of each epoch, and a few of them always."""
+    generator = torch.Generator().manual_seed(0)
+    scores = 0.1 * torch.randn(4, 400, generator=generator)
+    scores[:, :60] += 3.0
+    scores[torch.rand(4, 400, generator=generator) < 0.37] = 0.0
+    scores[:, -20:] = 0.0
+    visited = (scores[2:] != 0).any(0)
+    watching = SimpleNamespace(n_examples=400, epochs=4, scores=lambda: SimpleNamespace(epoch_scores=scores))
+    curriculum = Curriculum(torch.zeros(400).long())
+    curriculum.update(watching)
+    assert curriculum.weights[:60][visited[:60]].max() < 0.2
+    assert curriculum.weights[60:][visited[60:]].min() > 1
+    assert not visited[-20:].any() and curriculum.weights[~visited].eq(1).all()
+    assert curriculum.weights[visited].mean() == pytest.approx(1, abs=1e-4)
 
 
 @pytest.mark.parametrize("labels", [torch.uint8, torch.int16])
@@ -194,6 +212,8 @@ def test_wrong_use_is_reported():
         influence_on_predictions(model, batches(x, y), 64, [(x, y)])
     with pytest.raises(InfluenceError, match="targets is read more than once"):
         prioritise(model, train, 64, iter([(x, y)]))
+    with pytest.raises(InfluenceError, match=r"train must yield batches \(index, x, y\)"):
+        influence_on_predictions(model, [(x, y)], 64, [(x, y)])
     predicted = model(x).argmax(1)
     other = int((predicted[0] + 1) % 10)
     with pytest.raises(InfluenceError, match="1 of 1 suspects are not predicted as class"):

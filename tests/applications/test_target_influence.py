@@ -9,17 +9,17 @@ import torch.nn.functional as F
 from sgoif.applications import PredictionInfluence
 from sgoif.applications.target_influence import CHECKS, SETTINGS
 from sgoif.curvature import KroneckerCurvature
-from sgoif.errors import CaptureError, InfluenceError
+from sgoif.errors import BatchError, CaptureError, InfluenceError
 from tests.helpers.networks import blobs, caught, convnet, mlp, per_example_gradients
 
 STEPS = 12
 
 
-def trained(model, x, y, targets, config=SETTINGS, watch=True):
+def trained(model, x, y, targets, config=SETTINGS, watch=True, steps=STEPS):
     """Train for a few full-batch steps; return the influence, or None if nothing was watched."""
     optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
     influence = PredictionInfluence(model, len(y), targets, STEPS, config) if watch else None
-    for _ in range(STEPS):
+    for _ in range(steps):
         optimizer.zero_grad()
         if influence is None:
             F.cross_entropy(model(x), y).backward()
@@ -81,6 +81,11 @@ def test_the_copy_of_a_target_supports_it_most():
 
 def test_wrong_use_is_told():
     model, (x, y) = mlp().double(), blobs(10)
+    with pytest.raises(BatchError, match="targets: labels must be of shape"):
+        PredictionInfluence(model, 10, (x[0], y[0]), 10)
+    early = trained(model, x, y, (x, y), steps=2)
+    with pytest.raises(InfluenceError, match=r"2 of total_steps = 12 steps were made.*begins at step 9"):
+        early.effects()
     with pytest.raises(InfluenceError, match="two steps"):
         PredictionInfluence(model, 10, (x, y), 1)
     influence = PredictionInfluence(model, 10, (x, y), 10)

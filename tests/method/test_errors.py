@@ -8,6 +8,7 @@ import pytest
 import torch
 import torch.nn.functional as F
 from torch import nn
+from torch.utils.data import TensorDataset
 
 from sgoif import BatchError, CaptureError, InfluenceConfig, InfluenceError, OnlineInfluence, ScopeError
 from sgoif.errors import wrong_type
@@ -105,6 +106,45 @@ def test_anchor_data_that_is_used_up_is_told():
         influence.scores()
     with pytest.raises(InfluenceError, match="multiple of the 3 classes"):
         OnlineInfluence(mlp(), 10, config=InfluenceConfig(anchors=4))
+
+
+@pytest.mark.parametrize(
+    ("given", "told"),
+    [
+        (lambda x, y: TensorDataset(x, y), "put a DataLoader around the examples"),
+        (lambda x, y: [(x[0], int(y[0]))], "got a int; put a DataLoader around the examples"),
+        (lambda x, y: [({"pixels": x}, y)], "inputs must be a tensor, got a dict"),
+        (lambda x, y: [((x, x), y)], "inputs must be a tensor, got a tuple"),
+        (lambda x, y: [(x, y.tolist()), (x, ["a"] * len(y))], "labels must be integers"),
+    ],
+)
+def test_anchor_data_of_another_form_is_told(given, told):
+    model, (x, y) = mlp().double(), blobs(10)
+    influence = OnlineInfluence(model, 10, config=quick(source="trusted"), anchor_data=given(x, y))
+    watch_once(influence, model, x, y)
+    with pytest.raises(BatchError, match=told):
+        influence.step()
+
+
+def test_anchor_data_that_cannot_be_iterated_is_told():
+    with pytest.raises(BatchError, match="anchor_data must be iterable over batches"):
+        OnlineInfluence(mlp(), 10, config=InfluenceConfig(source="trusted"), anchor_data=5)
+
+
+def test_anchor_data_may_be_arrays_and_lists():
+    (x, y), found = blobs(10), []
+    for data in ([(x, y)], [(x.numpy(), y.numpy())], [(x.tolist(), y.tolist())]):
+        torch.manual_seed(0)
+        model = mlp().double()
+        torch.set_default_dtype(torch.float64)  # of numbers in lists
+        try:
+            influence = OnlineInfluence(model, 10, config=quick(source="trusted"), anchor_data=data)
+            watch_once(influence, model, x, y)
+            influence.step()
+            found.append(influence.scores())
+        finally:
+            torch.set_default_dtype(torch.float32)
+    assert all(torch.equal(other.log_odds, found[0].log_odds) for other in found[1:])
 
 
 def test_state_of_another_run(watched):

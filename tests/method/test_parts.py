@@ -46,7 +46,7 @@ def positions(cycle: AnchorDataCycle) -> list[int]:
 def test_given_anchors_take_turns():
     """First all of them, then what fits into so many examples, a batch being one at least."""
     labels = [torch.zeros(n) for n in (4, 4, 3, 9)]
-    cycle = AnchorDataCycle([(None, y) for y in labels], min_examples=8)
+    cycle = AnchorDataCycle([(torch.empty(len(y)), y) for y in labels], min_examples=8)
     assert [positions(cycle) for _ in range(6)] == [[0, 4, 8, 11], [0, 4], [8], [11], [0, 4], [8]]
     assert (cycle.size, cycle.evaluated) == (20, 20 + 8 + 3 + 9 + 8 + 3)
     other = AnchorDataCycle(cycle.data, min_examples=8)
