@@ -6,6 +6,7 @@ checked. `OnlineInfluence` is the public interface of this engine.
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from typing import Any
 
 import torch
@@ -20,7 +21,7 @@ from sgoif.config import InfluenceConfig
 from sgoif.errors import BatchError, CaptureError, InfluenceError
 from sgoif.gradients.factored_batch import FactoredBatch
 from sgoif.gradients.queue import MAX_QUEUED_NUMBERS, Pass, remaining_weight, repeat_each, step_sizes
-from sgoif.label_noise.held_out_evidence import MAX_CLASSES
+from sgoif.label_noise.held_out_evidence import fitted_examples
 from sgoif.label_noise.projection import MAX_FEATURES
 from sgoif.scopes import LearningSample, create_scope
 from sgoif.scores.features import MAX_NUMBERS, FeatureMemory
@@ -78,6 +79,8 @@ class Engine:
                 self.predictions = PredictionStatistics(
                     n_examples, self.n_classes, device, self.hooks.dtype, with_influence
                 )
+            self._versions = {id(p): p._version for p in self._below_head()}
+            self._left_alone: set[int] = set()  # parameters below the head that the first step did not change
             self.features = self._feature_memory()
         # In deep scopes only the Kronecker inverses run on the side stream; they are first needed at the next check.
         overlap_refresh = not self.scope.scores_on_side_stream and self.parts.curvature.side_stream_refresh
@@ -93,13 +96,32 @@ class Engine:
         """Return where features are kept, None unless only the head is trained and labels are judged without trust."""
         wanted = self.predictions is not None and self.config.keep_features and self.config.source != "trusted"
         dim = self.hooks.head.in_features
-        if not wanted or dim > MAX_FEATURES or self.n_examples * dim > MAX_NUMBERS or self.n_classes > MAX_CLASSES:
+        if not wanted or dim > MAX_FEATURES or self.n_examples * dim > MAX_NUMBERS:
+            return None
+        if not fitted_examples(self.n_examples, dim, self.n_classes):
             return None
         return FeatureMemory(self.n_examples, dim, self.scope.device) if self._only_head_is_trained() else None
 
-    def _only_head_is_trained(self) -> bool:
+    def _below_head(self) -> Iterator[nn.Parameter]:
         head = {id(p) for p in self.hooks.head.parameters()}
-        return not any(p.requires_grad for p in self.hooks.model.parameters() if id(p) not in head)
+        return (p for p in self.hooks.model.parameters() if id(p) not in head)
+
+    def _only_head_is_trained(self) -> bool:
+        return not any(p.requires_grad and not self._is_left_alone(p) for p in self._below_head())
+
+    def _is_left_alone(self, parameter: nn.Parameter) -> bool:
+        return id(parameter) in self._left_alone and parameter._version == self._versions[id(parameter)]
+
+    def _note_left_alone(self, optimizer: torch.optim.Optimizer | None) -> None:
+        """Note which parameters the first step did not change: without a gradient, or not the optimiser's."""
+        owned = None if optimizer is None else {id(p) for group in optimizer.param_groups for p in group["params"]}
+        head_has_gradient = self.hooks.head.weight.grad is not None
+        for p in self._below_head():
+            without_gradient = head_has_gradient and p.grad is None
+            if without_gradient or (owned is not None and id(p) not in owned):
+                self._left_alone.add(id(p))
+        if self.features is None:
+            self.features = self._feature_memory()
 
     def temperature(self) -> Tensor | float:
         """Return the temperature of the softmax inside every gradient."""
@@ -115,6 +137,7 @@ class Engine:
                 "step() without a watched pass: run forward and backward inside `with influence.watch(...)`"
             )
         if self.steps == 0:
+            self._note_left_alone(optimizer)
             self.step_flops = self.scope.training_flops(current)
             batch_size = sum(len(p) for p in current) * collectives.size()
             self._plan_checks(-(-self.n_examples // batch_size))
@@ -316,8 +339,10 @@ class Engine:
                 self.predictions.load_state_dict(state["predictions"])
             if state["features"] is None:
                 self.features = None
-            elif self.features is not None:
+            else:  # layers may be frozen only after this; if others are trained, the features are dropped again
+                self.features = FeatureMemory(self.n_examples, self.hooks.head.in_features, self.scope.device)
                 self.features.load_state_dict(state["features"])
+                self._left_alone = {id(p) for p in self._below_head() if p.requires_grad}
         self.queue.load_state_dict(state["queue"], self.scope.device)
         if self.anchor_cycle is not None:
             self.anchor_cycle.load_state_dict(state["anchor_cycle"])

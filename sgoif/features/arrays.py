@@ -122,6 +122,6 @@ def _require_finite(part: np.ndarray, rows: np.ndarray) -> None:
     bad = np.flatnonzero(~np.isfinite(part).all(1))
     if len(bad):
         raise InfluenceError(
-            f"features: row {rows[bad[0]]} has a missing or infinite number (NaN, inf); "
+            f"features: row {rows[bad[0]]} has a missing or infinite number (NaN, inf), or one too large for float32; "
             "leave such rows out, or fill them in"
         )

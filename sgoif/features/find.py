@@ -84,8 +84,9 @@ def find_label_issues(
     watches. To fewer than 256 features, as of a table, random Fourier features are added where held-out labels are then
     predicted better (`sgoif.features.fourier`). Five more heads, each without a fifth of the
     examples, say how probably each label is wrong (`sgoif.label_noise.held_out_classes`); the number of flagged labels
-    is the sum of these probabilities. With more than 100 classes, or with `checked` examples, nothing is added, and
-    the probabilities come from the trained head alone and are less reliable. Features are read in blocks: a file mapped
+    is the sum of these probabilities. With more than 100 classes, or with `checked` examples, nothing is added. With
+    `checked` examples, or with so many classes that five heads are too slow (it warns), the probabilities come from
+    the trained head alone and are less reliable. Features are read in blocks: a file mapped
     with `numpy.load(..., mmap_mode="r")`, or named by its path, is never in memory as a whole.
 
     Args:
@@ -104,6 +105,31 @@ def find_label_issues(
     Raises:
         InfluenceError: If features or labels cannot be used; the message says why and what to do.
     """
+    where = _device(device)
+    if recipe is not None and not isinstance(recipe, HeadRecipe):
+        raise InfluenceError(f"recipe must be an sgoif.HeadRecipe, not a {type(recipe).__name__}")
+    with (  # features are often computed where gradients are off
+        torch.inference_mode(False),
+        torch.enable_grad(),
+        torch.autocast(where.type, enabled=False),
+        torch.random.fork_rng(devices=[]),
+    ):
+        return _find(features, labels, checked, recipe, seed, where)
+
+
+def _device(device: str | torch.device) -> torch.device:
+    try:
+        found = torch.device(device)
+    except RuntimeError:
+        raise InfluenceError(f'device = {device!r}: it must be "cpu", or "cuda" for a GPU') from None
+    if found.type == "cuda" and not torch.cuda.is_available():
+        raise InfluenceError(f"device = {device!r}: torch sees no GPU here")
+    return found
+
+
+def _find(
+    features: Any, labels: Any, checked: Any, recipe: HeadRecipe | None, seed: int, device: torch.device
+) -> FeatureIssues:
     if isinstance(labels, str):
         features, labels = _split_frame(features, labels)
     array = FeatureArray(features)
@@ -112,7 +138,7 @@ def find_label_issues(
     trusted = None if checked is None else _encode_checked(checked, known, array.dim)
     projection = fit_projection(array)
     if note := projection.describe_far():
-        warnings.warn(note, stacklevel=2)
+        warnings.warn(note, stacklevel=3)
     recipe = recipe or HeadRecipe.for_examples(len(array), seed)
     if trusted is None:
         projection = choose_projection(array, known.codes, len(known.classes), projection, recipe.seed)
@@ -159,15 +185,18 @@ def _split_frame(frame: Any, column: str) -> tuple[Any, Any]:
     return frame.drop(columns=[column]), frame[column]
 
 
-def _encode_checked(checked: tuple[Any, Any], known: ClassLabels, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
+def _encode_checked(checked: Any, known: ClassLabels, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
     """Returns features [m, d] and classes [m] of checked examples."""
+    if not isinstance(checked, tuple | list) or len(checked) != 2:
+        raise InfluenceError("checked must be a pair: features and right labels of further examples")
     array = FeatureArray(checked[0])
     if array.dim != dim:
         raise InfluenceError(f"checked: {array.dim} features for each example; the others have {dim}")
     if len(checked[1]) != len(array):
         raise InfluenceError(f"checked: {len(array)} rows of features and {len(checked[1])} labels")
     number = {str(c): i for i, c in enumerate(known.classes)}
-    names = [str(label) for label in np.asarray(checked[1])]
+    right = encode_labels(checked[1], len(array))
+    names = [str(right.classes[code]) for code in right.codes]
     unknown = sorted(set(names) - set(number))
     if unknown:
         raise InfluenceError(f"checked: label {unknown[0]!r} is none of the {len(number)} classes of the labels")

@@ -23,11 +23,11 @@ from torch import Tensor
 
 from sgoif.features.arrays import FeatureArray
 from sgoif.label_noise.held_out_classes import draw_folds, fit_held_out_classes
-from sgoif.label_noise.held_out_evidence import MAX_CLASSES
 from sgoif.label_noise.projection import MAX_DIRECTIONS, Projection
 
 FOURIER_FEATURES = 256
 WIDTHS = (1.0, 0.5)  # of the kernel, over the median distance between two examples; tried while they are of use
+MAX_CLASSES = 100  # with more of them a sample has too few of each
 SAMPLE = 2_000  # examples that say whether Fourier features are of use
 DISTANCE_SAMPLE = 1_000  # examples whose distances are measured
 TRIAL_ROUNDS = 3  # turns of heads and noise matrix
@@ -111,8 +111,9 @@ def fourier_projection(linear: Projection, sample: Tensor, width: float, seed: i
     generator = torch.Generator().manual_seed(seed)
     part = projected[torch.randperm(len(projected), generator=generator)[:DISTANCE_SAMPLE]]
     distance = float(torch.pdist(part).median()) if len(part) > 1 else 1.0
-    frequencies = torch.randn(projected.shape[1], FOURIER_FEATURES, generator=generator)
-    phases = 2 * math.pi * torch.rand(FOURIER_FEATURES, generator=generator)
+    kind = projected.dtype
+    frequencies = torch.randn(projected.shape[1], FOURIER_FEATURES, generator=generator, dtype=kind)
+    phases = 2 * math.pi * torch.rand(FOURIER_FEATURES, generator=generator, dtype=kind)
     amplitude = math.sqrt(2) * float(projected.square().mean().sqrt())
     return FourierProjection(linear, frequencies / (width * max(distance, 1e-12)), phases, amplitude)
 

@@ -7,6 +7,7 @@ features, so it does not depend on their number or scale.
 from __future__ import annotations
 
 import math
+import operator
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
 
@@ -50,6 +51,11 @@ class HeadRecipe:
     seed: int = 0
 
     def __post_init__(self) -> None:
+        for name in ("epochs", "batch_size", "seed"):
+            try:
+                object.__setattr__(self, name, operator.index(getattr(self, name)))
+            except TypeError:
+                raise InfluenceError(f"{name} = {getattr(self, name)!r}: must be a whole number") from None
         for name, least in (("epochs", 2), ("batch_size", 2), ("seed", 0)):
             if getattr(self, name) < least:
                 raise InfluenceError(f"{name} = {getattr(self, name)}: must be at least {least}")
@@ -115,7 +121,7 @@ class HeadTraining:
         self.labels = torch.from_numpy(labels)
         self.projection = projection.to(self.device)
         self._kept = self._project_all() if len(features) <= KEPT_ROWS else None
-        self.head = nn.Linear(projection.width, n_classes).to(self.device)
+        self.head = nn.Linear(projection.width, n_classes, dtype=torch.float32).to(self.device)
         nn.init.zeros_(self.head.weight)
         nn.init.zeros_(self.head.bias)
         self.total_steps = recipe.epochs * math.ceil(len(features) / recipe.batch_size)

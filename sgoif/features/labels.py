@@ -73,6 +73,8 @@ def _as_vector(labels: Any) -> np.ndarray:
     """Returns labels as an array [n]."""
     if isinstance(labels, Tensor):
         labels = labels.detach().cpu().numpy()
+    if isinstance(labels, np.ma.MaskedArray) and (masked := np.ma.getmaskarray(labels)).any():
+        raise InfluenceError(_missing(np.flatnonzero(masked.reshape(len(labels), -1).any(1)).tolist()))
     try:
         values = np.asarray(labels.to_numpy() if hasattr(labels, "to_numpy") else labels)
     except ValueError:  # sequences of different lengths

@@ -19,10 +19,11 @@ from torch import Tensor
 from sgoif.backend.linalg import margins_of
 from sgoif.label_noise.class_mixture import noise_entropy
 from sgoif.label_noise.held_out_classes import draw_folds, fit_held_out_classes, log_odds_of
-from sgoif.label_noise.projection import Projection, fit_projection
+from sgoif.label_noise.projection import MAX_DIRECTIONS, Projection, fit_projection
 
 MAX_FITTED = 20_000  # examples that heads and noise matrix are fitted to
-MAX_CLASSES = 100  # with more of them the fit is too slow
+MAX_LOGITS = MAX_FITTED * 100 * MAX_DIRECTIONS  # examples times classes times features; a larger fit is too slow
+MIN_FITTED_A_CLASS = 20  # examples; if so many are too slow, there is no fit
 BLOCK_ROWS = 16_384  # rows that are asked about at a time
 
 
@@ -94,6 +95,18 @@ class FeatureMatrix:
             yield first, self._projection(self._features[first : first + BLOCK_ROWS])
 
 
+def fitted_examples(n: int, width: int, n_classes: int) -> int:
+    """Return how many examples the heads are fitted to; 0 if there are too many classes.
+
+    Args:
+        n: Number of examples.
+        width: Number of features; of more than `MAX_DIRECTIONS` so many directions count.
+        n_classes: Number of classes C.
+    """
+    most = min(n, MAX_FITTED, MAX_LOGITS // (n_classes * min(width, MAX_DIRECTIONS)))
+    return most if most == n or most >= MIN_FITTED_A_CLASS * n_classes else 0
+
+
 @torch.no_grad()
 def read_held_out_heads(features: ProjectedFeatures, labels: Tensor, n_classes: int, seed: int) -> HeldOutEvidence:
     """Fit heads that each leave out a fold of the examples, and ask them about it.
@@ -101,7 +114,7 @@ def read_held_out_heads(features: ProjectedFeatures, labels: Tensor, n_classes: 
     Args:
         features: Projected features of the n examples.
         labels: Labels, on the host, shape [n].
-        n_classes: Number of classes C.
+        n_classes: Number of classes C, not too many (`fitted_examples`).
         seed: Seed of the folds.
 
     Returns:
@@ -109,8 +122,10 @@ def read_held_out_heads(features: ProjectedFeatures, labels: Tensor, n_classes: 
     """
     fold = torch.from_numpy(draw_folds(labels.numpy(), seed))
     rows = np.arange(len(labels))
-    if len(rows) > MAX_FITTED:
-        rows = np.sort(np.random.default_rng((seed, 1)).permutation(len(rows))[:MAX_FITTED])
+    width = features.project_rows(rows[:1]).shape[1]
+    most = fitted_examples(len(rows), width, n_classes)
+    if len(rows) > most:
+        rows = np.sort(np.random.default_rng((seed, 1)).permutation(len(rows))[:most])
     fitted, part = features.project_rows(rows), torch.from_numpy(rows)
     device = fitted.device
     classes = fit_held_out_classes(fitted, labels[part].to(device), fold[part].to(device), n_classes)

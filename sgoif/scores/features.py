@@ -28,8 +28,8 @@ class FeatureMemory:
             dim: Number of features d.
             device: Device of the sums.
         """
-        self.total = torch.zeros(n_examples, dim, device=device)
-        self.visits = torch.zeros(n_examples, device=device)
+        self.total = torch.zeros(n_examples, dim, dtype=torch.float32, device=device)
+        self.visits = torch.zeros(n_examples, dtype=torch.float32, device=device)
 
     def add(self, index: Tensor, valid: Tensor, features: Tensor) -> None:
         """Add one visit of each example.

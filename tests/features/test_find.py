@@ -1,5 +1,7 @@
 """`sgoif.find_label_issues`: wrong labels among features of any kind of array."""
 
+from functools import partial
+
 import numpy as np
 import pandas
 import pytest
@@ -9,6 +11,7 @@ from sklearn.datasets import load_digits
 from sklearn.metrics import average_precision_score
 
 import sgoif
+from sgoif.errors import InfluenceError
 from sgoif.features import head as head_module
 from sgoif.features import held_out
 from sgoif.features.arrays import FeatureArray
@@ -75,9 +78,89 @@ def test_heads_are_fitted_to_a_part_of_a_large_set(digits, found, monkeypatch):
 
 
 def test_with_many_classes_the_trained_head_itself_is_asked(trees, monkeypatch):
-    monkeypatch.setattr(held_out, "MAX_CLASSES", 2)
+    monkeypatch.setattr("sgoif.label_noise.held_out_evidence.MAX_LOGITS", 1)
     monkeypatch.setattr(held_out, "read_held_out_heads", None)
-    assert set(sgoif.find_label_issues(*trees).order[:8]) == set(range(8))
+    with pytest.warns(UserWarning, match="3 classes are too many for heads that have not seen an example"):
+        assert set(sgoif.find_label_issues(*trees).order[:8]) == set(range(8))
+
+
+def test_many_small_classes_of_clean_labels_are_not_flagged():
+    rng = np.random.default_rng(0)
+    codes = np.repeat(np.arange(120), 6)
+    features = rng.normal(size=(len(codes), 16)) + 5 * rng.normal(size=(120, 16))[codes]
+    assert sgoif.find_label_issues(features, codes).count < 0.02 * len(codes)
+
+
+@pytest.mark.parametrize(
+    ("n", "width", "n_classes", "expected"),
+    [
+        (50_000, 256, 100, 20_000),
+        (50_000, 2048, 100, 20_000),
+        (5_000, 256, 1000, 0),
+        (5_000, 40, 1000, 5_000),
+        (50_000, 256, 160, 12_500),
+        (50_000, 256, 161, 12_422),
+        (50_000, 256, 300, 6_666),
+    ],
+)
+def test_heads_are_fitted_to_so_many_examples(n, width, n_classes, expected):
+    assert held_out_evidence.fitted_examples(n, width, n_classes) == expected
+
+
+@pytest.mark.parametrize("mode", [torch.no_grad, torch.inference_mode, partial(torch.autocast, "cpu")])
+def test_it_may_be_called_where_gradients_are_off(trees, mode):
+    expected = sgoif.find_label_issues(*trees)
+    with mode():
+        features = torch.from_numpy(trees[0]) * 1.0
+        issues = sgoif.find_label_issues(features, trees[1])
+    assert (issues.suspicion == expected.suspicion).all()
+
+
+def test_random_numbers_and_the_default_type_of_the_caller_are_left_alone(trees):
+    expected = sgoif.find_label_issues(*trees)
+    torch.manual_seed(1)
+    untouched = torch.rand(3)
+    torch.manual_seed(1)
+    torch.set_default_dtype(torch.float64)
+    try:
+        issues = sgoif.find_label_issues(*trees)
+    finally:
+        torch.set_default_dtype(torch.float32)
+    assert torch.equal(torch.rand(3), untouched)
+    assert (issues.order == expected.order).all() and issues.count == expected.count
+
+
+@pytest.mark.parametrize(
+    ("options", "told"),
+    [
+        ({"device": "gpu"}, 'it must be "cpu", or "cuda" for a GPU'),
+        ({"recipe": {"epochs": 5}}, "recipe must be an sgoif.HeadRecipe, not a dict"),
+        ({"seed": None}, "seed = None: must be a whole number"),
+        ({"seed": -1}, "seed = -1: must be at least 0"),
+        ({"checked": {"x": [[1.0]], "y": [0]}}, "checked must be a pair"),
+    ],
+)
+def test_options_of_another_kind_are_told(trees, options, told):
+    with pytest.raises(InfluenceError, match=told):
+        sgoif.find_label_issues(*trees, **options)
+
+
+def test_seeds_and_checked_labels_may_be_of_any_number_type(trees):
+    features, labels = trees
+    codes = np.unique(labels, return_inverse=True)[1]
+    few = features[100:130], codes[100:130]
+    expected = sgoif.find_label_issues(features, codes, checked=few, seed=3)
+    issues = sgoif.find_label_issues(
+        features, codes.astype(float), checked=(few[0], few[1].astype(float)), seed=np.int64(3)
+    )
+    assert (issues.suspicion == expected.suspicion).all()
+
+
+def test_masked_labels_are_missing_ones(trees):
+    codes = np.unique(trees[1], return_inverse=True)[1]
+    masked = np.ma.masked_array(codes, np.arange(len(codes)) == 7)
+    with pytest.raises(InfluenceError, match="labels: row 7 has none"):
+        sgoif.find_label_issues(trees[0], masked)
 
 
 def test_the_order_falls_with_the_suspicion_and_rows_follow_it(found):

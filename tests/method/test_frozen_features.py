@@ -9,6 +9,8 @@ from sklearn.metrics import average_precision_score
 from torch import nn
 
 from sgoif import InfluenceConfig, OnlineInfluence
+from sgoif.label_noise.held_out_evidence import MIN_FITTED_A_CLASS
+from sgoif.label_noise.projection import MAX_DIRECTIONS
 
 N_CLASSES = 10
 
@@ -33,11 +35,28 @@ def network(frozen: bool) -> nn.Sequential:
     return nn.Sequential(backbone.requires_grad_(not frozen), nn.ReLU(), nn.Linear(512, N_CLASSES))
 
 
-def train(model, x, y, epochs=8, thaw_after=None, save_after=None, **settings):
-    """Train all that is not frozen, perhaps thawed or resumed after an epoch, and return the scores."""
+def train(
+    model,
+    x,
+    y,
+    epochs=8,
+    thaw_after=None,
+    save_after=None,
+    parameters=None,
+    second=None,
+    frozen_late=False,
+    before_training=lambda: None,
+    **settings,
+):
+    """Train all that is not frozen, perhaps thawed or resumed after an epoch, and return the scores.
+
+    The optimiser that is told has some parameters or all of them; another may have those of a second module.
+    """
     config = InfluenceConfig(**settings)
     influence = OnlineInfluence(model, len(y), N_CLASSES, config, total_steps=epochs * -(-len(y) // 64))
-    optimizer = torch.optim.SGD(model.parameters(), 0.05, momentum=0.9)
+    before_training()
+    optimizer = torch.optim.SGD(parameters or model.parameters(), 0.05, momentum=0.9)
+    other = None if second is None else torch.optim.SGD(second.parameters(), 0.05)
     generator = torch.Generator().manual_seed(0)
     with influence:
         for epoch in range(epochs):
@@ -47,13 +66,20 @@ def train(model, x, y, epochs=8, thaw_after=None, save_after=None, **settings):
                     F.cross_entropy(model(x[index]), y[index]).backward()
                 optimizer.step()
                 influence.step(optimizer)
+                if other is not None:
+                    other.step()
+                    other.zero_grad()
             influence.end_epoch()
             if epoch == thaw_after:
                 model.requires_grad_(True)
             if epoch == save_after:
-                state = influence.state_dict()
+                state, frozen = influence.state_dict(), [p for p in model.parameters() if not p.requires_grad]
+                for p in frozen:
+                    p.requires_grad_(frozen_late)
                 influence = OnlineInfluence(model, len(y), N_CLASSES, config, epochs * -(-len(y) // 64))
                 influence.load_state_dict(state)
+                for p in frozen:
+                    p.requires_grad_(False)
     return influence.scores()
 
 
@@ -79,20 +105,63 @@ def test_nothing_is_kept_where_other_layers_are_trained(digits):
     assert torch.equal(thawed.suspicion, alone.suspicion)
 
 
-@pytest.mark.parametrize(("name", "most"), [("MAX_NUMBERS", 512 * 1797), ("MAX_FEATURES", 512), ("MAX_CLASSES", 10)])
+@pytest.mark.parametrize(
+    ("name", "most"),
+    [
+        ("sgoif._engine.MAX_NUMBERS", 512 * 1797),
+        ("sgoif._engine.MAX_FEATURES", 512),
+        ("sgoif.label_noise.held_out_evidence.MAX_LOGITS", MIN_FITTED_A_CLASS * 10 * 10 * MAX_DIRECTIONS),
+    ],
+)
 def test_a_set_that_is_too_large_is_judged_by_the_trained_head(digits, name, most, monkeypatch):
     x, y, _ = digits
     alone = train(network(frozen=True), x, y, epochs=2, keep_features=False)
     for limit in (most, most - 1):
-        monkeypatch.setattr(f"sgoif._engine.{name}", limit)
+        monkeypatch.setattr(name, limit)
         found = train(network(frozen=True), x, y, epochs=2)
         assert torch.equal(found.log_odds, alone.log_odds) == (limit < most)
 
 
-def test_a_resumed_training_knows_the_features(digits):
+class WithoutGradients(nn.Module):
+    """Runs a network without gradients, as many a linear probe does."""
+
+    def __init__(self, inner):
+        super().__init__()
+        self.inner = inner
+
+    @torch.no_grad()
+    def forward(self, x):
+        return self.inner(x)
+
+
+def test_a_linear_probe_needs_no_frozen_parameters(digits):
+    """The optimiser has only the head; or what is below it runs without gradients; or it is frozen later."""
+    x, y, _ = digits
+    expected = train(network(frozen=True), x, y, epochs=2)
+    whole, blind, later = network(frozen=False), network(frozen=False), network(frozen=False)
+    blind = nn.Sequential(WithoutGradients(blind[0]), *blind[1:])
+    found = {
+        "optimiser": train(whole, x, y, epochs=2, parameters=whole[2].parameters()),
+        "no gradients": train(blind, x, y, epochs=2),
+        "frozen later": train(later, x, y, epochs=2, before_training=lambda: later[0].requires_grad_(False)),
+    }
+    for name, result in found.items():
+        assert torch.equal(result.log_odds, expected.log_odds), name
+
+
+def test_a_probe_whose_other_layers_have_an_optimiser_of_their_own_is_none(digits):
+    x, y, _ = digits
+    alone, both = network(frozen=False), network(frozen=False)
+    without = train(alone, x, y, epochs=2, parameters=alone[2].parameters(), second=alone[0], keep_features=False)
+    found = train(both, x, y, epochs=2, parameters=both[2].parameters(), second=both[0])
+    assert torch.equal(found.log_odds, without.log_odds)
+
+
+@pytest.mark.parametrize("frozen_late", [False, True])
+def test_a_resumed_training_knows_the_features(digits, frozen_late):
     x, y, _ = digits
     whole = train(network(frozen=True), x, y, epochs=2)
-    resumed = train(network(frozen=True), x, y, epochs=2, save_after=0)
+    resumed = train(network(frozen=True), x, y, epochs=2, save_after=0, frozen_late=frozen_late)
     assert torch.equal(whole.suspicion, resumed.suspicion)
 
 
