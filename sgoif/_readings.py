@@ -42,7 +42,7 @@ def read_scores(engine: Engine) -> InfluenceResult:
     """Score what is queued and return the result so far; trusted anchors pass once more to tell what labels mean."""
     engine.require_steps("scores()")
     config, trusted = engine.config, None
-    with torch.autocast(engine.scope.device.type, enabled=False):
+    with torch.inference_mode(False), torch.autocast(engine.scope.device.type, enabled=False):
         with engine.stream.run(engine.queue.tensors()):
             engine.score_queue()
         engine.stream.synchronise()
@@ -60,7 +60,8 @@ def read_scores(engine: Engine) -> InfluenceResult:
 
 def _warn_of_wrong_loops(engine: Engine, result: InfluenceResult) -> None:
     """Warn if there is no influence, if outputs were not finite, or if few of the examples were seen."""
-    epochs = len({segment.epoch for segment in engine.visits.closed})
+    closed = len({segment.epoch for segment in engine.visits.closed})
+    epochs = max(closed, engine.steps // max(engine.epoch_steps, 1))  # end_epoch() may have been forgotten
     seen, not_finite = int(result.visited.sum()), int(result.counters["nan_batches"])
     if epochs and not engine.checks:
         interval, wanted = engine.parts.directions.schedule.interval, engine.config.solve_every

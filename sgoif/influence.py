@@ -327,9 +327,11 @@ class OnlineInfluence:
 
         Raises:
             CaptureError: If `config.scope` is not "head".
+            BatchError: If index or labels are not integers of shape [n], or out of range.
         """
         if self.needs_backward:
             raise CaptureError(f"anchor_contributions() is for scope 'head', here it is {self.config.scope!r}")
+        index, labels = self._validate(index, labels)
         return read_contributions(self._engine, index, labels, features, logits)
 
     def curvature_state_dict(self) -> dict[str, Any]:

@@ -101,6 +101,15 @@ def logits_of(output: object, n_classes: int, head_output: Tensor | None = None)
     return fitting[0] if fitting else None
 
 
+def usual_logits(output: object) -> Tensor | None:
+    """Return which of several outputs [n, C] is usually the logits: what is named so, else the first of a tuple."""
+    if isinstance(output, Tensor):
+        return None
+    named = output.get("logits") if isinstance(output, Mapping) else getattr(output, "logits", None)
+    parts = [named, *(output if isinstance(output, tuple | list) else ())]
+    return next((part for part in parts if isinstance(part, Tensor) and part.dim() == 2), None)
+
+
 def layers_in_scope(model: nn.Module, head: str, scope: str) -> tuple[dict[str, SupportedLayer], list[str]]:
     """Return the supported layers in scope by name, and the names of the parameters that are left out.
 
@@ -215,11 +224,24 @@ class GradientHooks:
         """
         if not self.recording:
             return
+        if self.head_is_guessed and not self._output_is_checked:
+            self._require_head_of(output)
         head, logits = self.captured.head_output, self._logits_of(output)
         kept = self.captured.returned = None if logits is None else logits.detach()
         if head is not None and (kept is None or kept.shape != head.shape):
             kept = head
         self.captured.logits = None if kept is None else kept.clone()
+
+    def _require_head_of(self, output: object) -> None:
+        """Raise CaptureError if what is usually the logits is of another, narrower nn.Linear than the guessed head."""
+        logits = usual_logits(output)
+        widths = {m.out_features for m in self.model.modules() if isinstance(m, nn.Linear)}
+        if logits is not None and logits.shape[1] < self.head.out_features and logits.shape[1] in widths:
+            raise CaptureError(
+                f"which layer classifies? The model returns several outputs. Its last nn.Linear, {self.head_name!r}, "
+                f"has {self.head.out_features} values, what looks like the logits {logits.shape[1]}; pass n_classes, "
+                "or name the layer of the logits in config.head"
+            )
 
     def _logits_of(self, output: object) -> Tensor | None:
         return logits_of(output, self.head.out_features, self.captured.head_output)

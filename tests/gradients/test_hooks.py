@@ -7,7 +7,7 @@ from torch import Tensor, nn
 
 from sgoif import InfluenceConfig
 from sgoif.gradients.dot_product import GradientDotProduct
-from sgoif.gradients.hooks import CapturedPass, GradientHooks
+from sgoif.gradients.hooks import GradientHooks
 from tests.helpers.networks import Net, linear_net
 
 
@@ -55,7 +55,7 @@ RETURNED = {
     "as it is": lambda z: z,
     "scaled": lambda z: z / 2,
     "scaled in place": lambda z: z.mul_(0.5),
-    "other shape": lambda z: (z.sum(1, keepdim=True)),
+    "other shape": lambda z: z.sum(1, keepdim=True),
     "none": lambda z: {"loss": z.sum()},
 }
 

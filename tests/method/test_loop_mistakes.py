@@ -1,5 +1,6 @@
 """Training loops that are wired wrongly, or unusually: right scores, or an error that says what to do."""
 
+import contextlib
 import copy
 import pickle
 from types import SimpleNamespace
@@ -55,6 +56,55 @@ def test_a_training_without_a_check_is_told():
     influence.end_epoch()
     with pytest.warns(UserWarning, match="no check was made in 1 steps, so all influences are 0; set solve_every"):
         influence.scores()
+
+
+def test_a_loop_that_forgets_end_epoch_is_told_as_much():
+    model, (x, y) = mlp().double(), blobs(N)
+    influence = OnlineInfluence(model, N, 3, config=InfluenceConfig(solve_every=100))
+    watch_once(influence, model, x, y)
+    influence.step()
+    with pytest.warns(UserWarning, match="no check was made in 1 steps"):
+        influence.scores()
+
+
+class Outputs(nn.Module):
+    """A classifier, and a projection that is defined after it."""
+
+    def __init__(self, returned):
+        super().__init__()
+        self.body, self.fc, self.proj, self.returned = nn.Linear(6, 8), nn.Linear(8, 3), nn.Linear(8, 5), returned
+
+    def forward(self, x):
+        h = self.body(x).relu()
+        return self.returned(h, self.fc(h), self.proj(h))
+
+
+@pytest.mark.parametrize(
+    ("returned", "is_told"),
+    [
+        (lambda h, z, p: (z, p), True),
+        (lambda h, z, p: (z.sum(), z, p), True),
+        (lambda h, z, p: {"logits": z, "projection": p}, True),
+        (lambda h, z, p: SimpleNamespace(logits=z, projection=p), True),
+        (lambda h, z, p: (p, h), False),
+        (lambda h, z, p: {"projection": p, "classes": z}, False),
+    ],
+)
+def test_a_guessed_head_is_doubted_where_something_else_looks_like_the_logits(returned, is_told):
+    (x, y), torch_model = blobs(N, dtype=torch.float32), Outputs(returned)
+    influence = OnlineInfluence(torch_model, N)
+    with influence.watch(torch.arange(N), y), contextlib.ExitStack() as stack:
+        if is_told:
+            stack.enter_context(
+                pytest.raises(CaptureError, match=r"'proj', has 5 values.*the logits 3; pass n_classes")
+            )
+        torch_model(x)
+        if is_told:
+            torch_model.returned = lambda h, z, p: p
+            torch_model(x)
+    sure = OnlineInfluence(Outputs(returned), N, n_classes=3)
+    with sure.watch(torch.arange(N), y):
+        sure._engine.hooks.model(x)
 
 
 def test_positions_in_the_batch_are_doubted():

@@ -56,7 +56,7 @@ def test_a_step_without_a_check_computes_nothing(counts):
 
 
 def test_watching_a_pass_only_keeps_and_validates(counts):
-    """Three tensors are detached, logits copied; smallest and largest index and label are read; index and labels are copied.
+    """Three tensors are detached; smallest and largest index and label are read; logits, index and labels are copied.
 
     At the first pass it is also checked that the outputs are no probabilities.
     """
