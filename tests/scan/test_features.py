@@ -102,6 +102,18 @@ def test_every_kind_of_file_gives_the_same(data, files, tmp_path):
     assert folder.is_dir()
 
 
+def test_the_index_of_a_frame_is_no_feature(data, tmp_path, capsys):
+    """Rows that were sorted by label or filtered have an index that tells the label."""
+    frame = pandas.DataFrame(data[0], columns=list("abcdef")).assign(label=data[1]).sort_values("label")
+    frame.to_parquet(tmp_path / "unnamed.parquet")
+    frame.rename_axis("row").to_parquet(tmp_path / "named.parquet")
+    without = pa.Table.from_pandas(frame).replace_schema_metadata(None)
+    save_huggingface(tmp_path / "hf", without)
+    for name in ("unnamed.parquet", "named.parquet", "hf"):
+        assert run("scan", "--features", tmp_path / name, "--out", tmp_path / f"out-{name}", "--epochs", 2) == 0
+        assert "3 classes, 6 features each" in capsys.readouterr().out, name
+
+
 def test_images_beside_the_labels_are_shown(data, files, tmp_path):
     names = [f"{i}.png" for i in range(N)]
     for name in names:
