@@ -114,6 +114,27 @@ def test_the_index_of_a_frame_is_no_feature(data, tmp_path, capsys):
         assert "3 classes, 6 features each" in capsys.readouterr().out, name
 
 
+def test_truth_values_are_numbers_and_unused_columns_are_named(data, tmp_path, capsys):
+    frame = pandas.DataFrame(data[0], columns=list("abcdef")).assign(label=data[1])
+    frame.assign(flag=data[0][:, 0] > 1, text="x").to_parquet(tmp_path / "mixed.parquet")
+    frame.assign(embedding=list(data[0] > 1), text="x")[["embedding", "text", "label"]].to_parquet(
+        tmp_path / "l.parquet"
+    )
+    frame.to_parquet(tmp_path / "numbers.parquet")
+    for name, dim, note in (
+        ("mixed.parquet", 7, "columns of numbers are used, and not these columns: text\n"),
+        ("l.parquet", 6, "a column of lists is used, and not these columns: text\n"),
+        ("numbers.parquet", 6, ""),
+    ):
+        assert run("scan", "--features", tmp_path / name, "--out", tmp_path / f"out-{name}", "--epochs", 2) == 0
+        said = capsys.readouterr()
+        assert f"3 classes, {dim} features each" in said.out and note in said.err, name
+        assert ("not these columns" in said.err) == bool(note)
+    frame.assign(flag=pandas.array([True, None] * (N // 2), "boolean")).to_parquet(tmp_path / "gap.parquet")
+    assert run("scan", "--features", tmp_path / "gap.parquet", "--out", tmp_path / "out") == 2
+    assert "row 1 has a missing" in capsys.readouterr().err
+
+
 def test_images_beside_the_labels_are_shown(data, files, tmp_path):
     names = [f"{i}.png" for i in range(N)]
     for name in names:

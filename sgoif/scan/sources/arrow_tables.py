@@ -42,12 +42,12 @@ class ArrowTable:
 
     @property
     def lists(self) -> list[str]:
-        """Names of the columns whose cells are lists of numbers."""
+        """Names of the columns whose cells are lists of numbers or truth values."""
         return [f.name for f in self.schema if _is_list(f.type) and _is_number(f.type.value_type)]
 
     @property
     def numbers(self) -> list[str]:
-        """Names of the columns whose cells are numbers, without the index of a pandas frame."""
+        """Names of the columns whose cells are numbers or truth values, without the index of a pandas frame."""
         return [f.name for f in self.schema if _is_number(f.type) and f.name not in self.index]
 
     @property
@@ -166,4 +166,4 @@ def _is_list(kind: Any) -> bool:
 def _is_number(kind: Any) -> bool:
     import pyarrow.types as t
 
-    return bool(t.is_floating(kind) or t.is_integer(kind))
+    return bool(t.is_floating(kind) or t.is_integer(kind) or t.is_boolean(kind))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -22,6 +23,7 @@ from sgoif.scan.sources.regular_files import open_image_file, require_no_special
 SUFFIXES = ".npy, .npz, .parquet, or the folder of a Hugging Face data set (save_to_disk)"
 FEATURE_NAMES = ("features", "embeddings", "embedding", "X", "x")  # of arrays in .npz, columns in tables
 LABEL_NAMES = ("labels", "label", "y")
+MAX_NAMED = 8  # columns in a message
 
 
 @dataclass
@@ -125,7 +127,7 @@ def _from_npz(path: Path) -> tuple[Callable[[Path], np.ndarray], Own | None, int
     with _load(path) as archive:
         named = [name for name in FEATURE_NAMES if name in archive.files]
         if not named:
-            there = ", ".join(archive.files[:8]) or "nothing"
+            there = ", ".join(archive.files[:MAX_NAMED]) or "nothing"
             raise UserError(f"{path} holds {there}; call the array of features `features`, and that of labels `labels`")
         features = _member(path, archive, named[0])
         label = next((name for name in LABEL_NAMES if name in archive.files), None)
@@ -147,8 +149,12 @@ def _from_table(table: ArrowTable, path: Path, label: str) -> tuple[Callable[[Pa
     named = [name for name in FEATURE_NAMES if name in table.lists]
     chosen = named[:1] or table.lists[:1] or [name for name in table.numbers if name != label]
     if not chosen:
-        there = ", ".join(table.columns[:8])
+        there = ", ".join(table.columns[:MAX_NAMED])
         raise UserError(f"{path} has no column of numbers or of lists of numbers; its columns are: {there}")
+    if unused := [name for name in table.columns if name not in {label, *chosen, *table.index}]:
+        there = ", ".join(unused[:MAX_NAMED]) + (", …" if len(unused) > MAX_NAMED else "")
+        what = "a column of lists is" if chosen[0] in table.lists else "columns of numbers are"
+        print(f"note: {path}: {what} used, and not these columns: {there}", file=sys.stderr)
     return lambda folder: table.matrix(chosen, folder / "features.npy"), own, table.n
 
 
