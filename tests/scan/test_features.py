@@ -135,6 +135,15 @@ def test_truth_values_are_numbers_and_unused_columns_are_named(data, tmp_path, c
     assert "row 1 has a missing" in capsys.readouterr().err
 
 
+@pytest.mark.parametrize("label", [-1, 3])
+def test_a_number_without_a_class_name_is_refused(data, tmp_path, capsys, label):
+    labels = np.where(np.arange(N) == 70, label, data[1])
+    save_huggingface(tmp_path / "hf", pa.table({"embedding": list(data[0]), "label": labels}))
+    assert run("scan", "--features", tmp_path / "hf", "--out", tmp_path / "out") == 2
+    said = capsys.readouterr().err
+    assert f"row 70 has the label {label}, which is none of its 3 classes (0 to 2;" in said and said.count("\n") == 1
+
+
 def test_images_beside_the_labels_are_shown(data, files, tmp_path):
     names = [f"{i}.png" for i in range(N)]
     for name in names:

@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sgoif.errors import InfluenceError, UserError
-from sgoif.features.labels import encode_labels
+from sgoif.features.labels import ClassLabels, encode_labels
 from sgoif.scan.decode import Unreadable
 from sgoif.scan.sources.arrow_tables import ArrowTable, open_huggingface, open_parquet
 from sgoif.scan.sources.csv_rows import CsvHints, read_rows
@@ -75,12 +75,27 @@ def read_features(features: Path, labels: Path | None, columns: tuple[str, str],
         source=str(features),
         names=found,
         labels=known.codes.tolist(),
-        classes=[classes[int(c)] if classes else str(c) for c in known.classes],
+        classes=_class_names(where, known, classes),
         open=_opener(found, base),
         base=base,
     )
     state = features.stat()
     return FeatureFile(listing, load, f"{state.st_size}-{state.st_mtime_ns}")
+
+
+def _class_names(where: str, labels: ClassLabels, names: list[str] | None) -> list[str]:
+    """Returns what the classes are called; `names` are those of a Hugging Face ClassLabel, by number."""
+    classes = labels.classes.tolist()
+    if names is None:
+        return [str(c) for c in classes]
+    nameless = [i for i, c in enumerate(classes) if not isinstance(c, int) or not 0 <= c < len(names)]
+    if nameless:
+        row = int(np.flatnonzero(np.isin(labels.codes, nameless))[0])
+        raise UserError(
+            f"{where}: row {row} has the label {classes[labels.codes[row]]!r}, which is none of its {len(names)} "
+            f"classes (0 to {len(names) - 1}; -1 is no label); leave such rows out, or label them"
+        )
+    return [names[c] for c in classes]
 
 
 def _opener(names: list[str], base: Path | None) -> Callable[[int], Any]:
