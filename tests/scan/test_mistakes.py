@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+from sgoif.scan.sources.read import read_source
 from tests.helpers.scan_folders import blobs, rows, run
 
 
@@ -41,6 +42,17 @@ def test_folders(told, tmp_path):
     blobs(tmp_path / "tiny", {"cat": 8, "dog": 8, "cow": 4, "emu": 1})
     assert "'cow' (4), 'emu' (1): at least 5 a class" in told("tiny") and "--skip-tiny" in told("tiny")
     assert "lies inside" in told("tiny", "--out", "tiny/cat/out")
+
+
+def test_parts_of_a_data_set_are_no_classes(told, tmp_path):
+    blobs(tmp_path / "parts" / "train", {"cat": 6, "dog": 6})
+    assert "parts: 'train': parts of a data set, not classes; scan one of them, as parts/train" in told("parts")
+    blobs(tmp_path / "parts" / "Val", {"cat": 6, "dog": 6})
+    (tmp_path / "parts" / "docs").mkdir()
+    assert "parts: 'Val', 'train': parts of a data set" in told("parts")
+    for images in ({"train": 5, "bus/day": 5, "bus/night": 5}, {"train": 5, "test": 5}, {"train/old": 5, "bus/old": 5}):
+        folder = blobs(tmp_path / "-".join(images).replace("/", "-"), images)
+        assert read_source(str(folder)).classes == sorted({name.split("/")[0] for name in images}), "these are classes"
 
 
 def test_options_are_checked_before_images_are_looked_at(told, monkeypatch):

@@ -49,6 +49,25 @@ def test_a_folder_of_every_kind_of_image(tmp_path):
     assert json.loads((tmp_path / "out" / "report.json").read_text())["settings"]["channels"] == 3
 
 
+def test_images_that_cannot_be_read_are_left_out_and_empty_classes_named(tmp_path, capsys):
+    folder = blobs(tmp_path / "images", {"a": 5, "b": 5})
+    for name in ("bird/IMG_1.HEIC", "bird/plan.svg", "a/deep/raw.nef", "a/photo", "text/notes.txt", "b/notes.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"x")
+    (folder / "c").symlink_to("b")
+    listing = read_source(str(folder))
+    assert listing.classes == ["a", "b"] and len(listing) == 10
+    assert dict(listing.left_out) == {
+        "a/deep/raw.nef": ".nef cannot be read; convert it, for example to .png",
+        "a/photo": "its name has no suffix, as .png",
+        "bird/IMG_1.HEIC": ".heic cannot be read; convert it, for example to .png",
+        "bird/plan.svg": ".svg cannot be read; convert it, for example to .png",
+        "c": "the same folder as b, which is read already",
+    }
+    told = capsys.readouterr().err
+    assert told == f"note: {folder}: no image that can be read in 'bird', 'text', so no such class\n"
+
+
 def test_names_that_are_not_utf8_are_left_out(tmp_path):
     folder = blobs(tmp_path / "images", {"a": 5, "b": 5})
     try:
