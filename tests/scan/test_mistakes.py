@@ -104,6 +104,8 @@ def test_csv(told, tmp_path):
     assert "x/a/3.png has several labels (multi-label), on lines 5 and 14, which is not supported" in told(csv)
     table(csv, "path,label\n" + listed + "x/a/0.png,\n")
     assert "line 14: the label is empty" in told(csv)
+    table(csv, "path,label\n" + listed + "x/a/9.png,red, dark\n")
+    assert "line 14: more cells than columns; put quotes around a cell that holds the separator ','" in told(csv)
     table(csv, ("path,label\n" + listed + "x/a/1.png,caf\u00e9\n").encode("latin-1"))
     assert "line 14: not utf-8; save it as UTF-8" in told(csv)
     assert "no such encoding" in told(csv, "--encoding", "klingon")
@@ -121,7 +123,7 @@ def test_csv(told, tmp_path):
 def test_csv_that_is_read(tmp_path, separator, start, encoding):
     blobs(tmp_path / "x", {"a": 6, "b": 6})
     labels = {"a": "caf\u00e9", "b": "b"}
-    lines = [f"x/{c}/{i}.png{separator}{labels[c]}" for c in "ab" for i in range(6)]
+    lines = [f"x/{c}/{i}.png{separator}{labels[c]}{separator * (i == 3)}" for c in "ab" for i in range(6)]
     text = start + "\r\n".join([f"path{separator}label", *lines])
     csv = table(tmp_path / "list.csv", text.encode(encoding))
     assert run("scan", csv, "--out", tmp_path / "out", "--epochs", 2, "--encoding", encoding) == 0

@@ -51,7 +51,8 @@ def read_rows(
         hints: What the command offers for a file that cannot be read.
 
     Raises:
-        UserError: If the file is not a regular file, not text in this encoding, lacks a column, or has no rows.
+        UserError: If the file is not a regular file, not text in this encoding, lacks a column, has no rows, or has a
+            row of more cells than columns.
     """
     text = _decode(path, encoding, hints)
     if "\0" in text:
@@ -65,6 +66,11 @@ def read_rows(
     rows = []
     try:
         for row in reader:
+            if any(cell.strip() for cell in row.get(None, ())):
+                raise UserError(
+                    f"{path}, line {reader.line_num}: more cells than columns; put quotes around a cell that holds the "
+                    f"separator {separator!r}"
+                )
             cells = tuple(row[column] or "" for column in columns)
             rows.append(CsvRow(reader.line_num, tuple(cell.strip() for cell in cells) if strip else cells))
     except csv.Error as e:
