@@ -180,6 +180,10 @@ def test_what_cannot_be_used_is_named_in_one_line(data, files, tmp_path, capsys)
     (tmp_path / "broken.parquet").write_text("no")
     (tmp_path / "emb.csv").write_text("1,2\n")
     (tmp_path / "text.npy").write_text("no numbers")
+    np.savez(tmp_path / "scalar.npz", features=5.0, labels=data[1])
+    np.savez(tmp_path / "label.npz", features=data[0], labels=1)
+    (tmp_path / "zip.npy").write_bytes((tmp_path / "other.npz").read_bytes())
+    (tmp_path / "array.npz").write_bytes((tmp_path / "flat.npy").read_bytes())
     short = write_labels(tmp_path / "short.csv", data[1][:-1])
     one = write_labels(tmp_path / "one.csv", ["a"] * N)
     real = write_labels(tmp_path / "real.csv", np.linspace(0, 1, N))
@@ -191,6 +195,10 @@ def test_what_cannot_be_used_is_named_in_one_line(data, files, tmp_path, capsys)
     twice.write_text("label,label\n" + "a,b\n" * N)
     cases = [
         ((tmp_path / "text.npy", "--labels", labels), "text.npy cannot be read (no array of numbers); save plain"),
+        ((tmp_path / "scalar.npz",), "scalar.npz: features holds a single number; save an array"),
+        ((tmp_path / "label.npz",), "label.npz: labels holds a single number"),
+        ((tmp_path / "zip.npy", "--labels", labels), "zip.npy cannot be read (it is a .npz; give it that suffix)"),
+        ((tmp_path / "array.npz",), "array.npz cannot be read (it is a .npy; give it that suffix)"),
         ((features, "--labels", short), "120 rows of features and 119 labels"),
         ((features, "--labels", one), "one class, 'a'"),
         ((features, "--labels", real), "regression"),

@@ -130,6 +130,9 @@ def _open_features(path: Path, label: str) -> tuple[Callable[[Path], np.ndarray]
 def _load(path: Path) -> Any:
     try:
         found = np.load(path, mmap_mode="r" if path.suffix == ".npy" else None, allow_pickle=False)
+        kind = ".npy" if isinstance(found, np.ndarray) else ".npz"
+        if path.suffix != kind:
+            raise ValueError(f"it is a {kind}; give it that suffix")
         if isinstance(found, np.ndarray) and found.ndim == 0:
             raise ValueError("it holds a single number")
         return found
@@ -152,9 +155,12 @@ def _from_npz(path: Path) -> tuple[Callable[[Path], np.ndarray], Own | None, int
 
 def _member(path: Path, archive: Any, name: str) -> np.ndarray:
     try:
-        return np.asarray(archive[name])
+        values = np.asarray(archive[name])
     except ValueError:
         raise UserError(f"{path}: {name} holds Python objects, which are not read; save numbers or texts") from None
+    if values.ndim == 0:
+        raise UserError(f"{path}: {name} holds a single number; save an array with a row for each example")
+    return values
 
 
 def _from_table(table: ArrowTable, path: Path, label: str) -> tuple[Callable[[Path], np.ndarray], Own | None, int]:
