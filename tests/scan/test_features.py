@@ -199,6 +199,7 @@ def test_what_cannot_be_used_is_named_in_one_line(data, files, tmp_path, capsys)
         ((tmp_path / "label.npz",), "label.npz: labels holds a single number"),
         ((tmp_path / "zip.npy", "--labels", labels), "zip.npy cannot be read (it is a .npz; give it that suffix)"),
         ((tmp_path / "array.npz",), "array.npz cannot be read (it is a .npy; give it that suffix)"),
+        ((features, "--labels", labels, "--encoding", "klingon"), "no such encoding of text"),
         ((features, "--labels", short), "120 rows of features and 119 labels"),
         ((features, "--labels", one), "one class, 'a'"),
         ((features, "--labels", real), "regression"),

@@ -118,7 +118,14 @@ def test_csv(told, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("separator", "start", "encoding"), [(",", "\ufeff", "utf-8"), (";", "", "utf-8"), ("\t", "", "latin-1")]
+    ("separator", "start", "encoding"),
+    [
+        (",", "\ufeff", "utf-8"),
+        (",", "\ufeff", "utf8"),
+        (",", "\ufeff", "UTF-8"),
+        (";", "", "utf-8"),
+        ("\t", "", "latin-1"),
+    ],
 )
 def test_csv_that_is_read(tmp_path, separator, start, encoding):
     blobs(tmp_path / "x", {"a": 6, "b": 6})

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from dataclasses import dataclass
@@ -85,7 +86,11 @@ def _decode(path: Path, encoding: str, hints: CsvHints) -> str:
     require_no_special(path, "save its content to a file and name that")
     data = path.read_bytes()
     try:
-        return data.decode("utf-8-sig" if encoding == "utf-8" else encoding)
+        "a".encode(encoding)
+    except (LookupError, ValueError):  # unknown, or no encoding of text
+        raise UserError(f"{path}: no such encoding of text as {encoding}; e.g. utf-8 or latin-1") from None
+    try:
+        return data.decode("utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding)
     except UnicodeError as e:
         line = data[: getattr(e, "start", 0)].count(b"\n") + 1
         raise UserError(f"{path}, line {line}: not {encoding}; save it as UTF-8{hints.encoding}") from None
