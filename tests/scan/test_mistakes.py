@@ -150,6 +150,13 @@ def test_changed_images_are_not_mixed_into_a_scan(told, tmp_path):
     assert "the images or labels have changed since the scan in x-scan began" in told("x", "--epochs", 2)
 
 
+def test_folders_that_differ_behind_a_dot_have_scans_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("photos.v1", "photos.v2"):
+        assert run("scan", blobs(tmp_path / name, {"a": 6, "b": 6}), "--epochs", 2) == 0
+        assert (tmp_path / f"{name}-scan" / "report.json").is_file()
+
+
 def test_a_full_disk(told, tmp_path, monkeypatch):
     blobs(tmp_path / "x", {"a": 6, "b": 6})
 
