@@ -36,6 +36,7 @@ def main(argv: list[str] | None = None) -> int:
         The exit status: 0, 2 after a user's mistake (reported in one line), 130 after Ctrl-C, 141 if the reader of the
         output has gone.
     """
+    _prepare_streams()
     argv = sys.argv[1:] if argv is None else argv
     if argv[:1] == ["bench"]:
         from sgoif.bench.cli import main as bench
@@ -60,6 +61,16 @@ def main(argv: list[str] | None = None) -> int:
         return 130
     print(f"error: {message}", file=sys.stderr)
     return 2
+
+
+def _prepare_streams() -> None:
+    """Makes output possible where it is closed (`>&-`), and texts that its encoding lacks readable as escapes."""
+    for name in ("stdout", "stderr"):
+        stream = getattr(sys, name)
+        if stream is None:
+            setattr(sys, name, open(os.devnull, "w"))
+        elif hasattr(stream, "reconfigure"):
+            stream.reconfigure(errors="backslashreplace")
 
 
 def _describe_os_error(error: OSError) -> str:

@@ -3,8 +3,9 @@
 from __future__ import annotations
 
 import contextlib
+import math
 from collections.abc import Callable, Iterator
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, TypeVar
 
 import numpy as np
 
@@ -16,6 +17,7 @@ if TYPE_CHECKING:
 
     Opener = Callable[[int], Image]
 
+K = TypeVar("K")
 WIDE_MODES = ("I", "I;16", "I;16L", "I;16B", "I;16N", "F")  # PIL modes of more than eight bits a pixel
 GREY_MODES = ("1", "L", "LA", "La", *WIDE_MODES)
 ALPHA_MODES = ("RGBA", "LA", "PA", "La", "RGBa")
@@ -25,21 +27,50 @@ class Unreadable(Exception):
     """The file is not an image that can be decoded; the message gives the reason."""
 
 
-def inspect_header(open: Opener, i: int) -> tuple[int, bool]:
-    """Reads the header of an image.
+def inspect_header(open: Opener, i: int) -> tuple[int, bool, float]:
+    """Reads the header of an image, and of one with more than eight bits a pixel all of it.
 
     Args:
         open: Opens the image at a position.
         i: Position of the image.
 
     Returns:
-        The shorter side in pixels, and whether the image is grey.
+        The shorter side in pixels, whether the image is grey, and its largest value; 0 of eight bits.
 
     Raises:
         Unreadable: If the file is not an image.
     """
     with _as_unreadable(), open(i) as picture:
-        return min(picture.size), picture.mode in GREY_MODES
+        top = float(_wide_values(picture).max(initial=0.0)) if picture.mode in WIDE_MODES else 0.0
+        return min(picture.size), picture.mode in GREY_MODES, top
+
+
+def white_level(top: float) -> float:
+    """Returns the value that is shown white: the largest one of the bits that `top` needs, 1 at least."""
+    return float(2 ** max(math.ceil(top).bit_length(), 1) - 1)
+
+
+def with_white(open: Callable[[K], Image], white: float) -> Callable[[K], Image]:
+    """Gives all images of a scan one range, so that equal values are equally bright.
+
+    Args:
+        open: Opens an image.
+        white: The value that is shown white in images of more than eight bits a pixel, as are larger ones; 0: each
+            image has a range of its own.
+
+    Returns:
+        What opens an image, one of more than eight bits a pixel already as bytes.
+    """
+    from PIL import ImageOps
+
+    def open_bytes(key: K) -> Image:
+        picture = open(key)
+        if picture.mode not in WIDE_MODES:
+            return picture
+        with picture:
+            return _to_bytes(ImageOps.exif_transpose(picture), white)
+
+    return open_bytes if white else open
 
 
 def decode_square(open: Opener, i: int, size: int, channels: int) -> np.ndarray:
@@ -93,26 +124,20 @@ def to_upright(picture: Image, channels: int, size: int) -> Image:
     return picture.convert("RGB" if channels == 3 else "L")
 
 
-def _to_bytes(picture: Image) -> Image:
-    """Scales a grey image of more than eight bits a pixel to 0..255."""
+def _to_bytes(picture: Image, white: float = 0) -> Image:
+    """Scales a grey image of more than eight bits a pixel to 0..255; without `white` by its own largest value."""
     from PIL import Image
 
-    wide = np.asarray(picture, np.float64)
-    top = float(wide.max(initial=0.0))
-    if wide.min(initial=0.0) < 0 or not np.isfinite(top):
+    wide = _wide_values(picture)
+    white = white or white_level(float(wide.max(initial=0.0)))
+    return Image.fromarray(np.round(np.minimum(wide / white, 1) * 255).astype(np.uint8))
+
+
+def _wide_values(picture: Image) -> np.ndarray:
+    values = np.asarray(picture, np.float64)
+    if values.min(initial=0.0) < 0 or not np.isfinite(values).all():
         raise Unreadable("pixel values are negative or not finite")
-    return Image.fromarray(np.round(wide * _byte_scale(top)).astype(np.uint8))
-
-
-def _byte_scale(top: float) -> float:
-    """Returns the factor that brings values up to `top` into 0..255, from the range that they most likely have."""
-    if top <= 1:
-        return 255
-    if top <= 255:
-        return 1
-    if top <= 65535:
-        return 255 / 65535
-    return 255 / top
+    return values
 
 
 @contextlib.contextmanager

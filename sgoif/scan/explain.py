@@ -19,7 +19,7 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from sgoif.errors import UserError
-from sgoif.scan.decode import Unreadable, decode_square
+from sgoif.scan.decode import Unreadable, decode_square, with_white
 from sgoif.scan.output_folder import REMAKE, image_opener, keeps_features, other_version, read_finished
 from sgoif.scan.settings import EMBED, FEATURES, Settings
 from sgoif.scan.sources.image_listing import Listing
@@ -188,8 +188,10 @@ def _refuse_other_versions(out: Path) -> Iterator[None]:
 
 
 def open_image(image: str, out: Path) -> Image:
-    """Opens a file, or else an example of the scan in `out` by its name."""
-    return open_image_file(image) if Path(image).is_file() else image_opener(out)(image)
+    """Opens a file, or else an example of the scan in `out` by its name, in the range of the scan."""
+    if not Path(image).is_file():
+        return image_opener(out)(image)
+    return with_white(open_image_file, read_finished(out).get("white", 0))(image)
 
 
 def _predict(

@@ -18,7 +18,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from sgoif.errors import UserError
-from sgoif.scan.decode import Unreadable
+from sgoif.scan.decode import Unreadable, with_white
 from sgoif.scan.settings import EMBED, FEATURES
 from sgoif.scan.sources.image_listing import Listing
 from sgoif.scan.sources.regular_files import open_image_file
@@ -99,7 +99,7 @@ def claim_folder(
         print(reason)
     base = None if listing.base is None else str(listing.base)
     about = {"identity": identity, "source": listing.source, "kind": listing.kind, "base": base, "reading": reading}
-    atomic_write_json(path, {**about, "inputs": inputs or []})
+    atomic_write_json(path, {**about, "inputs": inputs or [], "white": listing.white})
     return False
 
 
@@ -187,11 +187,12 @@ def image_opener(out: Path) -> Callable[[str], Image]:
     about = read_finished(out)
     if about["base"] is None and about["kind"] == "features":
         return _no_picture
+    white = about.get("white", 0)
     if about["base"] is None:
         reading = about["reading"]
         hint = "; run this in the folder where the scan was run"
         listing = list_dataset(about["source"], reading["root"], reading["split"], download=False, hint=hint)
         position = {name: i for i, name in enumerate(listing.names)}
-        return lambda name: listing.open(position[name])
+        return with_white(lambda name: listing.open(position[name]), white)
     base = Path(about["base"])
-    return lambda name: open_image_file(base / name)
+    return with_white(lambda name: open_image_file(base / name), white)

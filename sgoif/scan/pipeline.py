@@ -79,6 +79,7 @@ def _scan_into(out: Path, listing: Listing, task: ScanTask) -> None:
     listing = listing.subset(rows)
     listing = listing.subset(listing.rows_of_large_classes(task.skip_tiny))
     if checked is not None:
+        checked.keep_to(listing.white)
         match_checked(checked, range(len(checked)), listing.classes)  # refused before anything is written
     start = choose_start(side, task.options)
     settings = start.settings(len(listing), side, grey, device, task.options)

@@ -19,7 +19,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor
 
-from sgoif.scan.decode import Unreadable, decode_square, inspect_header
+from sgoif.scan.decode import Unreadable, decode_square, inspect_header, white_level
 from sgoif.scan.progress import Progress
 from sgoif.scan.sources.image_listing import Listing
 from sgoif.training.images import ImageSet
@@ -34,19 +34,24 @@ T = TypeVar("T")
 def survey_headers(listing: Listing, progress: Progress) -> tuple[list[int], int, bool]:
     """Reads the headers of all images; files that are not images are added to `listing.left_out`.
 
+    Images of more than eight bits a pixel get one range: `listing.white` is set, and `listing.open` keeps to it.
+
     Returns:
         Positions of the images, their median shorter side in pixels, and whether all of them are grey.
     """
-    rows, sides, all_grey = [], [], True
+    rows, sides, all_grey, top = [], [], True, 0.0
     for i, result in map_in_order(lambda i: inspect_header(listing.open, i), 0, len(listing)):
         if isinstance(result, Unreadable):
             listing.left_out.append((listing.names[i], str(result)))
         else:
-            side, grey = result
+            side, grey, largest = result
             rows.append(i)
             sides.append(side)
             all_grey &= grey
+            top = max(top, largest)
         progress(i + 1, len(listing))
+    if top:
+        listing.keep_to(white_level(top))
     return rows, int(np.median(sides)) if sides else 0, all_grey
 
 

@@ -43,7 +43,8 @@ class ScanTask:
 
     def folder(self, source: Path) -> Path:
         """Returns the folder to write for a source."""
-        return Path(self.out) if self.out else Path(f"{source.resolve().stem}-scan")
+        whole = source.resolve()
+        return Path(self.out) if self.out else Path(f"{whole.name if whole.is_dir() else whole.stem}-scan")
 
     def use_device(self) -> str:
         """Sets the number of threads and returns the device, "cpu" or "cuda".

@@ -84,9 +84,24 @@ def test_names_of_classes(tmp_path):
     assert read_class_names(tmp_path / "ten.txt", numbers)["10"] == "class 10", "numbers by value, not as texts"
 
 
+def test_labels_may_hold_what_separates_them_from_names(tmp_path):
+    classes = ["big bird", "dog", "dog, old", "small cat"]
+    names = ["Vogel", "Hund", "alter Hund", "kleine Katze"]
+    for separator in (",", " , ", ";", "\t", ": ", " "):
+        lines = [f"{label}{separator}{name}" for label, name in zip(classes, names, strict=True)][::-1]
+        (tmp_path / "names.txt").write_text(
+            "\n".join(["label,name", "dog breed,Rasse", *lines][2 * (separator == " ") :])
+        )
+        assert read_class_names(tmp_path / "names.txt", classes) == dict(zip(classes, names, strict=True)), separator
+    (tmp_path / "names.csv").write_text('label,name\n"dog, old",alter Hund\n')
+    assert read_class_names(tmp_path / "names.csv", classes) == {"dog, old": "alter Hund"}
+
+
 def test_names_of_classes_that_cannot_be_used(tmp_path):
     for name, text, message in (
         ("three.txt", "a\nb\nc\n", "has 3 names for 2 classes"),
+        ("typed.txt", "0,zero\nl,one\n", "'l,one' begins with no label, and '1' gets no name"),
+        ("some.txt", "0 is zero\none\n", "'one' begins with no label, and '1' gets no name"),
         ("other.json", '{"y": "x"}', "names none of the classes, as '0'"),
         ("number.json", "3", "expected a line"),
         ("broken.json", "{", "cannot be read"),

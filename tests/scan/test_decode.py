@@ -4,10 +4,14 @@ import numpy as np
 import pytest
 from PIL import Image
 
-from sgoif.scan.decode import Unreadable, decode_square, inspect_header, make_thumbnail, to_upright
-from sgoif.scan.pixel_cache import MappedImages, channel_moments
+from sgoif.scan import pixel_cache
+from sgoif.scan.decode import Unreadable, decode_square, inspect_header, make_thumbnail, to_upright, white_level
+from sgoif.scan.explain import open_image
+from sgoif.scan.output_folder import image_opener
+from sgoif.scan.pixel_cache import MappedImages, channel_moments, decode_all
 from sgoif.training.images import ImageSet
 from sgoif.utils.image_ops import fit_square
+from tests.helpers.scan_folders import run
 
 
 def opened(path):
@@ -41,7 +45,44 @@ def test_sixteen_bits_keep_their_contrast(tmp_path):
     Image.fromarray(ramp).save(tmp_path / "a.png")
     pixels = decode_square(opened(tmp_path / "a.png"), 0, 8, 1)[..., 0]
     assert np.abs(pixels - ramp / 257).max() <= 0.5
-    assert inspect_header(opened(tmp_path / "a.png"), 0) == (8, True)
+    assert inspect_header(opened(tmp_path / "a.png"), 0) == (8, True, 65535)
+
+
+@pytest.mark.parametrize(
+    ("top", "white"),
+    [(0, 1), (0.4, 1), (1, 1), (1.01, 3), (200, 255), (255, 255), (4000, 4095), (65535, 65535), (65536, 131071)],
+)
+def test_white_is_the_largest_value_of_the_bits_that_are_needed(top, white):
+    assert white_level(top) == white
+
+
+@pytest.mark.parametrize(("kind", "tops", "end"), [(np.float32, (0.95, 1.6), "tif"), (np.uint16, (900, 4000), "png")])
+def test_images_of_many_bits_share_one_range_in_a_scan(tmp_path, monkeypatch, kind, tops, end):
+    """In training, of checked images, and where one is explained; values above the range are white."""
+    white, seen = white_level(tops[1]), {}
+    for folder, number, scale in (("images", 12, 1), ("checked", 4, 1.2)):
+        for i in range(number):
+            path = tmp_path / folder / "ab"[i % 2] / f"{folder}{i}.{end}"
+            path.parent.mkdir(parents=True, exist_ok=True)
+            ramp = np.linspace(0.2, 1, 64).reshape(8, 8) * tops[i % 4 > 1] * scale
+            Image.fromarray(ramp.astype(kind)).save(path)
+
+    def decode_and_keep(listing, *how):
+        pixels, rows = decode_all(listing, *how)
+        seen.update({listing.base / listing.names[i]: np.array(pixels[i, ..., 0]) for i in rows})
+        return pixels, rows
+
+    monkeypatch.setattr(pixel_cache, "decode_all", decode_and_keep)
+    words = ("--out", tmp_path / "out", "--checked", tmp_path / "checked", "--epochs", 2, "--gallery", 2)
+    assert run("scan", tmp_path / "images", *words) == 0
+    assert len(seen) == 16
+    example = image_opener(tmp_path / "out")
+    for path, pixels in seen.items():
+        expected = np.minimum(np.asarray(Image.open(path), float) / white, 1) * 255
+        assert np.abs(pixels - expected).max() <= 0.5
+        assert (np.asarray(open_image(str(path), tmp_path / "out")) == pixels).all()
+        if "images" in path.name:
+            assert (np.asarray(example(f"{path.parent.name}/{path.name}")) == pixels).all()
 
 
 def test_the_first_frame_of_an_animation(tmp_path):

@@ -102,6 +102,48 @@ def test_every_kind_of_file_gives_the_same(data, files, tmp_path):
     assert folder.is_dir()
 
 
+def test_the_index_of_a_frame_is_no_feature(data, tmp_path, capsys):
+    """Rows that were sorted by label or filtered have an index that tells the label."""
+    frame = pandas.DataFrame(data[0], columns=list("abcdef")).assign(label=data[1]).sort_values("label")
+    frame.to_parquet(tmp_path / "unnamed.parquet")
+    frame.rename_axis("row").to_parquet(tmp_path / "named.parquet")
+    without = pa.Table.from_pandas(frame).replace_schema_metadata(None)
+    save_huggingface(tmp_path / "hf", without)
+    for name in ("unnamed.parquet", "named.parquet", "hf"):
+        assert run("scan", "--features", tmp_path / name, "--out", tmp_path / f"out-{name}", "--epochs", 2) == 0
+        assert "3 classes, 6 features each" in capsys.readouterr().out, name
+
+
+def test_truth_values_are_numbers_and_unused_columns_are_named(data, tmp_path, capsys):
+    frame = pandas.DataFrame(data[0], columns=list("abcdef")).assign(label=data[1])
+    frame.assign(flag=data[0][:, 0] > 1, text="x").to_parquet(tmp_path / "mixed.parquet")
+    frame.assign(embedding=list(data[0] > 1), text="x")[["embedding", "text", "label"]].to_parquet(
+        tmp_path / "l.parquet"
+    )
+    frame.to_parquet(tmp_path / "numbers.parquet")
+    for name, dim, note in (
+        ("mixed.parquet", 7, "columns of numbers are used, and not these columns: text\n"),
+        ("l.parquet", 6, "a column of lists is used, and not these columns: text\n"),
+        ("numbers.parquet", 6, ""),
+    ):
+        assert run("scan", "--features", tmp_path / name, "--out", tmp_path / f"out-{name}", "--epochs", 2) == 0
+        said = capsys.readouterr()
+        assert f"3 classes, {dim} features each" in said.out and note in said.err, name
+        assert ("not these columns" in said.err) == bool(note)
+    frame.assign(flag=pandas.array([True, None] * (N // 2), "boolean")).to_parquet(tmp_path / "gap.parquet")
+    assert run("scan", "--features", tmp_path / "gap.parquet", "--out", tmp_path / "out") == 2
+    assert "row 1 has a missing" in capsys.readouterr().err
+
+
+@pytest.mark.parametrize("label", [-1, 3])
+def test_a_number_without_a_class_name_is_refused(data, tmp_path, capsys, label):
+    labels = np.where(np.arange(N) == 70, label, data[1])
+    save_huggingface(tmp_path / "hf", pa.table({"embedding": list(data[0]), "label": labels}))
+    assert run("scan", "--features", tmp_path / "hf", "--out", tmp_path / "out") == 2
+    said = capsys.readouterr().err
+    assert f"row 70 has the label {label}, which is none of its 3 classes (0 to 2;" in said and said.count("\n") == 1
+
+
 def test_images_beside_the_labels_are_shown(data, files, tmp_path):
     names = [f"{i}.png" for i in range(N)]
     for name in names:
@@ -138,6 +180,10 @@ def test_what_cannot_be_used_is_named_in_one_line(data, files, tmp_path, capsys)
     (tmp_path / "broken.parquet").write_text("no")
     (tmp_path / "emb.csv").write_text("1,2\n")
     (tmp_path / "text.npy").write_text("no numbers")
+    np.savez(tmp_path / "scalar.npz", features=5.0, labels=data[1])
+    np.savez(tmp_path / "label.npz", features=data[0], labels=1)
+    (tmp_path / "zip.npy").write_bytes((tmp_path / "other.npz").read_bytes())
+    (tmp_path / "array.npz").write_bytes((tmp_path / "flat.npy").read_bytes())
     short = write_labels(tmp_path / "short.csv", data[1][:-1])
     one = write_labels(tmp_path / "one.csv", ["a"] * N)
     real = write_labels(tmp_path / "real.csv", np.linspace(0, 1, N))
@@ -149,6 +195,11 @@ def test_what_cannot_be_used_is_named_in_one_line(data, files, tmp_path, capsys)
     twice.write_text("label,label\n" + "a,b\n" * N)
     cases = [
         ((tmp_path / "text.npy", "--labels", labels), "text.npy cannot be read (no array of numbers); save plain"),
+        ((tmp_path / "scalar.npz",), "scalar.npz: features holds a single number; save an array"),
+        ((tmp_path / "label.npz",), "label.npz: labels holds a single number"),
+        ((tmp_path / "zip.npy", "--labels", labels), "zip.npy cannot be read (it is a .npz; give it that suffix)"),
+        ((tmp_path / "array.npz",), "array.npz cannot be read (it is a .npy; give it that suffix)"),
+        ((features, "--labels", labels, "--encoding", "klingon"), "no such encoding of text"),
         ((features, "--labels", short), "120 rows of features and 119 labels"),
         ((features, "--labels", one), "one class, 'a'"),
         ((features, "--labels", real), "regression"),

@@ -87,7 +87,7 @@ def test_encodings_that_are_none(tmp_path, capsys):
     (tmp_path / "list.csv").write_text("path,label\n")
     for encoding in ("hex", "undefined", "klingon"):
         assert run("scan", tmp_path / "list.csv", "--encoding", encoding) == 2
-        assert f"--encoding {encoding}: no such encoding" in capsys.readouterr().err
+        assert f"no such encoding of text as {encoding};" in capsys.readouterr().err
 
 
 def test_the_printed_command_can_be_copied(tmp_path, capsys, monkeypatch):

@@ -7,6 +7,7 @@ import pytest
 import torch
 from PIL import Image
 
+from sgoif.scan.sources.read import read_source
 from tests.helpers.scan_folders import blobs, rows, run
 
 
@@ -41,6 +42,17 @@ def test_folders(told, tmp_path):
     blobs(tmp_path / "tiny", {"cat": 8, "dog": 8, "cow": 4, "emu": 1})
     assert "'cow' (4), 'emu' (1): at least 5 a class" in told("tiny") and "--skip-tiny" in told("tiny")
     assert "lies inside" in told("tiny", "--out", "tiny/cat/out")
+
+
+def test_parts_of_a_data_set_are_no_classes(told, tmp_path):
+    blobs(tmp_path / "parts" / "train", {"cat": 6, "dog": 6})
+    assert "parts: 'train': parts of a data set, not classes; scan one of them, as parts/train" in told("parts")
+    blobs(tmp_path / "parts" / "Val", {"cat": 6, "dog": 6})
+    (tmp_path / "parts" / "docs").mkdir()
+    assert "parts: 'Val', 'train': parts of a data set" in told("parts")
+    for images in ({"train": 5, "bus/day": 5, "bus/night": 5}, {"train": 5, "test": 5}, {"train/old": 5, "bus/old": 5}):
+        folder = blobs(tmp_path / "-".join(images).replace("/", "-"), images)
+        assert read_source(str(folder)).classes == sorted({name.split("/")[0] for name in images}), "these are classes"
 
 
 def test_options_are_checked_before_images_are_looked_at(told, monkeypatch):
@@ -92,6 +104,8 @@ def test_csv(told, tmp_path):
     assert "x/a/3.png has several labels (multi-label), on lines 5 and 14, which is not supported" in told(csv)
     table(csv, "path,label\n" + listed + "x/a/0.png,\n")
     assert "line 14: the label is empty" in told(csv)
+    table(csv, "path,label\n" + listed + "x/a/9.png,red, dark\n")
+    assert "line 14: more cells than columns; put quotes around a cell that holds the separator ','" in told(csv)
     table(csv, ("path,label\n" + listed + "x/a/1.png,caf\u00e9\n").encode("latin-1"))
     assert "line 14: not utf-8; save it as UTF-8" in told(csv)
     assert "no such encoding" in told(csv, "--encoding", "klingon")
@@ -104,12 +118,19 @@ def test_csv(told, tmp_path):
 
 
 @pytest.mark.parametrize(
-    ("separator", "start", "encoding"), [(",", "\ufeff", "utf-8"), (";", "", "utf-8"), ("\t", "", "latin-1")]
+    ("separator", "start", "encoding"),
+    [
+        (",", "\ufeff", "utf-8"),
+        (",", "\ufeff", "utf8"),
+        (",", "\ufeff", "UTF-8"),
+        (";", "", "utf-8"),
+        ("\t", "", "latin-1"),
+    ],
 )
 def test_csv_that_is_read(tmp_path, separator, start, encoding):
     blobs(tmp_path / "x", {"a": 6, "b": 6})
     labels = {"a": "caf\u00e9", "b": "b"}
-    lines = [f"x/{c}/{i}.png{separator}{labels[c]}" for c in "ab" for i in range(6)]
+    lines = [f"x/{c}/{i}.png{separator}{labels[c]}{separator * (i == 3)}" for c in "ab" for i in range(6)]
     text = start + "\r\n".join([f"path{separator}label", *lines])
     csv = table(tmp_path / "list.csv", text.encode(encoding))
     assert run("scan", csv, "--out", tmp_path / "out", "--epochs", 2, "--encoding", encoding) == 0
@@ -127,6 +148,13 @@ def test_changed_images_are_not_mixed_into_a_scan(told, tmp_path):
     assert run("scan", "x", "--epochs", 2) == 0
     (tmp_path / "x" / "a" / "0.png").unlink()
     assert "the images or labels have changed since the scan in x-scan began" in told("x", "--epochs", 2)
+
+
+def test_folders_that_differ_behind_a_dot_have_scans_of_their_own(tmp_path, monkeypatch):
+    monkeypatch.chdir(tmp_path)
+    for name in ("photos.v1", "photos.v2"):
+        assert run("scan", blobs(tmp_path / name, {"a": 6, "b": 6}), "--epochs", 2) == 0
+        assert (tmp_path / f"{name}-scan" / "report.json").is_file()
 
 
 def test_a_full_disk(told, tmp_path, monkeypatch):

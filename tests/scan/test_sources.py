@@ -49,6 +49,25 @@ def test_a_folder_of_every_kind_of_image(tmp_path):
     assert json.loads((tmp_path / "out" / "report.json").read_text())["settings"]["channels"] == 3
 
 
+def test_images_that_cannot_be_read_are_left_out_and_empty_classes_named(tmp_path, capsys):
+    folder = blobs(tmp_path / "images", {"a": 5, "b": 5})
+    for name in ("bird/IMG_1.HEIC", "bird/plan.svg", "a/deep/raw.nef", "a/photo", "text/notes.txt", "b/notes.txt"):
+        (folder / name).parent.mkdir(parents=True, exist_ok=True)
+        (folder / name).write_bytes(b"x")
+    (folder / "c").symlink_to("b")
+    listing = read_source(str(folder))
+    assert listing.classes == ["a", "b"] and len(listing) == 10
+    assert dict(listing.left_out) == {
+        "a/deep/raw.nef": ".nef cannot be read; convert it, for example to .png",
+        "a/photo": "its name has no suffix, as .png",
+        "bird/IMG_1.HEIC": ".heic cannot be read; convert it, for example to .png",
+        "bird/plan.svg": ".svg cannot be read; convert it, for example to .png",
+        "c": "the same folder as b, which is read already",
+    }
+    told = capsys.readouterr().err
+    assert told == f"note: {folder}: no image that can be read in 'bird', 'text', so no such class\n"
+
+
 def test_names_that_are_not_utf8_are_left_out(tmp_path):
     folder = blobs(tmp_path / "images", {"a": 5, "b": 5})
     try:
@@ -102,13 +121,37 @@ def test_weights_that_are_not_here_are_not_asked_of_the_network(tmp_path, capfd)
     assert "Retrying" not in told, "nothing is asked of the network"
 
 
+@pytest.mark.parametrize("name", ["stdout", "stderr"])
+def test_closed_output_is_no_mistake(tmp_path, monkeypatch, name):
+    folder = blobs(tmp_path / "images", {"a": 6, "b": 6})
+    monkeypatch.setattr(sys, name, None)  # as Python starts with `>&-`
+    assert run("scan", folder, "--out", tmp_path / "out", "--epochs", 2, "--gallery", 2) == 0
+    assert (tmp_path / "out" / "report.json").is_file()
+
+
+def test_names_that_the_terminal_cannot_show_are_printed_as_escapes(tmp_path):
+    folder = blobs(tmp_path / "images", {"a": 6, "b": 6})
+    (folder / "a" / "caf\u00e9.png").write_bytes(b"x")
+    words = ["scan", str(folder), "--out", str(tmp_path / "out"), "--epochs", "2", "--gallery", "2"]
+    done = subprocess.run(
+        [sys.executable, "-m", "sgoif", *words],
+        cwd=ROOT,
+        capture_output=True,
+        text=True,
+        env=os.environ | {"PYTHONIOENCODING": "ascii:strict"},
+    )
+    assert done.returncode == 0 and "left out: a/caf\\xe9.png" in done.stdout, done.stderr
+
+
 def test_the_command_as_a_program(tmp_path):
     """`python -m sgoif`: help, the benchmark behind `bench`, mistakes, and Ctrl-C at a moment of its own choosing."""
 
-    def sgoif(*words):
-        return subprocess.run([sys.executable, "-m", "sgoif", *words], cwd=ROOT, capture_output=True, text=True)
+    def sgoif(*words, **env):
+        command = [sys.executable, "-m", "sgoif", *words]
+        return subprocess.run(command, cwd=ROOT, capture_output=True, text=True, env=os.environ | env)
 
     assert "scan" in sgoif("--help").stdout
+    assert "sgoif bench \\u2026" in sgoif("--help", PYTHONIOENCODING="ascii").stdout
     bench = sgoif("bench", "summarise", "--config", "nowhere.json")
     assert bench.returncode == 2 and bench.stderr.startswith("error: no configuration nowhere.json")
     wrong = sgoif("scan", "nowhere/at/all")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -13,6 +14,7 @@ import numpy as np
 from sgoif.errors import UserError
 
 BATCH_ROWS = 8_192
+UNNAMED_INDEX = re.compile(r"__index_level_\d+__")  # what pandas calls the column of an index without a name
 
 
 @dataclass
@@ -40,13 +42,20 @@ class ArrowTable:
 
     @property
     def lists(self) -> list[str]:
-        """Names of the columns whose cells are lists of numbers."""
+        """Names of the columns whose cells are lists of numbers or truth values."""
         return [f.name for f in self.schema if _is_list(f.type) and _is_number(f.type.value_type)]
 
     @property
     def numbers(self) -> list[str]:
-        """Names of the columns whose cells are numbers."""
-        return [f.name for f in self.schema if _is_number(f.type)]
+        """Names of the columns whose cells are numbers or truth values, without the index of a pandas frame."""
+        return [f.name for f in self.schema if _is_number(f.type) and f.name not in self.index]
+
+    @property
+    def index(self) -> set[str]:
+        """Names of the columns that pandas wrote the index of a frame to: they number the rows."""
+        about = json.loads((self.schema.metadata or {}).get(b"pandas", "{}"))
+        named = {name for name in about.get("index_columns", []) if isinstance(name, str)}
+        return named | {name for name in self.columns if UNNAMED_INDEX.fullmatch(name)}
 
     def labels(self, column: str) -> np.ndarray:
         """Returns the cells of a column as they are, shape [n]."""
@@ -157,4 +166,4 @@ def _is_list(kind: Any) -> bool:
 def _is_number(kind: Any) -> bool:
     import pyarrow.types as t
 
-    return bool(t.is_floating(kind) or t.is_integer(kind))
+    return bool(t.is_floating(kind) or t.is_integer(kind) or t.is_boolean(kind))

@@ -3,14 +3,13 @@
 from __future__ import annotations
 
 import json
-import re
 from pathlib import Path
 
 from sgoif.errors import UserError
 from sgoif.scan.sources.regular_files import require_no_special
 
 KINDS = "a line `label,name` for each class, a name a line in the order of the classes, or JSON"
-SEPARATOR = re.compile(r"\s*[,;:\t ]\s*")
+SEPARATORS = (",", ";", "\t", ":", " ")  # between label and name, the same in all lines
 
 
 def read_class_names(path: Path, classes: list[str]) -> dict[str, str]:
@@ -18,7 +17,7 @@ def read_class_names(path: Path, classes: list[str]) -> dict[str, str]:
 
     A line has the label and its name (`n01440764,tench`), or a name alone: then there are as many lines as classes, in
     their order (numbers by value, others by the alphabet). JSON is an object of names by label, or a list of names.
-    Labels that are not scanned are ignored.
+    Labels may hold blanks and commas. Once every class has a name, labels that are not scanned are ignored.
 
     Args:
         path: The file.
@@ -28,14 +27,15 @@ def read_class_names(path: Path, classes: list[str]) -> dict[str, str]:
         Names by class; a class may be missing.
 
     Raises:
-        UserError: If the file cannot be read, or does not name any of the classes.
+        UserError: If the file cannot be read, does not name any of the classes, or has a line without a
+            label while a class has no name.
     """
     require_no_special(path, f"name a file with {KINDS}")
     if not path.is_file():
         raise UserError(f"--classes {path}: no such file")
     try:
         text = path.read_text(encoding="utf-8-sig")
-        found = json.loads(text) if path.suffix == ".json" else _lines(text, classes)
+        found = json.loads(text) if path.suffix == ".json" else _lines(path, text, classes)
     except ValueError as e:  # not UTF-8, or not JSON
         raise UserError(f"--classes {path} cannot be read ({e}); expected {KINDS}, in UTF-8") from None
     if isinstance(found, list):
@@ -48,15 +48,33 @@ def read_class_names(path: Path, classes: list[str]) -> dict[str, str]:
     return names
 
 
-def _lines(text: str, classes: list[str]) -> dict[str, str] | list[str]:
+def _lines(path: Path, text: str, classes: list[str]) -> dict[str, str] | list[str]:
     """Returns names by label where lines begin with labels, else all lines."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
-    known, named = set(classes), {}
-    for line in lines:
-        parts = SEPARATOR.split(line, maxsplit=1)
-        if len(parts) == 2 and parts[0] in known:
-            named[parts[0]] = parts[1].strip('"')
+    known = set(classes)
+    ways = {separator: [_split(line, separator, known) for line in lines] for separator in SEPARATORS}
+    separator = max(ways, key=lambda s: len({pair[0] for pair in ways[s] if pair is not None}))
+    found = ways[separator]
+    named = dict(pair for pair in found if pair is not None)
+    missing = [label for label in classes if label not in named]
+    for i, (line, pair) in enumerate(zip(lines, found, strict=True)):
+        header = i == 0 and separator != " " and separator in line
+        if named and missing and pair is None and not header:
+            raise UserError(
+                f"--classes {path}: {line!r} begins with no label, and {missing[0]!r} gets no name; expected {KINDS}"
+            )
     return named or lines
+
+
+def _split(line: str, separator: str, known: set[str]) -> tuple[str, str] | None:
+    """Returns the longest label that a line begins with, which may hold the separator, and the name behind it."""
+    parts = line.split(separator)
+    for n in range(len(parts) - 1, 0, -1):
+        label = separator.join(parts[:n]).strip()
+        for spelling in (label, label.strip('"')):
+            if spelling in known:
+                return spelling, separator.join(parts[n:]).strip().strip('"')
+    return None
 
 
 def _in_order(path: Path, names: list[str], classes: list[str]) -> dict[str, str]:

@@ -29,7 +29,6 @@ def list_csv(path: Path, columns: tuple[str, str], encoding: str) -> Listing:
     Raises:
         UserError: If the file cannot be read, a cell is empty, a path occurs twice, or an image is missing.
     """
-    _check_encoding(encoding)
     hints = HINTS if columns == ("path", "label") else replace(HINTS, columns="")
     rows = read_rows(path, columns, encoding, hints=hints)
     base = path.resolve().parent
@@ -54,13 +53,6 @@ def list_csv(path: Path, columns: tuple[str, str], encoding: str) -> Listing:
         base=base,
         left_out=[(name, NOT_REGULAR) for name in special],
     )
-
-
-def _check_encoding(encoding: str) -> None:
-    try:
-        "a".encode(encoding)
-    except (LookupError, ValueError):  # unknown, or no encoding of text
-        raise UserError(f"--encoding {encoding}: no such encoding of text; e.g. utf-8 or latin-1") from None
 
 
 def _check_rows(path: Path, rows: list[CsvRow], columns: tuple[str, str], base: Path) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import codecs
 import csv
 import io
 from dataclasses import dataclass
@@ -51,7 +52,8 @@ def read_rows(
         hints: What the command offers for a file that cannot be read.
 
     Raises:
-        UserError: If the file is not a regular file, not text in this encoding, lacks a column, or has no rows.
+        UserError: If the file is not a regular file, not text in this encoding, lacks a column, has no rows, or has a
+            row of more cells than columns.
     """
     text = _decode(path, encoding, hints)
     if "\0" in text:
@@ -65,6 +67,11 @@ def read_rows(
     rows = []
     try:
         for row in reader:
+            if any(cell.strip() for cell in row.get(None, ())):
+                raise UserError(
+                    f"{path}, line {reader.line_num}: more cells than columns; put quotes around a cell that holds the "
+                    f"separator {separator!r}"
+                )
             cells = tuple(row[column] or "" for column in columns)
             rows.append(CsvRow(reader.line_num, tuple(cell.strip() for cell in cells) if strip else cells))
     except csv.Error as e:
@@ -79,7 +86,11 @@ def _decode(path: Path, encoding: str, hints: CsvHints) -> str:
     require_no_special(path, "save its content to a file and name that")
     data = path.read_bytes()
     try:
-        return data.decode("utf-8-sig" if encoding == "utf-8" else encoding)
+        "a".encode(encoding)
+    except (LookupError, ValueError):  # unknown, or no encoding of text
+        raise UserError(f"{path}: no such encoding of text as {encoding}; e.g. utf-8 or latin-1") from None
+    try:
+        return data.decode("utf-8-sig" if codecs.lookup(encoding).name == "utf-8" else encoding)
     except UnicodeError as e:
         line = data[: getattr(e, "start", 0)].count(b"\n") + 1
         raise UserError(f"{path}, line {line}: not {encoding}; save it as UTF-8{hints.encoding}") from None

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import sys
 import zipfile
 from collections.abc import Callable
 from dataclasses import dataclass
@@ -11,7 +12,7 @@ from typing import Any
 import numpy as np
 
 from sgoif.errors import InfluenceError, UserError
-from sgoif.features.labels import encode_labels
+from sgoif.features.labels import ClassLabels, encode_labels
 from sgoif.scan.decode import Unreadable
 from sgoif.scan.sources.arrow_tables import ArrowTable, open_huggingface, open_parquet
 from sgoif.scan.sources.csv_rows import CsvHints, read_rows
@@ -22,6 +23,7 @@ from sgoif.scan.sources.regular_files import open_image_file, require_no_special
 SUFFIXES = ".npy, .npz, .parquet, or the folder of a Hugging Face data set (save_to_disk)"
 FEATURE_NAMES = ("features", "embeddings", "embedding", "X", "x")  # of arrays in .npz, columns in tables
 LABEL_NAMES = ("labels", "label", "y")
+MAX_NAMED = 8  # columns in a message
 
 
 @dataclass
@@ -73,12 +75,27 @@ def read_features(features: Path, labels: Path | None, columns: tuple[str, str],
         source=str(features),
         names=found,
         labels=known.codes.tolist(),
-        classes=[classes[int(c)] if classes else str(c) for c in known.classes],
+        classes=_class_names(where, known, classes),
         open=_opener(found, base),
         base=base,
     )
     state = features.stat()
     return FeatureFile(listing, load, f"{state.st_size}-{state.st_mtime_ns}")
+
+
+def _class_names(where: str, labels: ClassLabels, names: list[str] | None) -> list[str]:
+    """Returns what the classes are called; `names` are those of a Hugging Face ClassLabel, by number."""
+    classes = labels.classes.tolist()
+    if names is None:
+        return [str(c) for c in classes]
+    nameless = [i for i, c in enumerate(classes) if not isinstance(c, int) or not 0 <= c < len(names)]
+    if nameless:
+        row = int(np.flatnonzero(np.isin(labels.codes, nameless))[0])
+        raise UserError(
+            f"{where}: row {row} has the label {classes[labels.codes[row]]!r}, which is none of its {len(names)} "
+            f"classes (0 to {len(names) - 1}; -1 is no label); leave such rows out, or label them"
+        )
+    return [names[c] for c in classes]
 
 
 def _opener(names: list[str], base: Path | None) -> Callable[[int], Any]:
@@ -113,6 +130,9 @@ def _open_features(path: Path, label: str) -> tuple[Callable[[Path], np.ndarray]
 def _load(path: Path) -> Any:
     try:
         found = np.load(path, mmap_mode="r" if path.suffix == ".npy" else None, allow_pickle=False)
+        kind = ".npy" if isinstance(found, np.ndarray) else ".npz"
+        if path.suffix != kind:
+            raise ValueError(f"it is a {kind}; give it that suffix")
         if isinstance(found, np.ndarray) and found.ndim == 0:
             raise ValueError("it holds a single number")
         return found
@@ -125,7 +145,7 @@ def _from_npz(path: Path) -> tuple[Callable[[Path], np.ndarray], Own | None, int
     with _load(path) as archive:
         named = [name for name in FEATURE_NAMES if name in archive.files]
         if not named:
-            there = ", ".join(archive.files[:8]) or "nothing"
+            there = ", ".join(archive.files[:MAX_NAMED]) or "nothing"
             raise UserError(f"{path} holds {there}; call the array of features `features`, and that of labels `labels`")
         features = _member(path, archive, named[0])
         label = next((name for name in LABEL_NAMES if name in archive.files), None)
@@ -135,9 +155,12 @@ def _from_npz(path: Path) -> tuple[Callable[[Path], np.ndarray], Own | None, int
 
 def _member(path: Path, archive: Any, name: str) -> np.ndarray:
     try:
-        return np.asarray(archive[name])
+        values = np.asarray(archive[name])
     except ValueError:
         raise UserError(f"{path}: {name} holds Python objects, which are not read; save numbers or texts") from None
+    if values.ndim == 0:
+        raise UserError(f"{path}: {name} holds a single number; save an array with a row for each example")
+    return values
 
 
 def _from_table(table: ArrowTable, path: Path, label: str) -> tuple[Callable[[Path], np.ndarray], Own | None, int]:
@@ -147,8 +170,12 @@ def _from_table(table: ArrowTable, path: Path, label: str) -> tuple[Callable[[Pa
     named = [name for name in FEATURE_NAMES if name in table.lists]
     chosen = named[:1] or table.lists[:1] or [name for name in table.numbers if name != label]
     if not chosen:
-        there = ", ".join(table.columns[:8])
+        there = ", ".join(table.columns[:MAX_NAMED])
         raise UserError(f"{path} has no column of numbers or of lists of numbers; its columns are: {there}")
+    if unused := [name for name in table.columns if name not in {label, *chosen, *table.index}]:
+        there = ", ".join(unused[:MAX_NAMED]) + (", …" if len(unused) > MAX_NAMED else "")
+        what = "a column of lists is" if chosen[0] in table.lists else "columns of numbers are"
+        print(f"note: {path}: {what} used, and not these columns: {there}", file=sys.stderr)
     return lambda folder: table.matrix(chosen, folder / "features.npy"), own, table.n
 
 

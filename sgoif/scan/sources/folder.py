@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import os
+import sys
 from pathlib import Path
 from typing import NoReturn
 
@@ -10,16 +11,22 @@ from sgoif.errors import UserError
 from sgoif.scan.sources.image_listing import Listing
 from sgoif.scan.sources.regular_files import NOT_REGULAR, is_special, open_image_file
 
+PARTS = {"train", "training", "val", "valid", "validation", "dev", "test", "testing"}  # of a data set, as folders
+NOT_READ = {".heic", ".heif", ".avif", ".jxl", ".svg", ".raw", ".dng", ".cr2", ".cr3", ".nef", ".arw"}
+MAX_NAMED = 5  # folders in a message
+
 
 def list_folder(folder: Path) -> Listing:
     """Lists the images of a folder; the label is the name of the first folder below it.
 
-    Hidden files and folders, and files without the suffix of an image, are ignored. Left out are files whose names are
-    not UTF-8, pipes, sockets and devices, linked folders inside a class, and classes that are links to a folder that is
-    read anyway.
+    Hidden files and folders, and files with the suffix of something else than an image, are ignored. Left out are
+    images of a kind that cannot be read, files without a suffix, files whose names are not UTF-8, pipes, sockets and
+    devices, linked folders inside a class, and classes that are links to a folder that is read anyway. Class folders
+    without an image are named on standard error.
 
     Raises:
-        UserError: If the folder may not be read, or has no images in class folders.
+        UserError: If the folder may not be read, has no images in class folders, or its folders are parts of a data set
+            with class folders in them.
     """
     found = _FoundImages(folder, _image_suffixes())
     labels = _class_names(folder)
@@ -29,6 +36,8 @@ def list_folder(folder: Path) -> Listing:
     if not pairs:
         raise UserError(_no_images(folder, found))
     classes = sorted({label for _, label in pairs})
+    _require_no_parts(folder, found)
+    _tell_empty(folder, found)
     number = {name: i for i, name in enumerate(classes)}
     names = [name for name, _ in pairs]
     return Listing(
@@ -75,11 +84,18 @@ class _FoundImages:
             for linked in sorted(set(visible) - set(folders)):
                 self._leave_out(f"{shown}/{linked}", "a linked folder inside a class")
             for file in sorted(files):
-                if not file.startswith(".") and Path(file).suffix.lower() in self.suffixes:
+                if not file.startswith("."):
                     self._add_file(label, f"{shown}/{file}")
 
     def _add_file(self, label: str, name: str) -> None:
-        if not _is_utf8(name):
+        suffix = Path(name).suffix.lower()
+        if suffix and suffix not in self.suffixes | NOT_READ:
+            return
+        if not suffix:
+            self._leave_out(name, "its name has no suffix, as .png")
+        elif suffix not in self.suffixes:
+            self._leave_out(name, f"{suffix} cannot be read; convert it, for example to .png")
+        elif not _is_utf8(name):
             self._leave_out(name, "its name is not UTF-8")
         elif is_special(self.folder / name):
             self._leave_out(name, NOT_REGULAR)
@@ -102,6 +118,27 @@ def _class_names(folder: Path) -> list[str]:
         return sorted(p.name for p in folder.iterdir() if p.is_dir() and not p.name.startswith("."))
     except PermissionError:
         raise UserError(f"{folder} may not be read: check its permissions") from None
+
+
+def _require_no_parts(folder: Path, found: _FoundImages) -> None:
+    """Raises UserError if what was taken for classes are train, val, … with class folders in them."""
+    used = [label for label, names in found.names.items() if names]
+    parts = [p for p in used if p.lower() in PARTS and all(name.count("/") > 1 for name in found.names[p])]
+    if len(parts) > 1 or parts == used:
+        named = ", ".join(map(repr, parts))
+        raise UserError(
+            f"{folder}: {named}: parts of a data set, not classes; scan one of them, as {folder / parts[0]}"
+        )
+
+
+def _tell_empty(folder: Path, found: _FoundImages) -> None:
+    """Names the class folders without an image; those that are not read at all are in `left_out` themselves."""
+    skipped = {name for name, _ in found.left_out}
+    empty = [label for label, names in found.names.items() if not names and _as_utf8(label) not in skipped]
+    if empty:
+        named = ", ".join(repr(_as_utf8(label)) for label in empty[:MAX_NAMED])
+        more = f" and {len(empty) - MAX_NAMED} more" if len(empty) > MAX_NAMED else ""
+        print(f"note: {folder}: no image that can be read in {named}{more}, so no such class", file=sys.stderr)
 
 
 def _raise_unreadable(error: OSError) -> NoReturn:

@@ -10,6 +10,7 @@ from pathlib import Path
 from typing import TYPE_CHECKING
 
 from sgoif.errors import UserError
+from sgoif.scan.decode import with_white
 
 if TYPE_CHECKING:
     from PIL.Image import Image
@@ -32,6 +33,7 @@ class Listing:
         base: Folder that the names are relative to; None where the examples are not files.
         left_out: (name, reason) of the examples that are not used.
         shown_names: What the page calls a class, where the user has said so.
+        white: The value that is shown white in images of more than eight bits a pixel; 0 while nothing is known.
     """
 
     kind: str
@@ -43,6 +45,7 @@ class Listing:
     base: Path | None = None
     left_out: list[tuple[str, str]] = field(default_factory=list)
     shown_names: dict[str, str] = field(default_factory=dict)
+    white: float = 0.0
 
     def __len__(self) -> int:
         return len(self.names)
@@ -68,7 +71,12 @@ class Listing:
             base=self.base,
             left_out=list(self.left_out),
             shown_names=self.shown_names,
+            white=self.white,
         )
+
+    def keep_to(self, white: float) -> None:
+        """Opens images of more than eight bits a pixel in one range from now on; 0 changes nothing."""
+        self.open, self.white = with_white(self.open, white), white
 
     def rows_of_large_classes(self, skip_tiny: bool) -> list[int]:
         """Finds the examples whose label can be judged: those of classes with enough images.
