@@ -4,7 +4,7 @@ from collections.abc import Iterator
 from statistics import stdev
 
 from records import FASTIF, GIVEN, OWN, PAPER, TRUSTED, Measured, Where, counted, listed, short, speed
-from sentences import JUDGED, first, gains, gains_by_seed, in_every_seed, leads, of_one_seed
+from sentences import JUDGED, first, gains, gains_by_seed, in_every_seed, leads, long_standing, of_one_seed
 from unfinished import ablation_losses, printed_ablations, seeds_compared
 
 EAGER = "1.01 to 1.06, small networks on a CPU up to 1.16"  # by hand: lab-notebook/outside-the-recipe.md
@@ -88,9 +88,20 @@ def standing(measured: Measured) -> Iterator[str]:
     yield bullet(
         f"**Ahead**: first in {first(without)} of {counted(len(without), 'setting')} among methods without clean",
         f"labels{f' (in {close} by {CLOSE} or less)' if close else ''}, each rival over the seeds that both have.",
+        long_training(measured),
     )
     yield bullet(f"**Behind**: {losses(measured)}")
     yield from draws(measured)
+
+
+def long_training(measured: Measured) -> str:
+    """Where SG-OIF stands after 100 epochs."""
+    standing, _, behind = long_standing(measured)
+    return (
+        f"After [100 epochs of a ResNet-18](docs/results/measured.md#long-training) it is {standing},"
+        + (f" behind at {behind}," if behind else "")
+        + " beside few rivals that train networks."
+    )
 
 
 def draws(measured: Measured) -> Iterator[str]:

@@ -197,6 +197,12 @@ def test_long_training_is_told_beside_the_chosen_and_the_best_scores_of_rivals()
     assert "is first in 1 of 2: 20% · 0.0 (by 10.0, AUM). It is behind at symmetric 50% (by 5.0, AUM)." in told
     assert "it is first in none: behind at 20% · 0.0 (by 5.0, AUM) and symmetric 50% (by 25.0, AUM)." in told
     assert "20% · 0.0 50 / 25, symmetric 50% 50 / 25." in told
+    assert readme_sentences.long_training(some) == (
+        "After [100 epochs of a ResNet-18](docs/results/measured.md#long-training) it is first in 1 of 2, behind at "
+        "symmetric 50% (by 5.0, AUM), beside few rivals that train networks."
+    ), "README says the same"
+    long.values[(*SECOND, "sgoif", "auc_pr", "")] = {0: 0.80}
+    assert "it is first in 2 of 2, beside few rivals" in readme_sentences.long_training(some)
 
 
 def test_a_second_training_is_told_where_it_gains_and_where_it_loses():
