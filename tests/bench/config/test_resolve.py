@@ -169,6 +169,26 @@ def test_layers_merge_and_can_not_chase_their_tail(tmp_path):
         layer({"extends": "loop.yaml"}, tmp_path)
 
 
+def test_a_mistake_names_the_file_and_those_that_it_extends(tmp_path):
+    low, mid, top = (tmp_path / f"{name}.yaml" for name in ("low", "mid", "top"))
+    low.write_text(yaml.safe_dump(SMALL))
+    mid.write_text("extends: low.yaml\nrun: mid\nrecipes: {digits: {epochz: 3}}\n")
+    top.write_text("extends: mid.yaml\nrun: top\n")
+    for path, chain in ((top, "mid.yaml, low.yaml"), (mid, "low.yaml")):
+        with pytest.raises(UserError) as told:
+            load_config(path)
+        assert str(told.value) == f"{path} (extends {chain}): recipes.digits.epochz: no such key; did you mean epochs?"
+    low.write_text("run: low\nseeds: [0\n")
+    with pytest.raises(UserError, match=rf"^{mid}: {low} is not valid YAML"):
+        load_config(mid)
+    mid.write_text("extends: mid.yaml\nrun: mid\n")
+    with pytest.raises(UserError, match=rf"^{mid} \(extends mid\.yaml\): extends: mid\.yaml extends itself$"):
+        load_config(mid)
+    mid.write_text("run: mid\n")
+    with pytest.raises(UserError, match=rf"^{mid}: configuration: the key "):
+        load_config(mid)
+
+
 @pytest.mark.parametrize("name", ["embedded", "cifar", "paper", "measured"])
 def test_no_variant_is_run_for_nobody(name):
     config = load_config(ROOT / "configs" / f"{name}.yaml", skip_missing=False)
