@@ -115,6 +115,11 @@ def test_shipped_configurations_are_valid(name):
         ("tables.t", {"kind": "noise_grid", "dataset": "cifar10"}, r"tables\.t\.dataset: noisy has no cifar10; add it"),
         ("noisy.digits.seeds", [2**32], r"noisy\.digits\.seeds\.0: 4294967296 is greater than the maximum"),
         ("noisy.digits.settings.x", {"kind": "symmetric", "rate": 0.1, "seed": 2**32}, r"settings\.x\.seed: expected"),
+        (
+            "noisy.digits.settings.x",
+            {"kind": "symmetric", "rate": 0.1, "size": 10**5},
+            r"^noisy\.digits\.settings\.x\.size: 100000 images cannot be kept, there are 1438",
+        ),
         ("noisy.digits.val", 359, r"noisy\.digits\.val: 359 of 359 test images cannot be set aside"),
         ("ood.digits_id.val", 10**9, r"ood\.digits_id\.val: 1000000000 of"),
         ("run", "published", "run: 'published' is reserved"),
