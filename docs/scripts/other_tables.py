@@ -111,6 +111,9 @@ def ablations(measured: Measured) -> Iterator[str]:
     if not any(unfinished.ablation_losses(measured, where) for where in unfinished.ABLATED):
         yield "The ablations are not run yet."
         return
+    if draws := unfinished.draws_of_ablations(measured):
+        yield f"Means of {draws} of the noise; the README tells the worst of them."
+        yield ""
     printed = {where: unfinished.printed_ablations(measured, where) for where in unfinished.ABLATED}
     found = [[unfinished.ablated(measured, where, part) for part in ("", "influence")] for where in printed]
     table = [["variant", *(f"{data}: {what}" for data in ("CIFAR-10", "CIFAR-100") for what in ABLATED_COLUMNS)]]

@@ -122,17 +122,24 @@ def where_most(places: list[str]) -> str:
     )
 
 
+def long_standing(measured: Measured) -> tuple[str, str, str]:
+    """SG-OIF after 100 epochs in words: in how many settings it is first, where it leads, and where it is behind."""
+    long = measured.other("measurement-long")
+    chosen = leads(long, rivals=long.blind)
+    ahead_of, behind = (_named(long, {w: lead for w, lead in chosen.items() if (lead[0] > 0) == won}) for won in (1, 0))
+    return f"first in {first(chosen)} of {len(chosen)}", ahead_of, behind
+
+
 def long_training(measured: Measured) -> Iterator[str]:
     """SG-OIF after 100 epochs: how many settings it leads, where not, and how many labels it holds for wrong."""
     long = measured.other("measurement-long")
-    chosen, best = leads(long, rivals=long.blind), _beside_best_scores(long)
+    best = _beside_best_scores(long)
     losses = _named(long, {w: lead for w, lead in best.items() if lead[0] <= 0})
     counts = {w: (long(w, "", "base_rate"), long(w, OWN, "extra:estimated_noise")) for w in long.settings}
     told = [f"{long.settings[w]} {there:.0f} / {said:.0f}" for w, (there, said) in counts.items()]
-    ahead_of, behind = (_named(long, {w: lead for w, lead in chosen.items() if (lead[0] > 0) == won}) for won in (1, 0))
+    standing, ahead_of, behind = long_standing(measured)
     yield bullet(
-        f"Among methods without clean labels SG-OIF is first in {first(chosen)} of {len(chosen)}"
-        + (f": {ahead_of}." if ahead_of else "."),
+        f"Among methods without clean labels SG-OIF is {standing}" + (f": {ahead_of}." if ahead_of else "."),
         *([f"It is behind at {behind}."] if behind else []),
     )
     yield bullet(

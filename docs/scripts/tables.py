@@ -36,7 +36,6 @@ SHORTER = {  # titles of rows in README
     "latent": "↳ class model alone",
     PAPER: "↳ paper's algorithm",
     WATCHED_GLC: "SG-OIF on GLC ‡",
-    "aum@all": "AUM, all epochs",
 }
 Line = tuple[str, str, str]  # method, variant, title
 

@@ -2,6 +2,7 @@
 
 from records import BESIDE, DATASETS, FROZEN, LEFT_OUT, OWN, PAPER, Measured, Score, Where, counted, listed, name
 
+SPELLED = {2: "two", 3: "three"}
 ABLATED = {  # tables of the paper: where they are measured here
     "Table 4": ("cifar10", "n20_s0"),
     "Table 5": ("cifar100", "superclass20"),
@@ -35,6 +36,12 @@ def ablation_losses(measured: Measured, table: str, part: str = "") -> list[floa
     found = ablated(measured, table, part)
     full = found.pop(next(iter(VARIANTS)), [])
     return [max(own - value for own, value in zip(full, other, strict=True)) for other in found.values() if full]
+
+
+def draws_of_ablations(measured: Measured) -> str:
+    """Of how many draws of the noise the ablations are, in words; nothing if of one."""
+    many = max(len(values) for table in ABLATED for values in ablated(measured, table).values())
+    return f"{SPELLED.get(many, str(many))} draws" if many > 1 else ""
 
 
 def papers_score(measured: Measured) -> tuple[Score, str]:

@@ -206,15 +206,17 @@ def where_step(args: argparse.Namespace) -> None:
     plan, run_dir = open_run(args)
     chosen = "" if args.config == DEFAULT_CONFIG else f" CONFIG={args.config}"
     failures = failures_in_words(plan, run_dir, f"make retry{chosen}")
+    parquet = " (.parquet)" if (run_dir / "records.parquet").is_file() else ""
+    numbers = f"Numbers  {run_dir / 'summary.json'}, {run_dir / 'records.csv'}{parquet}"
     if plan.config.get("select"):
         for table in plan.config["tables"]:
             print((run_dir / "tables" / f"{table}.md").read_text())
         print(f"Tables   {run_dir / 'tables'}: {', '.join(plan.config['tables'])} (.md .tex .csv .json)")
-        print(f"Numbers  {run_dir / 'summary.json'}, {run_dir / 'records.csv'} (.parquet)", *failures, sep="\n")
+        print(numbers, *failures, sep="\n")
         return
     print(f"Tables   {run_dir / 'tables'}: {', '.join(plan.config['tables'])} (.md .tex .csv .json)")
     print(f"Figures  {run_dir / 'figures'}")
-    print(f"Numbers  {run_dir / 'summary.json'}, {run_dir / 'records.csv'} (.parquet)")
+    print(numbers)
     print(f"Ledger   {run_dir / 'ledger.md'}: every number of the paper beside what was measured")
     print(f"Report   {run_dir / 'report.html'}: everything on one page, for a browser")
     print(f"Runs     make ui{chosen}      Workflow make report{chosen}", *failures, sep="\n")

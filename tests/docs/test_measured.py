@@ -61,10 +61,15 @@ def test_the_readme_tells_what_ablations_lose_beside_the_class_model_and_without
         some.values |= {(*where, m, "auc_pr", ""): {0: v} for m, v in (("sgoif", 0.8), ("sgoif@no_gate", ablated))}
     some.ledger += [{**cell, "table": "Table 5"} for cell in some.ledger]
     told = readme_sentences.ablations(some)
-    assert told.startswith("Its ablations lose 30 to 30 points of AUC-PR on CIFAR-10, here 1.0 at most, and 5.0 on")
+    assert told.startswith("Its ablations lose 30 to 30 points of AUC-PR on CIFAR-10. Here they lose 1.0, and 5.0 on")
     assert told.endswith("loses up to 50.0 and 50.0.")
     (row,) = [line for line in other_tables.ablations(some) if "Gate" in line]
     assert row == "| w/o Stability Gate | 60.0 | 79.00 | 20.00 | 60.0 | 75.00 | 20.00 |"
+    for method, second in (("sgoif", 0.98), ("sgoif@no_gate", 0.98)):
+        some.values[(*FIRST, method, "auc_pr", "")][1] = second
+    assert " Here the worst of two draws loses 1.0, and 5.0 on CIFAR-100;" in readme_sentences.ablations(some)
+    first, *_ = other_tables.ablations(some)
+    assert first == "Means of two draws of the noise; the README tells the worst of them."
 
 
 def test_numbers_of_one_seed_are_counted_apart(some):
@@ -197,6 +202,12 @@ def test_long_training_is_told_beside_the_chosen_and_the_best_scores_of_rivals()
     assert "is first in 1 of 2: 20% · 0.0 (by 10.0, AUM). It is behind at symmetric 50% (by 5.0, AUM)." in told
     assert "it is first in none: behind at 20% · 0.0 (by 5.0, AUM) and symmetric 50% (by 25.0, AUM)." in told
     assert "20% · 0.0 50 / 25, symmetric 50% 50 / 25." in told
+    assert readme_sentences.long_training(some) == (
+        "After [100 epochs of a ResNet-18](docs/results/measured.md#long-training) it is first in 1 of 2, behind at "
+        "symmetric 50% (by 5.0, AUM), beside few rivals that train networks."
+    ), "README says the same"
+    long.values[(*SECOND, "sgoif", "auc_pr", "")] = {0: 0.80}
+    assert "it is first in 2 of 2, beside few rivals" in readme_sentences.long_training(some)
 
 
 def test_a_second_training_is_told_where_it_gains_and_where_it_loses():
@@ -249,6 +260,7 @@ def test_rows_of_the_readme_have_short_titles_that_stay_on_one_line():
         ("glc", "", "GLC (1,000 clean labels)"): "GLC ‡",
         ("sgoif", "latent", "↳ its class model alone"): "↳ class model alone",
         ("sgoif", "", "SG-OIF"): "SG-OIF",
+        ("aum@all", "", "AUM, all of training"): "AUM, all of training",
     }
     for line, title in titles.items():
         found = tables.shorter(*line)

@@ -69,6 +69,7 @@ def facts() -> dict[str, object]:
         "LeNet-5, {} epochs": cifar["recipes"]["lenet5"]["epochs"],
         "FastIF: {} test images": default("baselines/noisy/fastif.py", "n_anchors"),
         "FastIF with {} clean": default("baselines/noisy/fastif.py", "n_anchors"),
+        "{} is perfect": 100,
         "† has {},": default("baselines/noisy/fastif.py", "n_anchors"),
         "{} clean labels": cifar["variants"]["fastif"]["all_trusted"]["n_anchors"],
         "first {} test images": cifar["variants"]["fastif"]["all_trusted"]["n_anchors"],

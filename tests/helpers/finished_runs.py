@@ -46,7 +46,7 @@ def finished_run(folder: Path) -> tuple[Plan, Path]:
     for path, cells in batch_files(plan, run_dir).items():
         entries = [BatchEntry.of(write_cell(run_dir, cell)).to_json() for cell in cells]
         atomic_write_json(path, {"cells": entries}, seal=True)
-    for path in result_files(plan, run_dir, FIGURES):
+    for path in [*result_files(plan, run_dir, FIGURES), run_dir / "records.parquet"]:
         data = npz_bytes(images=np.zeros(3)) if path.suffix == ".npz" else b'"content"\n'
         atomic_write_bytes(path, data, seal=True)
     write_store(run_dir)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import contextlib
 import copy
 import functools
 import json
@@ -52,22 +53,38 @@ def layer(config: dict[str, Any], folder: Path) -> dict[str, Any]:
     Raises:
         UserError: If `extends` is not a file name, a file extends itself, or a mapping would replace what is not there.
     """
-    layers = [copy.deepcopy(config)]
-    seen = set()
-    while (parent := layers[-1].pop("extends", None)) is not None:
-        if not isinstance(parent, str) or not re.fullmatch(r"[a-z0-9_-]+\.yaml", parent):
-            raise UserError(f"extends: {parent!r} is not the name of a configuration file in {folder}")
-        if parent in seen:
-            raise UserError(f"extends: {parent} extends itself")
-        if len(layers) == MAX_LAYERS:
-            raise UserError(f"extends: {parent} is the {MAX_LAYERS + 1}th file in a row; lay fewer over each other")
-        seen.add(parent)
-        layers.append(read_yaml(folder / parent))
+    layers = [copy.deepcopy(config), *(below for _, below in _extended(config, folder))]
+    for one in layers:
+        one.pop("extends", None)
     layers.append({})  # below the lowest there is nothing to replace
     try:
         return functools.reduce(merge, reversed(layers))  # from the lowest: what is taken away is gone from all below
     except RecursionError:
         raise UserError("configuration: a mapping contains itself, or is nested too deeply") from None
+
+
+def file_in_words(path: Path, config: dict[str, Any]) -> str:
+    """Name a configuration file and those that it extends, as far as they can be read."""
+    names = []
+    with contextlib.suppress(UserError):
+        for name, _ in _extended(config, path.parent):
+            names.append(name)
+    return f"{path} (extends {', '.join(names)})" if names else str(path)
+
+
+def _extended(config: dict[str, Any], folder: Path) -> Iterator[tuple[str, dict[str, Any]]]:
+    """Yield name and content of the file that a configuration extends, of the one that this extends, and so on."""
+    seen: set[str] = set()
+    while (parent := config.get("extends")) is not None:
+        if not isinstance(parent, str) or not re.fullmatch(r"[a-z0-9_-]+\.yaml", parent):
+            raise UserError(f"extends: {parent!r} is not the name of a configuration file in {folder}")
+        if parent in seen:
+            raise UserError(f"extends: {parent} extends itself")
+        if len(seen) == MAX_LAYERS - 1:
+            raise UserError(f"extends: {parent} is the {MAX_LAYERS + 1}th file in a row; lay fewer over each other")
+        seen.add(parent)
+        config = read_yaml(folder / parent)
+        yield parent, config
 
 
 def merge(below: dict[str, Any], above: dict[str, Any], path: str = "") -> dict[str, Any]:

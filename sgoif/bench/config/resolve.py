@@ -8,7 +8,7 @@ from pathlib import Path
 from typing import Any, cast
 
 from sgoif.bench.config import checks
-from sgoif.bench.config.layering import as_json, layer, merge, read_yaml
+from sgoif.bench.config.layering import as_json, file_in_words, layer, merge, read_yaml
 from sgoif.bench.config.schema import check_known, check_schema, fill_defaults
 from sgoif.bench.config.selection import apply_selection
 from sgoif.bench.config.table_checks import check_tables, table_task
@@ -39,10 +39,14 @@ def load_config(path: Path | str, skip_missing: bool = True, select: Mapping[str
         The resolved configuration, see `types.ResolvedConfig`.
 
     Raises:
-        UserError: If the file or a value in it is not valid.
+        UserError: If the file or a value in it is not valid; the message names the file and those that it extends.
     """
-    raw = read_yaml(Path(path))
-    return resolve_config({**raw, "select": dict(select)} if select else raw, Path(path).parent, skip_missing)
+    path = Path(path)
+    raw = read_yaml(path)
+    try:
+        return resolve_config({**raw, "select": dict(select)} if select else raw, path.parent, skip_missing)
+    except UserError as e:
+        raise UserError(f"{file_in_words(path, raw)}: {e}") from None
 
 
 def resolve_config(

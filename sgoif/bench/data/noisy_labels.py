@@ -84,7 +84,7 @@ def check_setting(dataset: str, spec: Mapping[str, Any], where: str = "noise") -
         raise UserError(f"{where}: {dataset} is not a set to learn from ({d.kind}), so its labels cannot be corrupted")
     wanted = subset.read_subset(spec, d.n_classes, where)
     if wanted is not None and not d.layout:  # of unpacked images only the listing knows how many there are
-        wanted.checked_range(d.parts["train"], where)
+        wanted.check_size(d.parts["train"], where)
     check_spec(noise_of(spec), d.n_classes, classes=d.classes, superclasses=d.superclasses, where=where)
     kind = spec["kind"]
     if dataset not in (known := LABEL_FILES.get(kind, {dataset: ""})):

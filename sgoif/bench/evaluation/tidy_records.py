@@ -14,6 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench.evaluation.metric_record import metrics_file, read_metrics
+from sgoif.bench.execution.integrity.damage import delete
 from sgoif.bench.methods.registry import split_variant
 from sgoif.utils.files import atomic_replace, atomic_write_text
 
@@ -73,7 +74,7 @@ def _write_parquet(path: Path, rows: list[dict[str, Any]]) -> list[Path]:
         import pyarrow.parquet
     except ImportError:
         print(NO_PARQUET, file=sys.stderr)
-        path.unlink(missing_ok=True)  # one of an earlier run would not fit
+        delete(path)  # one of an earlier run would not fit
         return []
     types = {column: pyarrow.int64() if column in WHOLE_NUMBERS else pyarrow.string() for column in COLUMNS}
     schema = pyarrow.schema({**types, "value": pyarrow.float64()})

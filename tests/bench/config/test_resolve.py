@@ -115,6 +115,11 @@ def test_shipped_configurations_are_valid(name):
         ("tables.t", {"kind": "noise_grid", "dataset": "cifar10"}, r"tables\.t\.dataset: noisy has no cifar10; add it"),
         ("noisy.digits.seeds", [2**32], r"noisy\.digits\.seeds\.0: 4294967296 is greater than the maximum"),
         ("noisy.digits.settings.x", {"kind": "symmetric", "rate": 0.1, "seed": 2**32}, r"settings\.x\.seed: expected"),
+        (
+            "noisy.digits.settings.x",
+            {"kind": "symmetric", "rate": 0.1, "size": 10**5},
+            r"^noisy\.digits\.settings\.x\.size: 100000 images cannot be kept, there are 1438",
+        ),
         ("noisy.digits.val", 359, r"noisy\.digits\.val: 359 of 359 test images cannot be set aside"),
         ("ood.digits_id.val", 10**9, r"ood\.digits_id\.val: 1000000000 of"),
         ("run", "published", "run: 'published' is reserved"),
@@ -167,6 +172,26 @@ def test_layers_merge_and_can_not_chase_their_tail(tmp_path):
     (tmp_path / "loop.yaml").write_text("extends: loop.yaml\n")
     with pytest.raises(UserError, match="extends itself"):
         layer({"extends": "loop.yaml"}, tmp_path)
+
+
+def test_a_mistake_names_the_file_and_those_that_it_extends(tmp_path):
+    low, mid, top = (tmp_path / f"{name}.yaml" for name in ("low", "mid", "top"))
+    low.write_text(yaml.safe_dump(SMALL))
+    mid.write_text("extends: low.yaml\nrun: mid\nrecipes: {digits: {epochz: 3}}\n")
+    top.write_text("extends: mid.yaml\nrun: top\n")
+    for path, chain in ((top, "mid.yaml, low.yaml"), (mid, "low.yaml")):
+        with pytest.raises(UserError) as told:
+            load_config(path)
+        assert str(told.value) == f"{path} (extends {chain}): recipes.digits.epochz: no such key; did you mean epochs?"
+    low.write_text("run: low\nseeds: [0\n")
+    with pytest.raises(UserError, match=rf"^{mid}: {low} is not valid YAML"):
+        load_config(mid)
+    mid.write_text("extends: mid.yaml\nrun: mid\n")
+    with pytest.raises(UserError, match=rf"^{mid} \(extends mid\.yaml\): extends: mid\.yaml extends itself$"):
+        load_config(mid)
+    mid.write_text("run: mid\n")
+    with pytest.raises(UserError, match=rf"^{mid}: configuration: the key "):
+        load_config(mid)
 
 
 @pytest.mark.parametrize("name", ["embedded", "cifar", "paper", "measured"])

@@ -82,12 +82,18 @@ def test_a_setting_without_a_part_is_what_it_was(data, tmp_path):
         ({"size": 100, "profile": "step"}, r"s\.profile: .* needs `balance`"),
         ({"size": 5}, r"s\.size: expected a number of images, at least 10"),
         ({"size": 1.5}, r"s\.size: expected a number"),
+        ({"size": 1439}, r"s\.size: 1439 images cannot be kept, there are 1438 to draw from"),
+        ({"size": 439, "images": {"from": 1000}}, r"s\.size: 439 images cannot be kept, there are 438 to draw from"),
         ({"balanse": 10}, r"s\.balanse: unknown for symmetric noise"),
     ],
 )
 def test_mistakes_are_told_by_their_key(keys, told):
     with pytest.raises(UserError, match=told):
         check_setting("digits", {"kind": "symmetric", "rate": 0.2, **keys}, "s")
+
+
+def test_a_part_may_be_as_large_as_the_whole():
+    check_setting("digits", {"kind": "symmetric", "rate": 0.2, "size": 1438}, "s")
 
 
 def test_what_the_data_cannot_give_is_refused_with_what_it_can(data, tmp_path):

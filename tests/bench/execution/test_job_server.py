@@ -107,7 +107,7 @@ def test_a_copy_runs_the_code_that_is_on_the_disk(project):
         ("\ndef folder_step(args):\n    raise UserError('no such thing')\n", 2, "error: no such thing\n"),
         ("\ndef folder_step(args):\n    raise ValueError('unforeseen')\n", 1, "ValueError: unforeseen\n"),
         ("\ndef folder_step(args):\n    return 7\n", 7, ""),
-        ("\ndef folder_step(args):\n    os.kill(os.getpid(), 9)\n", 128 + signal.SIGKILL, ""),
+        ("\ndef folder_step(args):\n    os.kill(os.getpid(), 9)\n", 128 + signal.SIGKILL, "Killed\n"),
     ],
 )
 def test_a_step_ends_as_it_would_by_itself(project, text, status, end):

@@ -155,6 +155,20 @@ def test_errors_of_jobs_are_told_and_the_rest_is_not(reader):
     assert reader.failed == ["noisy_mixup"] and reader.remarks == []
 
 
+@pytest.mark.parametrize(
+    "line",
+    [
+        "/usr/bin/bash: line 1: 32415 Killed                  python -m sgoif.bench batch --config x > y 2>&1",
+        "bash:  2368 Killed                  python -m sgoif.bench batch",
+        "Killed",
+    ],
+)
+def test_a_job_that_was_killed_is_noticed(reader, line):
+    assert read(reader, START + MIXUP) == [] and not reader.killed
+    read(reader, line + "\n" + FAILED.partition("\n")[2])
+    assert reader.killed and reader.failed == ["noisy_mixup"] and reader.remarks == []
+
+
 def test_what_is_not_routine_is_kept(reader):
     read(reader, START + 'MissingInputException in rule all in file "S2", line 1:\n    affected files:\n')
     assert reader.remarks == ['MissingInputException in rule all in file "S2", line 1:']

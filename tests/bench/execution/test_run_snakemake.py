@@ -1,8 +1,10 @@
 """What `sgoif.bench run` does around Snakemake, which is replaced by a function here."""
 
 import json
+import os
 import sys
 from pathlib import Path
+from types import SimpleNamespace
 
 import pytest
 
@@ -45,6 +47,26 @@ def test_the_project_is_compiled_before_the_jobs_where_processes_write_no_byteco
     assert main(["run", "--", "-n", "--configfile", "mini.yaml"]) == 0 and not list(tmp_path.rglob("*.pyc"))
     assert main(["run", "--", "--configfile", "mini.yaml"]) == 0
     assert [file.name.split(".")[0] for file in tmp_path.rglob("*.pyc")] == ["mine"]
+
+
+@pytest.mark.parametrize(
+    ("said", "told"),
+    [
+        ("Error in rule plain:\n", "error: a job failed (plain); the log is .snakemake/run.log, "),
+        ("bash: line 1: 7 Killed  x\nError in rule plain:\n", "a job failed (plain); it was killed from outside, "),
+        ("Killed\nError in rule plain:\nError in rule aum:\n", "2 jobs failed (plain, aum); some were killed from "),
+    ],
+)
+def test_a_job_that_was_killed_is_told_with_a_remedy(project, capsys, monkeypatch, said, told):
+    def snakemake(command, stdout, **_):
+        os.write(stdout.fileno(), said.encode())
+        return SimpleNamespace(returncode=1, poll=lambda: 1)
+
+    monkeypatch.setattr(run_snakemake.subprocess, "Popen", snakemake)
+    assert main(["run", "--", "--configfile", "mini.yaml"]) == 1
+    error = capsys.readouterr().err
+    assert told in error and error.count("\n") == 1
+    assert ("`execution.threads` up" in error and "the same command goes on" in error) == ("killed" in told)
 
 
 def test_results_that_cannot_be_written_are_told_in_one_line_before_snakemake_starts(project, capsys):

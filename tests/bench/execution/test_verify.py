@@ -8,6 +8,7 @@ import pytest
 
 from sgoif.bench import cli
 from sgoif.bench.execution.integrity import verify
+from sgoif.bench.execution.integrity.damage import delete
 from sgoif.bench.execution.integrity.quick_check import quick_check
 from sgoif.bench.execution.integrity.run_files import missing_sources
 from tests.helpers.finished_runs import FIGURES
@@ -70,6 +71,8 @@ def test_an_intact_run_is_intact_and_nothing_is_made_again(plan):
         "results/mini/metrics/noisy/digits.json",
         "results/mini/curves/noisy/digits_gallery.npz",
         "results/mini/summary.json",
+        "results/mini/records.csv",
+        "results/mini/records.parquet",
         "results/mini/tables/table1.csv",
         "results/mini/figures/table1_detection.png",
         "results/mini/ledger.md",
@@ -91,6 +94,18 @@ def test_damage_is_found_by_both_checks_and_cured_by_deleting_what_is_named(plan
     assert quick_check(plan, RUN_DIR) == []
     if path.parent.name != "figures" and path.name != "summary.json":  # these are asked for by name
         assert missing_sources(plan, RUN_DIR) != before, "Snakemake is told to make it"
+
+
+def test_a_run_without_pyarrow_lacks_no_file(plan):
+    delete(RUN_DIR / "records.parquet")
+    assert damages(plan) == [] and quick_check(plan, RUN_DIR) == []
+
+
+def test_where_names_the_parquet_file_if_it_is_there(plan, capsys):
+    command = ["where", "--config", "results/mini/config.json"]
+    assert cli.main(command) == 0 and "results/mini/records.csv (.parquet)\n" in capsys.readouterr().out
+    delete(RUN_DIR / "records.parquet")
+    assert cli.main(command) == 0 and "results/mini/records.csv\n" in capsys.readouterr().out
 
 
 @pytest.mark.parametrize("harm", [cut, overwrite_pages, Path.unlink, lose_runs])

@@ -59,6 +59,16 @@ class Subset:
             raise UserError(f"{where}.images: {asked} is no part of a training set of {n} images")
         return range(self.first, end)
 
+    def check_size(self, n: int, where: str = "noise") -> None:
+        """Check that a training set of n images has as many in this range as are kept; its classes may have fewer.
+
+        Raises:
+            UserError: If it has not.
+        """
+        there = len(self.checked_range(n, where))
+        if self.size is not None and self.size > there:
+            raise UserError(f"{where}.size: {self.size} images cannot be kept, there are {there} to draw from")
+
 
 def is_subset(setting: Mapping[str, Any]) -> bool:
     """Return whether a setting keeps only a part of the training set."""

@@ -12,6 +12,8 @@ from sgoif.bench.execution.results import files_problem
 from sgoif.errors import UserError
 from sgoif.utils.files import read_json
 
+MADE_WITH = {"records.parquet": "records.csv"}  # a file that Snakemake does not look for: the one it is made with
+
 
 @dataclass(frozen=True)
 class Damage:
@@ -20,7 +22,7 @@ class Damage:
     Attributes:
         path: The file.
         what: What is wrong with it.
-        delete: What to delete, so that `make tables` makes it again; nothing for a file that is missing.
+        delete: What to delete, so that `make tables` makes it again; nothing for a missing file that it looks for.
     """
 
     path: Path
@@ -35,6 +37,12 @@ class Damage:
 def seal_of(path: Path) -> Path:
     """Returns the file beside `path` that holds its sha256, if it has one."""
     return path.with_name(f".{path.name}.sha256")
+
+
+def cure_of(path: Path) -> tuple[Path, ...]:
+    """Returns what to delete so that a damaged file is made again: the file, and one that Snakemake looks for."""
+    name = MADE_WITH.get(path.name)
+    return (path,) if name is None else (path, path.with_name(name))
 
 
 def delete(path: Path) -> None:

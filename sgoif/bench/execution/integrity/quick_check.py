@@ -17,7 +17,7 @@ from urllib.parse import quote
 import numpy as np
 
 from sgoif.bench.data.prepare import find_damage
-from sgoif.bench.execution.integrity.damage import Damage, cell_damage, is_json
+from sgoif.bench.execution.integrity.damage import Damage, cell_damage, cure_of, is_json
 from sgoif.bench.execution.integrity.run_files import batch_files, data_files, label_files
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.execution.records import read_batch
@@ -43,7 +43,7 @@ def _sealed(run_dir: Path) -> Iterator[Damage]:
         for seal in sorted(run_dir.glob(f"{folder}/.*.sha256")):
             path = seal.with_name(seal.name.removeprefix(".").removesuffix(".sha256"))
             if path.is_file() and not is_intact(path):
-                yield Damage(path, "is damaged", (path,))
+                yield Damage(path, "is damaged", cure_of(path))
 
 
 def _data(plan: Plan) -> Iterator[Damage]:

@@ -19,7 +19,7 @@ from urllib.parse import quote
 from sgoif.bench.data.holdout import held_out_file, hold_out
 from sgoif.bench.data.noisy_labels import required_datasets, setting_files, write_setting
 from sgoif.bench.data.prepare import find_damage
-from sgoif.bench.execution.integrity.damage import Damage, cell_damage, delete, is_json, seal_of
+from sgoif.bench.execution.integrity.damage import MADE_WITH, Damage, cell_damage, cure_of, delete, is_json, seal_of
 from sgoif.bench.execution.integrity.quick_check import MLFLOW_FILES, database_problem
 from sgoif.bench.execution.integrity.run_files import batch_files, data_files, is_merged, noise_draws, result_files
 from sgoif.bench.execution.plan import Plan
@@ -60,7 +60,8 @@ def verify_run(plan: Plan, run_dir: Path, figures: Sequence[str] = (), store: Pa
         damaged = _check_data(plan, found)
         _check_labels(plan, run_dir, damaged, found)
         _check_cells(plan, run_dir, found)
-    for path in result_files(plan, run_dir, figures):
+    optional = [path for name in MADE_WITH if seal_of(path := run_dir / name).is_file()]
+    for path in [*result_files(plan, run_dir, figures), *optional]:
         _check_file(path, found)
     if store is not None:
         _check_store(run_dir, store, found)
@@ -146,14 +147,14 @@ def _check_file(path: Path, found: Findings) -> bool:
     """Checks a file against its seal, or by reading it where it has none; returns whether it can be used."""
     found.checked += 1
     if not path.is_file():
-        found.damages.append(Damage(path, "is missing"))
+        found.damages.append(Damage(path, "is missing", cure_of(path)[1:]))
         return False
     sealed = seal_of(path).is_file()
     if not sealed:
         found.unsealed.append(path)
     if is_intact(path) if sealed else _is_readable(path):
         return True
-    found.damages.append(Damage(path, "is damaged", (path,)))
+    found.damages.append(Damage(path, "is damaged", cure_of(path)))
     return False
 
 

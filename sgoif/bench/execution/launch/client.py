@@ -46,7 +46,10 @@ def hand_over(arguments: list[str]) -> int | None:
     if ended is None:
         print("error: the process that starts the jobs of this run has ended; run again to go on", file=sys.stderr)
         return 1
-    return int(ended["status"])
+    status = int(ended["status"])
+    if status == 128 + signal.SIGKILL:
+        print("Killed", file=sys.stderr)  # as a shell says of a process of its own; the copy could say nothing
+    return status
 
 
 def interpreter() -> dict[str, Any]:

@@ -45,6 +45,8 @@ ROUTINE = re.compile(
     r"|Exiting |RuleException|CalledProcessError in|Command '|Error in rule |WorkflowError:$|At least one job did not"
     r"|host: "
 )
+# What the shell of a job says, or the process that handed it over, if the job was ended by SIGKILL.
+KILLED = re.compile(r"Killed|\S+:(?: line \d+:)? +\d+ Killed\b.*")
 
 
 @dataclass
@@ -69,6 +71,7 @@ class LogReader:
         running: Jobs that have started, by Snakemake's number.
         finished_weight: Size of the finished jobs.
         failed: Rules of the jobs that failed.
+        killed: Whether a job was killed from outside.
         errors: Lines by which jobs reported what went wrong.
         remarks: Other lines that are not routine, such as tracebacks.
         idle: Whether there was nothing to do.
@@ -82,6 +85,7 @@ class LogReader:
     running: dict[str, RunningJob] = field(default_factory=dict)
     finished_weight: float = 0.0
     failed: list[str] = field(default_factory=list)
+    killed: bool = False
     errors: list[str] = field(default_factory=list)
     remarks: list[str] = field(default_factory=list)
     idle: bool = False
@@ -113,6 +117,8 @@ class LogReader:
         elif line.startswith("error: "):
             self.errors.append(line)
             return line
+        elif KILLED.fullmatch(line):
+            self.killed = True
         elif not ROUTINE.match(line):
             self.remarks.append(line)
         return None

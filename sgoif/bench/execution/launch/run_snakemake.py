@@ -45,6 +45,10 @@ PLANNING = (
 )
 LOG = Path(".snakemake/run.log")  # of the last run: what Snakemake and the jobs say
 REMARKS = 30  # lines of it that are shown if Snakemake fails without a job that says why
+KILLED = (
+    "killed from outside, usually for lack of memory: run fewer jobs at once (`execution.threads` up, or"
+    " `execution.jobs_per_gpu` down); the same command goes on"
+)
 MIN_FREE_BYTES = 1 << 20  # with less than this left no job can write its result
 
 
@@ -149,8 +153,12 @@ def _compute(
 
 
 def _what_failed(said: LogReader) -> str:
-    jobs = f"{len(said.failed)} jobs" if len(said.failed) > 1 else "a job"
-    return f"{jobs} failed ({', '.join(said.failed)})" if said.failed else "Snakemake ended with an error"
+    if not said.failed:
+        return "Snakemake ended with an error"
+    several = len(said.failed) > 1
+    told = f"{len(said.failed)} jobs" if several else "a job"
+    told += f" failed ({', '.join(said.failed)})"
+    return told + (f"; {'some were' if several else 'it was'} {KILLED}" if said.killed else "")
 
 
 def _compile_project() -> None:
