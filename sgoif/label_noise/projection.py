@@ -1,8 +1,10 @@
 """Standardised features, and of many features their main directions: what heads are trained on.
 
-Every feature is centred and divided by its deviation. Of more than `MAX_DIRECTIONS` features the directions of largest
-variance are kept: a linear head learns them first anyway, curvature costs the cube of their number, and fewer of them
-let wrong labels be learnt by heart less.
+Every feature is centred and divided by its deviation. The columns of a table have units of their own, so each counts
+alike, unless it is constant but for rounding. Of `MAX_DIRECTIONS` features or more, as of an embedding, those that are
+nearly constant beside the others stay small: they are noise of channels that are switched off. Of more than
+`MAX_DIRECTIONS` features the directions of largest variance are kept: a linear head learns them first anyway, curvature
+costs the cube of their number, and fewer of them let wrong labels be learnt by heart less.
 
 A row far outside, such as one of missing values written as -9999, would set the scale of all others. Rows that lie more
 than `FAR` times as far from the medians as half of all rows are left out of means and deviations, and what the head
@@ -22,7 +24,8 @@ from sgoif.errors import InfluenceError
 
 MAX_DIRECTIONS = 256
 MAX_FEATURES = 8_192  # their covariance must fit into memory
-MIN_DEVIATION = 1e-3  # of a feature, relative to the largest; a nearly constant one is not blown up to noise
+ROUNDING = 1e-6  # deviation of a feature, relative to its own root mean square, below which it counts as constant
+MIN_DEVIATION = 1e-3  # of one of many features, relative to the largest; it is not blown up to noise
 LARGEST_DEVIATION = 30.0  # medians of all deviations; one in larger units does not make the others nearly constant
 ITERATIONS = 8  # of the block power iteration
 SAMPLE = 4_096  # rows whose medians tell where most of them lie
@@ -146,8 +149,11 @@ def _fit_to(features: FeatureBlocks, kept: Tensor) -> Projection:
     deviation = (squares / n).sqrt()
     if not float(deviation.max()) > 0:
         raise InfluenceError("features: every example has the same ones; nothing can be learnt from them")
-    largest = torch.minimum(deviation.max(), LARGEST_DEVIATION * deviation[deviation > 0].median())
-    scale = deviation.clamp(min=MIN_DEVIATION * float(largest))
+    least = ROUNDING * (mean.square() + deviation.square()).sqrt()
+    if d >= MAX_DIRECTIONS:
+        largest = torch.minimum(deviation.max(), LARGEST_DEVIATION * deviation[deviation > 0].median())
+        least = least.clamp(min=MIN_DEVIATION * float(largest))
+    scale = torch.maximum(deviation, torch.where(least > 0, least, 1.0))
     mean, scale = mean.float(), scale.float()
     if d <= MAX_DIRECTIONS:
         return Projection(mean, torch.diag(1 / scale), float((deviation / scale).square().sum()))

@@ -261,11 +261,22 @@ def test_a_column_in_large_units_does_not_silence_the_others(digits, found):
     assert average_precision_score(wrong, beside.suspicion) > average_precision_score(wrong, found.suspicion) - 0.02
 
 
-def test_a_nearly_constant_column_is_not_blown_up(trees):
-    features, _ = trees
-    features[:, 5] = 1e-7 * np.random.default_rng(0).normal(size=len(features))
+def test_a_channel_that_is_switched_off_is_not_blown_up():
+    features = np.random.default_rng(0).normal(size=(400, MAX_DIRECTIONS))
+    features[:, 5] *= 1e-7
     spread = fit_projection(FeatureArray(features))(torch.tensor(features)).std(0)
     assert spread[5] < 0.01 < 0.9 < spread[0]
+
+
+def test_columns_of_a_table_count_alike_whatever_their_units(trees):
+    features, labels = trees
+    units = np.array([5e4, 1e-5, 7e3, 1e6, 1e-9, 1.0])
+    expected = sgoif.find_label_issues(features, labels)
+    issues = sgoif.find_label_issues(features * units, labels)
+    np.testing.assert_allclose(issues.probability, expected.probability, atol=1e-3)
+    rounded = np.c_[features, 3e5 + 1e-3 * np.random.default_rng(0).normal(size=len(features)), np.full(240, 7.0)]
+    spread = fit_projection(FeatureArray(rounded))(torch.tensor(rounded)).std(0)
+    assert spread[:6].min() > 0.9 and spread[6:].max() < 0.1
 
 
 def test_main_directions_are_those_of_largest_variance():
