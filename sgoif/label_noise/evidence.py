@@ -44,6 +44,8 @@ SCATTERED_WEIGHT = 4.0  # of influence and margins at noise entropy 1
 SCATTERED_POWER = 2
 SUSPECTED = 0.2  # share of the labels that counts as suspected where signals are weighed
 ROUNDS = 2  # of finding the suspected labels
+OUTLYING = 10.0  # median lengths of class influences, beyond which an example would set the scale of all others
+DRAWN_TO = 3.0  # median lengths that such an example is given
 MIN_LOG_ODDS_WEIGHT = 1e-3  # of the weights of all signals, so that the others stay finite in units of it
 TRUSTED_INFLUENCE_WEIGHT = 2.0  # of the influence on trusted examples
 TRUSTED_MARGIN_POWER = 4  # of the noise entropy, in the weight of the margins with trusted examples
@@ -121,7 +123,7 @@ def read_labels(
         return replace(found, transition=with_unused_classes(found.transition, used, n_classes))
     records = [predictions.clamp(min=0).sqrt()]
     if class_influence is not None:
-        records.append(class_influence - class_influence.mean(1, keepdim=True))
+        records.append(draw_in(class_influence - class_influence.mean(1, keepdim=True)))
     if trusted is None:
         labelled = torch.bincount(labels, minlength=predictions.shape[1]).double()
         models = [fit_class_mixture(x, labels) for x in records]
@@ -144,6 +146,18 @@ def read_labels(
         factors = (TRUSTED_INFLUENCE_WEIGHT, SCATTERED_WEIGHT * scattered)
     log_odds, weights = weigh_signals(influence, margin, torch.stack(odds), factors)
     return LabelEvidence(log_odds, excess, models[0].transition, models[0].noise_entropy, weights)
+
+
+def draw_in(records: Tensor) -> Tensor:
+    """Return class influences [n, C] without outliers: those of `OUTLYING` median lengths are drawn in to `DRAWN_TO`.
+
+    A gradient is as long as the input is large. A few inputs a hundred times as large as the others would set the scale
+    of the mixture. Without such an example nothing is changed: else the longest records have about two median lengths.
+    """
+    length = torch.linalg.vector_norm(records, dim=1, keepdim=True)
+    median = length.median()
+    outlying = (length > OUTLYING * median) & (median > 0)
+    return torch.where(outlying, records * (DRAWN_TO * median / length), records) if outlying.any() else records
 
 
 def with_unused_classes(transition: Tensor, used: Tensor, n_classes: int) -> Tensor:

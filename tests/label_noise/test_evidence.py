@@ -2,10 +2,11 @@
 
 import pytest
 import torch
+from sklearn.metrics import average_precision_score
 
 from sgoif.label_noise.class_mixture import fit_class_mixture
 from sgoif.label_noise.class_names import name_probabilities, size_agreement
-from sgoif.label_noise.evidence import SignalWeights, guess_classes, read_labels, weigh_signals
+from sgoif.label_noise.evidence import SignalWeights, draw_in, guess_classes, read_labels, weigh_signals
 
 N = 1000
 WRONG = torch.arange(N) < 200
@@ -97,6 +98,30 @@ def test_evidence_comes_from_predictions_and_class_influences():
     assert both.noise_entropy == by_predictions.noise_entropy
     assert torch.equal(both.transition, by_predictions.transition)
     assert not torch.allclose(both.log_odds, alone.log_odds)
+
+
+def test_a_few_huge_class_influences_do_not_set_the_scale_of_all_others():
+    generator = torch.Generator().manual_seed(0)
+    true = torch.arange(1000) % 5
+    wrong = torch.rand(1000, generator=generator) < 0.2
+    labels = torch.where(wrong, (true + 1) % 5, true)
+    records = torch.eye(5)[true] + 0.3 * torch.randn(1000, 5, generator=generator)
+    score, margin = torch.randn(2, 1000, generator=generator)
+    predictions = torch.full((1000, 5), 0.2)  # say nothing
+    expected = read_labels(predictions, records, labels, score, margin).log_odds
+    huge = records.clone()
+    huge[:3] *= 1e5
+    found = read_labels(predictions, huge, labels, score, margin).log_odds
+    assert average_precision_score(wrong[3:], found[3:]) > average_precision_score(wrong[3:], expected[3:]) - 0.01
+
+
+def test_class_influences_are_drawn_in_beyond_ten_median_lengths_alone():
+    records = torch.tensor([[1.0, -1.0]] * 9 + [[9.0, -9.0], [-40.0, 40.0]])
+    drawn = draw_in(records)
+    assert torch.equal(drawn[:10], records[:10])
+    torch.testing.assert_close(drawn[10], torch.tensor([-3.0, 3.0]))
+    mostly_zero = torch.zeros(9, 2).index_fill_(0, torch.tensor([4]), 1.0)
+    assert torch.equal(draw_in(mostly_zero), mostly_zero)
 
 
 def test_outputs_that_no_label_has_do_not_count():

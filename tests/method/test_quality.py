@@ -141,3 +141,30 @@ def test_a_rare_class_of_two_keeps_its_labels_where_some_are_missed():
     assert average_precision_score(missed, result.suspicion) > 0.8
     issues = result.find_label_issues(given)
     assert issues.mask[missed].float().mean() > 0.7 and issues.mask[truth == 1].sum() < 2 * missed.sum()
+
+
+def test_a_few_huge_inputs_do_not_spoil_the_ranking_of_the_others():
+    """Three images a thousand times as bright. Their gradients are as long; clipped, the network learns the others."""
+    images, truth = digits()
+    given = corrupted("symmetric", 0.05, 0)
+    scaled = images.flatten(1).clone()
+    huge = torch.tensor([100, 900, 1500])
+    scaled[huge] *= 1000
+    torch.manual_seed(0)
+    model = nn.Sequential(nn.Linear(64, 128), nn.ReLU(), nn.Linear(128, 10))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.05, momentum=0.9)
+    with OnlineInfluence(model, len(given), 10) as influence:
+        for _ in range(20):
+            for index in torch.randperm(len(given)).split(64):
+                optimizer.zero_grad()
+                with influence.watch(index, given[index]):
+                    F.cross_entropy(model(scaled[index]), given[index]).backward()
+                torch.nn.utils.clip_grad_norm_(model.parameters(), 1.0)
+                optimizer.step()
+                influence.step(optimizer)
+            influence.end_epoch()
+    learnt = (model(scaled).argmax(1) == truth).float().mean()
+    assert learnt > 0.9, "or no score can be right"
+    wrong, suspicion = (given != truth).numpy(), influence.scores().suspicion.numpy()
+    others = np.setdiff1d(np.arange(len(given)), huge.numpy())
+    assert average_precision_score(wrong[others], suspicion[others]) > 0.9
