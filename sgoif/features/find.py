@@ -80,11 +80,11 @@ def find_label_issues(
 ) -> FeatureIssues:
     """Find labels that are probably wrong, by features of any kind: embeddings, measurements, texts as vectors.
 
-    A linear head is trained on the standardised features (nearly constant ones stay small) while `OnlineInfluence`
-    watches. To fewer than 256 features, as of a table, random Fourier features are added where held-out labels are then
-    predicted better (`sgoif.features.fourier`). Five more heads, each without a fifth of the
-    examples, say how probably each label is wrong (`sgoif.label_noise.held_out_classes`); the number of flagged labels
-    is the sum of these probabilities. With more than 100 classes, or with `checked` examples, nothing is added. With
+    A linear head is trained on the standardised features while `OnlineInfluence` watches. To fewer than 256 features,
+    as of a table, random Fourier features are added where held-out labels are then predicted better
+    (`sgoif.features.fourier`); with more than 100 classes or with `checked` examples they are not tried. Five more
+    heads, each without a fifth of the examples, say how probably each label is wrong
+    (`sgoif.label_noise.held_out_classes`); the number of flagged labels is the sum of these probabilities. With
     `checked` examples, or with so many classes that five heads are too slow (it warns), the probabilities come from
     the trained head alone and are less reliable. Features are read in blocks: a file mapped
     with `numpy.load(..., mmap_mode="r")`, or named by its path, is never in memory as a whole.
@@ -137,7 +137,7 @@ def _find(
     require_judgeable(known)
     trusted = None if checked is None else _encode_checked(checked, known, array.dim)
     projection = fit_projection(array)
-    if note := projection.describe_far():
+    for note in projection.notes():
         warnings.warn(note, stacklevel=3)
     recipe = recipe or HeadRecipe.for_examples(len(array), seed)
     if trusted is None:

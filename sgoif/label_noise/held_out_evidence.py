@@ -68,7 +68,7 @@ class FeatureMatrix:
         """
         self._features = features
         self._projection: Projection = fit_projection(self).to(features.device)
-        if note := self._projection.describe_far():
+        for note in self._projection.notes():
             warnings.warn(note, stacklevel=2)
 
     def __len__(self) -> int:

@@ -24,6 +24,7 @@ from sgoif.errors import InfluenceError
 
 MAX_DIRECTIONS = 256
 MAX_FEATURES = 8_192  # their covariance must fit into memory
+EXACT = 1e-9  # deviation, relative to the root mean square, below which all numbers of a feature are the same
 ROUNDING = 1e-6  # deviation of a feature, relative to its own root mean square, below which it counts as constant
 MIN_DEVIATION = 1e-3  # of one of many features, relative to the largest; it is not blown up to noise
 LARGEST_DEVIATION = 30.0  # medians of all deviations; one in larger units does not make the others nearly constant
@@ -55,6 +56,7 @@ class Projection(nn.Module):
         mean_square: Mean square norm of an example's projected features.
         far: Positions of the rows that were left out of the fit.
         limit: Largest norm of projected features; infinite if no row was far outside.
+        rounded: Positions of the features that hardly count though their numbers are not all the same.
     """
 
     mean: Tensor
@@ -65,6 +67,7 @@ class Projection(nn.Module):
         self.mean_square = mean_square
         self.far: list[int] = []
         self.limit = math.inf
+        self.rounded: list[int] = []
         self.register_buffer("mean", mean)
         self.register_buffer("basis", basis)
 
@@ -81,15 +84,22 @@ class Projection(nn.Module):
             projected = projected * (self.limit / norm.clamp(min=self.limit))
         return projected
 
-    def describe_far(self) -> str:
-        """Return a sentence on the rows that lie far outside; empty if there are none."""
-        if not self.far:
-            return ""
-        lies = f"and {len(self.far) - 1} more lie" if len(self.far) > 1 else "lies"
-        return (
-            f"features: row {self.far[0]} {lies} more than {FAR:.0f} times as far out as half of all rows. Is a "
-            "missing value filled in with a number there? Such labels are hardly judged; leave such rows out"
-        )
+    def notes(self) -> list[str]:
+        """Return what the user should know: a sentence each on rows far outside and on features lost to rounding."""
+        notes = []
+        if self.far:
+            lies = f"and {len(self.far) - 1} more lie" if len(self.far) > 1 else "lies"
+            notes.append(
+                f"features: row {self.far[0]} {lies} more than {FAR:.0f} times as far out as half of all rows. Is a "
+                "missing value filled in with a number there? Such labels are hardly judged; leave such rows out"
+            )
+        if self.rounded:
+            vary = f"and {len(self.rounded) - 1} more vary" if len(self.rounded) > 1 else "varies"
+            notes.append(
+                f"features: column {self.rounded[0]} {vary} by less than a millionth of what its numbers are, and "
+                "hardly counts. Is it a time in seconds? Subtract its mean first"
+            )
+        return notes
 
 
 def fit_projection(features: FeatureBlocks) -> Projection:
@@ -149,14 +159,17 @@ def _fit_to(features: FeatureBlocks, kept: Tensor) -> Projection:
     deviation = (squares / n).sqrt()
     if not float(deviation.max()) > 0:
         raise InfluenceError("features: every example has the same ones; nothing can be learnt from them")
-    least = ROUNDING * (mean.square() + deviation.square()).sqrt()
+    size = (mean.square() + deviation.square()).sqrt()
+    least = ROUNDING * size
     if d >= MAX_DIRECTIONS:
         largest = torch.minimum(deviation.max(), LARGEST_DEVIATION * deviation[deviation > 0].median())
         least = least.clamp(min=MIN_DEVIATION * float(largest))
     scale = torch.maximum(deviation, torch.where(least > 0, least, 1.0))
     mean, scale = mean.float(), scale.float()
     if d <= MAX_DIRECTIONS:
-        return Projection(mean, torch.diag(1 / scale), float((deviation / scale).square().sum()))
+        projection = Projection(mean, torch.diag(1 / scale), float((deviation / scale).square().sum()))
+        projection.rounded = ((deviation > EXACT * size) & (deviation < ROUNDING * size)).nonzero().flatten().tolist()
+        return projection
     covariance = torch.zeros(d, d)
     for block in blocks():
         standardised = (block - mean) / scale

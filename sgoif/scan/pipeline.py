@@ -172,7 +172,7 @@ class _Work:
             projection = fit_projection(array)
         except InfluenceError as e:
             raise UserError(f"{self.listing.source}: {e}") from None
-        if note := projection.describe_far():
+        for note in projection.notes():
             print(f"note: {note}", file=sys.stderr)
         labels, n_classes = np.array(self.listing.labels), len(self.listing.classes)
         trained = train_head_and_score(

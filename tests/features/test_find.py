@@ -249,7 +249,7 @@ def test_rows_far_outside_are_told_and_do_not_set_the_scale_of_the_others(trees,
 def test_without_a_row_far_outside_the_projection_is_that_of_all_rows(trees):
     features = trees[0].astype(np.float32)
     fitted = fit_projection(FeatureArray(features))
-    assert fitted.far == [] and fitted.describe_far() == "" and fitted.limit == float("inf")
+    assert fitted.far == [] and fitted.notes() == [] and fitted.limit == float("inf")
     torch.testing.assert_close(fitted.mean, torch.from_numpy(features.mean(0)))
     torch.testing.assert_close(fitted.basis.diagonal(), torch.from_numpy(1 / features.std(0)))
 
@@ -274,9 +274,13 @@ def test_columns_of_a_table_count_alike_whatever_their_units(trees):
     expected = sgoif.find_label_issues(features, labels)
     issues = sgoif.find_label_issues(features * units, labels)
     np.testing.assert_allclose(issues.probability, expected.probability, atol=1e-3)
-    rounded = np.c_[features, 3e5 + 1e-3 * np.random.default_rng(0).normal(size=len(features)), np.full(240, 7.0)]
-    spread = fit_projection(FeatureArray(rounded))(torch.tensor(rounded)).std(0)
+    rounded = np.c_[features, 3e5 + 0.02 * np.random.default_rng(0).normal(size=len(features)), np.full(240, 7.0)]
+    fitted = fit_projection(FeatureArray(rounded))
+    spread = fitted(torch.tensor(rounded)).std(0)
     assert spread[:6].min() > 0.9 and spread[6:].max() < 0.1
+    assert fitted.rounded == [6], "a constant column needs no note"
+    (note,) = fitted.notes()
+    assert "column 6 varies" in note
 
 
 def test_main_directions_are_those_of_largest_variance():

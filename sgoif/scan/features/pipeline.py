@@ -66,7 +66,7 @@ def _scan_into(out: Path, found: FeatureFile, task: ScanTask) -> None:
         projection = fit_projection(array)
     seconds = {"read": time.perf_counter() - started}
     print(f"{len(listing)} examples of {len(listing.classes)} classes, {array.dim} features each, into {out}")
-    if note := projection.describe_far():
+    for note in projection.notes():
         print(f"note: {note}", file=sys.stderr)
     labels, linear = np.array(listing.labels), projection
     projection = choose_projection(array, labels, len(listing.classes), linear, settings.seed)
