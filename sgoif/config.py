@@ -119,7 +119,8 @@ class InfluenceConfig:
     # schedule
     solve_every: int = option(
         100,
-        "Most steps between checks (also at least one per epoch; fewer if `hvp_budget` would be exceeded).",
+        "Most steps between checks (also at least one per epoch, of as many steps as the first batch fits into "
+        "`n_examples`; fewer if `hvp_budget` would be exceeded).",
     )
     hvp_budget: float = option(
         8.0,
