@@ -39,6 +39,7 @@ PLACES = {
         sentences.cleaned,
         sentences.removed,
         other_tables.out_of_distribution,
+        other_tables.ood_on_mnist,
         other_tables.older_ood,
         other_tables.cost,
         other_tables.growth,

@@ -83,18 +83,37 @@ def out_of_distribution(measured: Measured) -> Iterator[str]:
     yield from rows(table)
 
 
-def older_ood(measured: Measured) -> Iterator[str]:
-    """What no other run has: MNIST, and methods that train a network of their own."""
-    run, again = summary("measured"), _ood_methods(summary("openood")) - {OWN}
-    value = {m: _auroc(run, m, list(OOD_SETS)) for m in _ood_methods(run)}
-    shown = {m: [*v[:2], *([None] * 4 if m in again else v[2:])] for m, v in value.items()}
-    best = [max(round(v, 1) for v in column if v is not None) for column in zip(*shown.values(), strict=True)]
-    table = [["", *(f"{t} {part}" for t in OOD_SETS.values() for part in PARTS), "seeds"]]
-    for m in sorted(shown, key=lambda m: (m in again, -mean(value[m]))):
-        pairs = zip(shown[m], best, strict=True)
-        cells = ["–" if v is None else bold(f"{v:.1f}", round(v, 1) >= top) for v, top in pairs]
-        table.append([_ood_title(m), *cells, str(run["MNIST", "clean", m, "auroc:near", ""]["n_seeds"])])
+def ood_on_mnist(measured: Measured) -> Iterator[str]:
+    """AUROC near and far on MNIST, best mean first."""
+    run = summary(measured.run)
+    value = {m: _auroc(run, m, ["MNIST"]) for m in _ood_methods(run)}
+    best = [max(round(v, 1) for v in column) for column in zip(*value.values(), strict=True)]
+    table = [["", *(f"MNIST {part}" for part in PARTS), "mean", "seeds"]]
+    for m in sorted(value, key=lambda m: -mean(value[m])):
+        cells = [bold(f"{v:.1f}", round(v, 1) >= top) for v, top in zip(value[m], best, strict=True)]
+        table.append([_ood_title(m), *cells, f"{mean(value[m]):.1f}", str(_seeds_on_mnist(run, m))])
     yield from rows(table)
+
+
+def _seeds_on_mnist(run: dict, method: str) -> int:
+    return int(run["MNIST", "clean", method, "auroc:near", ""]["n_seeds"])
+
+
+def older_ood(measured: Measured) -> Iterator[str]:
+    """What no other run has: methods that train a network of their own, one seed, beside the sentinel."""
+    run = summary("measured")
+    value = {m: _auroc(run, m, list(OOD_SETS)) for m in {OWN} | _trained_alone(run)}
+    best = [max(round(v, 1) for v in column) for column in zip(*value.values(), strict=True)]
+    table = [["", *(f"{t} {part}" for t in OOD_SETS.values() for part in PARTS), "seeds"]]
+    for m in sorted(value, key=lambda m: -mean(value[m])):
+        cells = [bold(f"{v:.1f}", round(v, 1) >= top) for v, top in zip(value[m], best, strict=True)]
+        table.append([_ood_title(m), *cells, str(_seeds_on_mnist(run, m))])
+    yield from rows(table)
+
+
+def _trained_alone(older: dict) -> set[str]:
+    """Methods of the older run that train a network of their own: those that the classifier of OpenOOD lacks."""
+    return _ood_methods(older) - _ood_methods(summary("openood"))
 
 
 def verdicts(measured: Measured) -> Iterator[str]:
@@ -145,7 +164,7 @@ def goals(measured: Measured) -> Iterator[str]:
     beside_glc = sum(
         measured(w, OWN, "test_accuracy") > measured.best(w, "test_accuracy", [*one, "glc"])[0] for w in grid
     )
-    firsts, sets = _ood_firsts()
+    firsts, sets = _ood_firsts(measured)
     head = speed("influence_overhead")["head"]["all_of_it"]
     ten = 10
     table = [
@@ -174,13 +193,17 @@ def _first_in_every_seed(measured: Measured, where: tuple[str, str], method: str
     return all(own > best[0] for own, best in beside if best is not None)
 
 
-def _ood_firsts() -> tuple[int, int]:
+def _ood_firsts(measured: Measured) -> tuple[int, int]:
     """On how many of the six columns of OOD detection the sentinel is first: OpenOOD's classifier, and MNIST."""
+    older, on_mnist = summary("measured"), summary(measured.run)
+    rivals = [_auroc(older, m, ["MNIST"]) for m in _trained_alone(older) - _ood_methods(on_mnist)]
     found = []
-    for run, datasets in ((summary("measured"), ["MNIST"]), (summary("openood"), ["cifar10", "cifar100"])):
-        own = _auroc(run, OWN, datasets)
-        others = [_auroc(run, m, datasets) for m in _ood_methods(run) if m != OWN]
-        found += [mine >= max(v[i] for v in others) for i, mine in enumerate(own)]
+    for run, datasets, further in (
+        (on_mnist, ["MNIST"], rivals),
+        (summary("openood"), ["cifar10", "cifar100"], []),
+    ):
+        others = [*further, *(_auroc(run, m, datasets) for m in _ood_methods(run) if m != OWN)]
+        found += [mine >= max(v[i] for v in others) for i, mine in enumerate(_auroc(run, OWN, datasets))]
     return sum(found), len(found)
 
 

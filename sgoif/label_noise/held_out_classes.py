@@ -22,6 +22,8 @@ features, as where people take one class for another: such labels are undercount
 
 from __future__ import annotations
 
+from collections.abc import Iterator
+from contextlib import contextmanager
 from dataclasses import dataclass
 
 import numpy as np
@@ -41,6 +43,7 @@ LATER_STEPS = 12  # of L-BFGS, from the heads of the turn before
 MATRIX_STEPS = 30  # of expectation-maximisation in a turn
 PSEUDO_LABELS = 0.5  # added to every row of the counts behind T
 TEMPERATURE_FACTORS = (0.8, 0.9, 0.95, 1.0, 1.05, 1.1, 1.25)  # tried at every third step
+ONE_THREAD = 2**18  # predictions of all heads; fewer are computed by one thread
 MAX_LOG_ODDS = 8.0  # either way, so that a few certain examples do not outweigh the other signals
 
 
@@ -156,6 +159,25 @@ def fit_held_out_classes(
         )
     if int(torch.bincount(fold, minlength=FOLDS).max()) == n:
         raise InfluenceError("held-out classes: all examples are in one fold")
+    with _few_threads(n * FOLDS * n_classes):
+        return _fit_best(features, labels, fold, n_classes, rounds)
+
+
+@contextmanager
+def _few_threads(numbers: int) -> Iterator[None]:
+    """Lets one thread compute a small fit: several wait for each other at every step, for long if a core is busy."""
+    threads = torch.get_num_threads()
+    if numbers >= ONE_THREAD or threads == 1:
+        yield
+        return
+    torch.set_num_threads(1)
+    try:
+        yield
+    finally:
+        torch.set_num_threads(threads)
+
+
+def _fit_best(features: Tensor, labels: Tensor, fold: Tensor, n_classes: int, rounds: int) -> HeldOutClasses:
     center = features.mean(0)
     scale = float((features - center).square().mean().sqrt().clamp(min=1e-12))
     x = (features - center) / scale

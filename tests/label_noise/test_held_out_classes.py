@@ -5,6 +5,7 @@ import pytest
 import torch
 
 from sgoif.errors import InfluenceError
+from sgoif.label_noise import held_out_classes
 from sgoif.label_noise.held_out_classes import FOLDS, PENALTIES, draw_folds, fit_held_out_classes, log_odds_of
 
 NOISE = torch.tensor([[0.7, 0.3, 0.0], [0.0, 1.0, 0.0], [0.1, 0.1, 0.8]])
@@ -92,3 +93,23 @@ def test_many_classes_in_few_features_get_a_smaller_penalty():
     odds, count = log_odds_of(classes.posterior(classes.logits(features, fold), given), given), int(wrong.sum())
     assert float(wrong[odds.argsort(descending=True)[:count]].float().mean()) > 0.9
     assert abs(float(odds.sigmoid().sum()) - count) < 0.2 * count
+
+
+@pytest.mark.parametrize(("most", "expected"), [(10**9, 1), (0, 2)], ids=["small", "large"])
+def test_one_thread_computes_a_small_fit_and_the_others_come_back(monkeypatch, most, expected):
+    features, labels, _ = draw(NOISE, n=60)
+    used, before = [], torch.get_num_threads()
+    fit_heads = held_out_classes._Fit._fit_heads
+    monkeypatch.setattr(held_out_classes, "ONE_THREAD", most)
+    monkeypatch.setattr(
+        held_out_classes._Fit,
+        "_fit_heads",
+        lambda self, steps: used.append(torch.get_num_threads()) or fit_heads(self, steps),
+    )
+    torch.set_num_threads(2)
+    try:
+        fit(features, labels)
+        assert set(used) == {expected}
+        assert torch.get_num_threads() == 2
+    finally:
+        torch.set_num_threads(before)
