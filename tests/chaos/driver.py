@@ -74,6 +74,7 @@ class Chaos:
         missed, where = {}, {}
         for name in names:
             moment, target = table[name]
+            project.forget(target)  # a run that was killed may have got further than to its own target
             status, said = project.run(f"{RUN}/{target}", moment=moment)
             where[name] = project.struck()
             if not where[name] or status == 0:

@@ -116,9 +116,10 @@ class Project:
 
 
 def last_error(said: str) -> str:
-    """The line that tells what is wrong."""
+    """The line that tells what is wrong: the last of a job if there is one, else that of the run."""
     lines = [line for line in said.splitlines() if line.startswith("error: ")]
-    return lines[-1] if lines else ""
+    of_jobs = [line for line in lines if not re.match(r"error: (a job|\d+ jobs) failed", line)]
+    return (of_jobs or lines or [""])[-1]
 
 
 def do_as_told(project: Project, error: str) -> list[str]:
