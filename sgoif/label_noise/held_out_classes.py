@@ -196,27 +196,20 @@ def _fit_best(features: Tensor, labels: Tensor, fold: Tensor, n_classes: int, ro
         best = max(trials, key=lambda fit: fit.log_likelihood)
     best.turns(rounds - TRIAL_ROUNDS)
     return HeldOutClasses(
-        center,
-        scale,
-        best.weight,
-        best.bias,
-        best.transition,
-        best.temperature,
-        best.penalty,
-        best.log_likelihood,
+        center, scale, *best.heads(), best.transition, best.temperature, best.penalty, best.log_likelihood
     )
 
 
 @dataclass
 class _Fit:
-    """A fit under one penalty, on its way."""
+    """A fit under one penalty, on its way. Classes come first, so that sums over them run along whole rows."""
 
     x: Tensor  # [n, d]
     labels: Tensor  # [n]
     fold: Tensor  # [n]
     penalty: float
-    weight: Tensor  # [d, FOLDS * C]
-    bias: Tensor  # [FOLDS * C]
+    weight: Tensor  # [C * FOLDS, d]
+    bias: Tensor  # [C * FOLDS]
     transition: Tensor  # [C, C]
     temperature: float = 1.0
     log_likelihood: float = -np.inf
@@ -228,48 +221,58 @@ class _Fit:
         width = FOLDS * n_classes
         other = (1 - RIGHT_AT_START) / max(n_classes - 1, 1)
         transition = x.new_full((n_classes, n_classes), other, dtype=torch.float64).fill_diagonal_(RIGHT_AT_START)
-        return cls(x, labels, fold, penalty, x.new_zeros(x.shape[1], width), x.new_zeros(width), transition)
+        return cls(x, labels, fold, penalty, x.new_zeros(width, x.shape[1]), x.new_zeros(width), transition)
 
     def turns(self, count: int) -> None:
         """Fit heads, then noise matrix and temperature, `count` times."""
         for _ in range(count):
             self._fit_heads(LATER_STEPS if self.started else FIRST_STEPS)
             self.started = True
-            scaled = _ScaledLogits(_held_out_logits(self.x, self.weight, self.bias, self.fold))
+            logits = self._logits(self.weight, self.bias)[:, self.fold, torch.arange(len(self.x)).to(self.fold)]
+            scaled = _ScaledLogits(logits)
             for step in range(MATRIX_STEPS):
                 self._fit_matrix(scaled)
                 if step % 3 == 2:
                     self._fit_temperature(scaled)
             self.log_likelihood = self._likelihoods(scaled, [self.temperature])[0]
 
+    def heads(self) -> tuple[Tensor, Tensor]:
+        """Weights [d, FOLDS * C] and biases [FOLDS * C] of the heads."""
+        n_classes = len(self.transition)
+        weight = self.weight.view(n_classes, FOLDS, -1).permute(2, 1, 0).flatten(1)
+        return weight, self.bias.view(n_classes, FOLDS).T.flatten()
+
+    def _logits(self, weight: Tensor, bias: Tensor) -> Tensor:
+        """Logits of every head, shape [C, FOLDS, n]."""
+        return torch.addmm(bias.unsqueeze(1), weight, self.x.T).view(len(self.transition), FOLDS, -1)
+
     def _fit_heads(self, steps: int) -> None:
         """Maximise the likelihood of the labels that a head sees, given the noise matrix."""
-        n, n_classes = len(self.x), len(self.transition)
         folds = torch.arange(FOLDS, device=self.fold.device)
-        seen = (self.fold.unsqueeze(1) != folds).to(self.x)
-        seen = seen / seen.sum(0)
-        of_label = self.transition.T[self.labels].to(self.x).unsqueeze(1)  # [n, 1, C]
-        weight, bias = (value.clone().requires_grad_() for value in (self.weight, self.bias))
+        seen = (self.fold != folds.unsqueeze(1)).to(self.x)
+        seen = seen / seen.sum(1, keepdim=True)
+        of_label = self._of_labels().to(self.x).unsqueeze(1)  # [C, 1, n]
+        weight, bias = self.weight.clone(), self.bias.clone()
         optimizer = torch.optim.LBFGS(
             [weight, bias], max_iter=steps, history_size=10, line_search_fn="strong_wolfe", tolerance_grad=1e-6
         )
 
         def closure() -> Tensor:
-            optimizer.zero_grad()
-            predicted = torch.addmm(bias, self.x, weight).view(n, FOLDS, n_classes).softmax(2)
-            likelihood = (predicted * of_label).sum(2).clamp(min=1e-12).log()
-            loss = -(likelihood * seen).sum() + self.penalty * weight.square().sum()
-            loss.backward()
+            predicted = self._logits(weight, bias).softmax(0)
+            joint = predicted * of_label
+            likelihood = joint.sum(0).clamp_(min=1e-12)
+            loss = self.penalty * weight.square().sum() - (likelihood.log() * seen).sum()
+            slope = predicted.sub_(joint.div_(likelihood)).mul_(seen).flatten(0, 1)  # of the loss, by the logits
+            weight.grad, bias.grad = torch.addmm(2 * self.penalty * weight, slope, self.x), slope.sum(1)
             return loss
 
-        with torch.enable_grad():
-            optimizer.step(closure)
-        self.weight, self.bias = weight.detach(), bias.detach()
+        optimizer.step(closure)
+        self.weight, self.bias = weight, bias
 
     def _fit_matrix(self, scaled: _ScaledLogits) -> None:
-        member = (scaled.at([self.temperature])[0] + self._of_labels()).softmax(1)
-        n_classes = len(self.transition)
-        counts = torch.zeros_like(self.transition).index_add_(0, self.labels, member).T + PSEUDO_LABELS / n_classes
+        joint = scaled.at([self.temperature])[0] * self._of_labels()
+        member, n_classes = joint.div_(joint.sum(0)), len(self.transition)
+        counts = torch.zeros_like(self.transition).index_add_(0, self.labels, member.T).T + PSEUDO_LABELS / n_classes
         self.transition = counts / counts.sum(1, keepdim=True)
 
     def _fit_temperature(self, scaled: _ScaledLogits) -> None:
@@ -280,27 +283,27 @@ class _Fit:
     def _likelihoods(self, scaled: _ScaledLogits, temperatures: list[float]) -> list[float]:
         """Mean log-likelihood of the labels under each temperature."""
         of_labels = self._of_labels()
-        found = [(log_class + of_labels).logsumexp(1).mean() for log_class in scaled.at(temperatures)]
+        found = [(of_class * of_labels).sum(0).log().mean() for of_class in scaled.at(temperatures)]
         return [float(value) for value in found]
 
     def _of_labels(self) -> Tensor:
-        """log T_cy of every class and the example's label, shape [n, C]."""
-        return self.transition.log().T[self.labels]
+        """T_cy of every class and the example's label, shape [C, n]; all are above 0."""
+        return self.transition.index_select(1, self.labels)
 
 
 class _ScaledLogits:
-    """log softmax(z / t), kept for the temperatures that were asked for last."""
+    """softmax(z / t) of logits z [C, n], kept for the temperatures that were asked for last."""
 
     def __init__(self, logits: Tensor) -> None:
         self._logits = logits.double()
         self._kept: dict[float, Tensor] = {}
 
     def at(self, temperatures: list[float]) -> list[Tensor]:
-        """Return log softmax(z / t) for every temperature, each of shape [n, C]."""
+        """Return softmax(z / t) for every temperature, each of shape [C, n]."""
         missing = [t for t in temperatures if t not in self._kept]
         if missing:
             kept = {t: self._kept[t] for t in temperatures if t in self._kept}
-            self._kept = kept | {t: _log_classes(self._logits, t) for t in missing}
+            self._kept = kept | {t: (self._logits / t).softmax(0) for t in missing}
         return [self._kept[t] for t in temperatures]
 
 
@@ -312,9 +315,4 @@ def _held_out_logits(x: Tensor, weight: Tensor, bias: Tensor, fold: Tensor) -> T
 
 def _joint(logits: Tensor, labels: Tensor, transition: Tensor, temperature: float) -> Tensor:
     """Returns log P(c, y_i | x_i) of every class, shape [n, C]."""
-    return _log_classes(logits.double(), temperature) + transition.log().T[labels]
-
-
-def _log_classes(logits: Tensor, temperature: float) -> Tensor:
-    """Returns log softmax(z / t), shape [n, C]."""
-    return (logits / temperature).log_softmax(1)
+    return (logits.double() / temperature).log_softmax(1) + transition.log().T[labels]

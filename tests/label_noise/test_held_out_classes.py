@@ -113,3 +113,33 @@ def test_one_thread_computes_a_small_fit_and_the_others_come_back(monkeypatch, m
         assert torch.get_num_threads() == 2
     finally:
         torch.set_num_threads(before)
+
+
+def test_the_slope_of_the_heads_is_that_of_their_objective(monkeypatch):
+    features, labels, _ = draw(NOISE, n=60)
+    fold, slopes = torch.from_numpy(draw_folds(labels.numpy(), 0)), []
+
+    class OneStep:
+        def __init__(self, parameters, **_):
+            self.parameters = parameters
+
+        def step(self, closure):
+            slopes.append((closure(), *(p.grad for p in self.parameters)))
+
+    part = held_out_classes._Fit.start(features, labels, fold, 3, penalty=0.03)
+    generator = torch.Generator().manual_seed(0)
+    part.weight, part.bias = torch.randn(15, 8, generator=generator), torch.randn(15, generator=generator)
+    monkeypatch.setattr(torch.optim, "LBFGS", OneStep)
+    part._fit_heads(steps=1)
+
+    weight, bias = (value.clone().requires_grad_() for value in part.heads())
+    predicted = (features @ weight + bias).view(60, FOLDS, 3).softmax(2)
+    of_label = (predicted * part.transition.T[labels].float().unsqueeze(1)).sum(2).log()
+    seen = fold.unsqueeze(1) != torch.arange(FOLDS)
+    objective = 0.03 * weight.square().sum() - (of_label * seen / seen.sum(0)).sum()
+    objective.backward()
+    ((found, of_weight, of_bias),) = slopes
+    torch.testing.assert_close(found, objective.detach())
+    part.weight, part.bias = of_weight, of_bias
+    for slope, expected in zip(part.heads(), (weight.grad, bias.grad), strict=True):
+        torch.testing.assert_close(slope, expected)
