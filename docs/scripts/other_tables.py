@@ -71,49 +71,45 @@ def _ood_title(method: str) -> str:
     return OOD_NAMES.get(method) or registry.declaration("ood", method).title
 
 
-def out_of_distribution(measured: Measured) -> Iterator[str]:
-    """AUROC near and far of the post-hoc detectors on OpenOOD's classifier, best mean first."""
-    run, datasets = summary("openood"), ["cifar10", "cifar100"]
-    value = {m: _auroc(run, m, datasets) for m in _ood_methods(run)}
-    best = [max(round(v, 1) for v in column if v is not None) for column in zip(*value.values(), strict=True)]
-    table = [["", *(f"{OOD_SETS[d]} {part}" for d in datasets for part in PARTS), "mean"]]
+def _auroc_table(value: dict[str, list[float]], columns: list[str], last: str, ends: dict[str, str]) -> Iterator[str]:
+    """A row for each method, best mean first; `ends` are the cells of the last column."""
+    best = [max(round(v, 1) for v in column) for column in zip(*value.values(), strict=True)]
+    table = [["", *(f"{title} {part}" for title in columns for part in PARTS), last]]
     for m in sorted(value, key=lambda m: -mean(value[m])):
         cells = [bold(f"{v:.1f}", round(v, 1) >= top) for v, top in zip(value[m], best, strict=True)]
-        table.append([_ood_title(m), *cells, f"{mean(value[m]):.1f}"])
+        table.append([_ood_title(m), *cells, ends[m]])
     yield from rows(table)
+
+
+def out_of_distribution(measured: Measured) -> Iterator[str]:
+    """AUROC near and far of the post-hoc detectors on OpenOOD's classifier."""
+    run, datasets = summary("openood"), ["cifar10", "cifar100"]
+    value = {m: _auroc(run, m, datasets) for m in _ood_methods(run)}
+    ends = {m: f"{mean(v):.1f}" for m, v in value.items()}
+    yield from _auroc_table(value, [OOD_SETS[d] for d in datasets], "mean", ends)
 
 
 def ood_on_mnist(measured: Measured) -> Iterator[str]:
-    """AUROC near and far on MNIST, best mean first."""
+    """AUROC near and far of the post-hoc detectors on MNIST."""
     run = summary(measured.run)
     value = {m: _auroc(run, m, ["MNIST"]) for m in _ood_methods(run)}
-    best = [max(round(v, 1) for v in column) for column in zip(*value.values(), strict=True)]
-    table = [["", *(f"MNIST {part}" for part in PARTS), "mean", "seeds"]]
-    for m in sorted(value, key=lambda m: -mean(value[m])):
-        cells = [bold(f"{v:.1f}", round(v, 1) >= top) for v, top in zip(value[m], best, strict=True)]
-        table.append([_ood_title(m), *cells, f"{mean(value[m]):.1f}", str(_seeds_on_mnist(run, m))])
-    yield from rows(table)
-
-
-def _seeds_on_mnist(run: dict, method: str) -> int:
-    return int(run["MNIST", "clean", method, "auroc:near", ""]["n_seeds"])
+    yield from _auroc_table(value, ["MNIST"], "seeds", _seeds_on_mnist(run))
 
 
 def older_ood(measured: Measured) -> Iterator[str]:
-    """What no other run has: methods that train a network of their own, one seed, beside the sentinel."""
+    """What the run on MNIST lacks: methods that train a network of their own, beside the sentinel."""
     run = summary("measured")
-    value = {m: _auroc(run, m, list(OOD_SETS)) for m in {OWN} | _trained_alone(run)}
-    best = [max(round(v, 1) for v in column) for column in zip(*value.values(), strict=True)]
-    table = [["", *(f"{t} {part}" for t in OOD_SETS.values() for part in PARTS), "seeds"]]
-    for m in sorted(value, key=lambda m: -mean(value[m])):
-        cells = [bold(f"{v:.1f}", round(v, 1) >= top) for v, top in zip(value[m], best, strict=True)]
-        table.append([_ood_title(m), *cells, str(_seeds_on_mnist(run, m))])
-    yield from rows(table)
+    value = {m: _auroc(run, m, list(OOD_SETS)) for m in {OWN} | _trained_alone(run, measured)}
+    yield from _auroc_table(value, list(OOD_SETS.values()), "seeds", _seeds_on_mnist(run))
 
 
-def _trained_alone(older: dict) -> set[str]:
-    """Methods of the older run that train a network of their own: those that the classifier of OpenOOD lacks."""
-    return _ood_methods(older) - _ood_methods(summary("openood"))
+def _seeds_on_mnist(run: dict) -> dict[str, str]:
+    return {m: str(run["MNIST", "clean", m, "auroc:near", ""]["n_seeds"]) for m in _ood_methods(run)}
+
+
+def _trained_alone(older: dict, measured: Measured) -> set[str]:
+    """Methods of the older run that train a network of their own: those that the later run on MNIST lacks."""
+    return _ood_methods(older) - _ood_methods(summary(measured.run))
 
 
 def verdicts(measured: Measured) -> Iterator[str]:
@@ -196,7 +192,7 @@ def _first_in_every_seed(measured: Measured, where: tuple[str, str], method: str
 def _ood_firsts(measured: Measured) -> tuple[int, int]:
     """On how many of the six columns of OOD detection the sentinel is first: OpenOOD's classifier, and MNIST."""
     older, on_mnist = summary("measured"), summary(measured.run)
-    rivals = [_auroc(older, m, ["MNIST"]) for m in _trained_alone(older) - _ood_methods(on_mnist)]
+    rivals = [_auroc(older, m, ["MNIST"]) for m in _trained_alone(older, measured)]
     found = []
     for run, datasets, further in (
         (on_mnist, ["MNIST"], rivals),
