@@ -14,7 +14,7 @@ import sys
 import time
 import traceback
 from collections import defaultdict
-from collections.abc import Callable, Collection, Iterator, Sequence
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import dataclass, field, replace
 from multiprocessing import connection
 from pathlib import Path
@@ -221,7 +221,7 @@ class Processes:
             while self._busy and time.monotonic() < self.until:
                 for pipe in connection.wait(list(self._busy), timeout=1.0):
                     self._answered(cast("connection.Connection", pipe))
-                for pipe, job in zip(list(self._idle), list(self._ready()), strict=False):
+                for pipe, job in zip(list(self._idle), self._ready(), strict=False):
                     self._idle.remove(pipe)
                     self.waiting.remove(job)
                     pipe.send(job)
@@ -262,13 +262,18 @@ class Processes:
                 self.failed[job] = failure
         self._idle.append(pipe)
 
-    def _ready(self) -> Iterator[Job]:
-        """Yield waiting jobs whose shared runs are done and that fit into the time."""
+    def _ready(self) -> list[Job]:
+        """Return waiting jobs whose shared runs are done and that fit into the time.
+
+        Those that read come first: a shared run is on this machine alone, so that all that reads it is lost with it.
+        """
         left = self.until - time.monotonic()
-        for job in self.waiting:
+
+        def is_ready(job: Job) -> bool:
             undone = any(replace(job, method=run) in self.undone for run in reads(job.method, job.task))
-            if self._expected(job) < left and not undone:
-                yield job
+            return self._expected(job) < left and not undone
+
+        return sorted(filter(is_ready, self.waiting), key=lambda job: not reads(job.method, job.task))
 
     def _expected(self, job: Job) -> float:
         """Return how many seconds a job may take."""
