@@ -108,6 +108,7 @@ def test_another_method_and_the_parts_are_shown_over_the_seeds_that_both_have():
     )
     best = parts._best_other(data, "cifar10", "n40_s2")
     assert (best.method, best.value, best.seeds) == ("incv", pytest.approx(95.0), {0}), "one easy seed is no lead"
+    assert [parts._words(best, outside) for outside in (False, True)] == ["INCV, 1 seed", "INCV 95.0, 1 seed"]
     assert parts._values(data, "cifar10", "n40_s2", "", best).tolist() == [98.0]
     assert parts._values(data, "cifar10", "n40_s2", "", None).tolist() == [98.0, 70.0]
 

@@ -25,7 +25,7 @@ CAPTION = (
     "log-odds of the class model alone (not in the paper), and SG-OIF, which ranks by both and by margins. Orange: of "
     "the methods that are not given all clean labels the one that is most ahead of SG-OIF, or least behind, by name; "
     "(all): scored over all of training. A row is the mean over the seeds that SG-OIF and that method both have; with "
-    "several, bars hold all of them."
+    'several, bars hold all of them. "1 seed" stands where the method lacks seeds that SG-OIF has.'
 )
 SHORT_NAMES = {"mean margin (AUM)": "AUM", "Dataset Cartography": "Cartography", ", all of training": " (all)"}
 PARTS = {  # variant of the score -> words, colour and marker
@@ -68,11 +68,19 @@ def draw(dataset: str, data: FigureData) -> Figure | None:
 
 @dataclass(frozen=True)
 class _Other:
-    """A method, its AUC-PR in percent and the seeds that it shares with SG-OIF."""
+    """A method and its AUC-PR in percent.
+
+    Attributes:
+        method: Name of the method.
+        value: Mean over the seeds that it shares with SG-OIF.
+        seeds: These seeds.
+        lacks_seeds: Whether SG-OIF has others.
+    """
 
     method: str
     value: float
     seeds: frozenset[int]
+    lacks_seeds: bool
 
 
 def _values(data: FigureData, dataset: str, setting: str, part: str, best: _Other | None) -> np.ndarray:
@@ -89,7 +97,7 @@ def _best_other(data: FigureData, dataset: str, setting: str) -> _Other | None:
         found = data.by_seed(dataset, setting, method)
         if both := sorted(own.keys() & found.keys()):
             value = float(np.mean([found[seed] for seed in both]))
-            other = _Other(method, 100 * value, frozenset(both))
+            other = _Other(method, 100 * value, frozenset(both), lacks_seeds=len(both) < len(own))
             leads[other] = value - float(np.mean([own[seed] for seed in both]))
     return max(leads, key=leads.__getitem__, default=None)
 
@@ -108,11 +116,9 @@ def _draw_best_other(axes: Axes, row: int, low: float, own: float, best: _Other)
 
     The name is to the left, but where it would lie outside of the axes or on the star of SG-OIF, at `own`.
     """
-    value, name = best.value, title("noisy", best.method)
+    value = best.value
     outside = value < low
-    for long, short in SHORT_NAMES.items():
-        name = name.replace(long, short)
-    words = f"{name} {value:.1f}" if outside else name
+    words = _words(best, outside)
     look: dict[str, Any] = {"marker": "<" if outside else "D", "markersize": 4, "linestyle": ""}
     at = (max(low, value), row - 0.3)
     axes.plot(*at, color=_style.ORANGE, zorder=2, label=None if outside else "best other method", clip_on=False, **look)
@@ -120,3 +126,13 @@ def _draw_best_other(axes: Axes, row: int, low: float, own: float, best: _Other)
     to_the_right = {"xytext": (5, 0), "ha": "left"}
     side: dict[str, Any] = to_the_right if is_near_the_edge or is_near_the_star else {"xytext": (-5, 0), "ha": "right"}
     axes.annotate(words, at, textcoords="offset points", fontsize=5.5, va="center", color="#8a5f00", **side)
+
+
+def _words(best: _Other, outside: bool) -> str:
+    """Name a method, with its number where its marker does not tell it, and with its seeds where it lacks some."""
+    name = title("noisy", best.method)
+    for long, short in SHORT_NAMES.items():
+        name = name.replace(long, short)
+    number = f" {best.value:.1f}" if outside else ""
+    seeds = f", {len(best.seeds)} seed{'s' * (len(best.seeds) > 1)}" if best.lacks_seeds else ""
+    return name + number + seeds
