@@ -20,6 +20,7 @@ PLACES = {
     "docs/scan.md": [scan_table.scan_beside_cleanlab, scan_table.tables_beside_cleanlab],
     "docs/results/measured.md": [
         other_tables.the_run,
+        tables.over_seeds,
         tables.detection_20,
         tables.detection_40,
         tables.detection_70,

@@ -200,10 +200,10 @@ class Measured:
                 found.append((100 * mean(mine[seed] - theirs[seed] for seed in both), rival))
         return min(found, default=None)
 
-    def over_own_seeds(self, places: list[Where], method: str) -> float | None:
+    def over_own_seeds(self, places: list[Where], method: str, variant: str = "") -> float | None:
         """The mean of a method over all seeds that SG-OIF has in some settings; None if it lacks one."""
         wanted = [(where, seed) for where in places for seed in self.seeds_of(where, OWN)]
-        found = [self.seeds_of(where, method).get(seed) for where, seed in wanted]
+        found = [self.seeds_of(where, method, variant=variant).get(seed) for where, seed in wanted]
         return None if None in found else 100 * mean(found)
 
     def best_of_seed(self, where: Where, seed: int | None) -> tuple[float, str] | None:
