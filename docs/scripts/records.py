@@ -146,6 +146,11 @@ class Measured:
             self._seeds[where] = set.intersection(*found) if found else set()
         return self._seeds[where]
 
+    def lacks_seeds(self, where: Where, method: str) -> bool:
+        """Whether a method has numbers in a setting, but not of all seeds that are compared there."""
+        found = self.seeds_of(where, method)
+        return bool(found) and not self.compared(where) <= found.keys()
+
     def __call__(self, where: Where, method: str, metric: str = "auc_pr", variant: str = "") -> float | None:
         found, seeds = self.seeds_of(where, method, metric, variant), self.compared(where)
         kept = [value for seed, value in found.items() if seed in seeds or seed is None] or list(found.values())

@@ -1,6 +1,6 @@
 """Tables of wrong labels found, for README and the page of results, as Markdown; what is not run yet is said so."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from statistics import mean, median, stdev
 
 import readme_sentences
@@ -14,6 +14,7 @@ from records import (
     GRID,
     GROUPS,
     HUNDRED,
+    ONCE,
     OTHER,
     OWN,
     PAPER,
@@ -50,10 +51,13 @@ def lines(methods: list[str]) -> list[Line]:
 
 
 def by_method(measured: Measured, columns: dict[str, list[Where]], shown: list[Line] | None = None) -> Iterator[str]:
-    """AUC-PR over the seeds that all rows have; a column is the mean of its settings."""
+    """AUC-PR over the seeds that all rows have, or but one; a column is the mean of its settings."""
     every = lines(measured.detectors)
     values = {(m, part): [measured.mean(p, m, variant=part) for p in columns.values()] for m, part, _ in every}
-    yield from in_columns(list(columns), values, shown or every) if columns else [NOT_YET]
+    places = [where for column in columns.values() for where in column]
+    fewer = {m for m in ONCE if any(measured.lacks_seeds(where, m) for where in places)}
+    named = [(m, part, f"{title} (1 seed)" if m in fewer else title) for m, part, title in shown or every]
+    yield from in_columns(list(columns), values, named, (*THOUSAND, *fewer)) if columns else [NOT_YET]
 
 
 def over_seeds(measured: Measured) -> Iterator[str]:
@@ -67,15 +71,17 @@ def over_seeds(measured: Measured) -> Iterator[str]:
     yield from in_columns(list(columns), every, shown)
 
 
-def in_columns(titles: list[str], values: dict[Score, list[float | None]], shown: list[Line]) -> Iterator[str]:
-    """Rows of values. Bold: the best of all rows but those with all clean labels, even if it is not shown."""
-    competing = [column for (method, _), column in values.items() if method not in THOUSAND]
+def in_columns(
+    titles: list[str], values: dict[Score, list[float | None]], shown: list[Line], apart: Collection[str] = THOUSAND
+) -> Iterator[str]:
+    """Rows of values. Bold: the best of all rows but those that stand `apart`, even if it is not shown."""
+    competing = [column for (method, _), column in values.items() if method not in apart]
     best = [max(round(v, 1) for v in column if v is not None) for column in zip(*competing, strict=True)]
     table = [["", *titles]]
     for method, part, title in shown:
         line = values[method, part]
         if any(v is not None for v in line):
-            competes, pairs = method not in THOUSAND, zip(line, best, strict=True)
+            competes, pairs = method not in apart, zip(line, best, strict=True)
             cells = ["–" if v is None else bold(f"{v:.1f}", competes and round(v, 1) >= top) for v, top in pairs]
             table.append([title, *cells])
     yield from rows(table)

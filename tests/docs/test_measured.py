@@ -101,6 +101,22 @@ def test_rows_are_compared_on_the_seeds_that_all_have(some):
     assert some.over_own_seeds([FIRST], "gce") is None, "it lacks a seed"
 
 
+def test_a_row_of_one_seed_beside_several_says_so_and_does_not_compete():
+    found = {(FIRST, "sgoif"): {0: 0.9, 1: 0.7}, (FIRST, "aum"): {0: 0.6, 1: 0.6}, (FIRST, "incv"): {0: 0.95}}
+    table = list(tables.by_method(Some(found), {"20%": [FIRST]}))
+    assert table[2:] == ["| SG-OIF | **80.0** |", "| INCV (1 seed) | 95.0 |", "| AUM | 60.0 |"]
+    found = {key: {0: seeds[0]} for key, seeds in found.items()}
+    assert "| INCV | **95.0** |" in list(tables.by_method(Some(found), {"20%": [FIRST]})), "all have one"
+
+
+def test_rows_over_all_seeds_lack_rivals_that_lack_one(some):
+    assert list(tables.over_seeds(some))[2:] == [
+        "| SG-OIF | **89.3** | **89.0** | 90.0 |",
+        "| ↳ the paper's algorithm and score alone | – | 83.5 | – |",
+        "| AUM | 84.7 | 79.5 | **95.0** |",
+    ]
+
+
 def test_a_rival_that_wins_a_column_is_shown_and_told(some):
     assert list(tables.groups(some)) == ["20%", "sym."]
     assert tables.strongest(some, count=0) == ["aum", "gce"], "also one that lacks a column"
