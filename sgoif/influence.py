@@ -14,10 +14,10 @@
 
 The score of example i at one visit is
 
-    I(z_i) = -<phibar, g_i>,   phibar = sum_v w_v t_v phi_v,   phi_v ~ H^-1 g_v,
+    I(z_i) = -<phibar, g_i>,   phibar = sum_v pi_v w_v t_v phi_v,   phi_v ~ H^-1 g_v,
 
-with g_i the example's gradient, g_v the mean gradient of anchor v, H the damped curvature, t_v the trust in anchor v
-and w_v = t_v / sum_u t_u its weight.
+with g_i the example's gradient, g_v the mean gradient of anchor v, H the damped curvature, t_v the trust in anchor v,
+w_v = t_v / sum_u t_u its weight and pi_v the share of its class in the data.
 
 A positive score means that up-weighting z_i raises the anchors' loss: the example is harmful, and its label is likely
 wrong. A step never waits for the device.
@@ -312,7 +312,7 @@ class OnlineInfluence:
     ) -> tuple[Tensor, Tensor]:
         """Split the scores of a batch by anchor, for the current directions and the classification layer.
 
-        The contribution of anchor v to the score of example i is -w_v t_v <phi_v, g_i>; contributions add up to the
+        The contribution of anchor v to the score of example i is -pi_v w_v t_v <phi_v, g_i>; contributions add up to the
         score. Head scope only.
 
         Args:

@@ -127,7 +127,7 @@ def ablations(measured: Measured) -> Iterator[str]:
         yield "The ablations are not run yet."
         return
     if draws := unfinished.draws_of_ablations(measured):
-        yield f"Means of {draws} of the noise; the README tells the worst of them."
+        yield f"Means of {draws} of the noise; the README gives the largest loss in any draw."
         yield ""
     printed = {where: unfinished.printed_ablations(measured, where) for where in unfinished.ABLATED}
     found = [[unfinished.ablated(measured, where, part) for part in ("", "influence")] for where in printed]

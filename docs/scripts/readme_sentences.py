@@ -45,7 +45,7 @@ def paper(measured: Measured) -> Iterator[str]:
     verdicts = measured.verdicts()
     judged = {verdict: verdicts[verdict] for verdict in JUDGED}
     single, _ = of_one_seed(measured)
-    one_seed = f" ({single} by one seed, which cannot reproduce one)" if single else ""
+    one_seed = f" ({single} have one seed, which by our rule cannot count as reproduced)" if single else ""
     table1 = [c for c in measured.ledger if c["table"] == "Table 1"]
     proved = sum(any(s["status"] == "proved" for s in c["sources"]) for c in table1)
     alone, ours = leads(measured, (PAPER, ""), measured.blind), in_every_seed(measured)[0]
@@ -71,7 +71,7 @@ def ablations(measured: Measured) -> str:
     (ten, hundred), (ten_alone, hundred_alone) = (map(max, losses) for losses in (whole, alone))
     draws = draws_of_ablations(measured)
     return (
-        f"{lose}. Here {f'the worst of {draws} loses' if draws else 'they lose'} {ten:.1f}, and {hundred:.1f} on"
+        f"{lose}. Here they lose {f'at most {ten:.1f} in any of {draws}' if draws else f'{ten:.1f}'}, and {hundred:.1f} on"
         " CIFAR-100; without the class model [the influence alone](docs/results/measured.md#the-papers-numbers)"
         f" loses up to {ten_alone:.1f} and {hundred_alone:.1f}."
     )
@@ -87,7 +87,7 @@ def standing(measured: Measured) -> Iterator[str]:
     close = sum(0 < lead <= CLOSE for lead, _ in without.values())
     yield bullet(
         f"**Ahead**: first in {first(without)} of {counted(len(without), 'setting')} among methods without clean",
-        f"labels{f' (in {close} by {CLOSE} or less)' if close else ''}, each rival over the seeds that both have.",
+        f"labels{f' (in {close} by {CLOSE} or less)' if close else ''}, each rival over the seeds that both were run with.",
         long_training(measured),
     )
     yield bullet(f"**Behind**: {losses(measured)}")

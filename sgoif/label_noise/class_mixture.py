@@ -33,7 +33,7 @@ Where it is not certain which class of the mixture a label names (`class_names`)
 o_i = sum_k Q_{k y_i} o_ik by the probabilities Q of the names.
 
 **Noise entropy.** e says how far the wrong labels of a class are spread over the other labels: 0 if they all are the
-same one, 1 if all others are equally frequent. With w_c the share of wrong labels of class c and H_c their entropy,
+same one, 1 if all others are equally frequent. With w_c the number of wrong labels of class c and H_c their entropy,
 
     e = sum_c w_c H_c / (log(C - 1) sum_c w_c).
 

@@ -83,9 +83,10 @@ def test_torchrun_through_the_command_line(tmp_path, alone):
 def test_methods_that_cannot_share_a_batch_run_in_one_process(tmp_path):
     plan, _ = methods(tmp_path, names=["sgoif", "loss", "mixup", "elr"])
     plan.config["execution"]["processes"] = 4
-    names = ("plain", "folds", "sgoif", "sgoif@no_gate", "loss", "mixup", "elr")
-    counts = {m: plan.processes("noisy", "digits", m) for m in names}
-    assert counts == {"plain": 4, "folds": 4, "sgoif": 4, "sgoif@no_gate": 4, "loss": 1, "mixup": 4, "elr": 1}
+    plan.config["variants"]["sgoif"] = {"no_gate": {"gate": "none"}, "gce": {"loss": "gce"}, "elr": {"loss": "elr"}}
+    shared, alone = ("plain", "folds", "sgoif", "sgoif@no_gate", "sgoif@gce", "mixup"), ("loss", "elr", "sgoif@elr")
+    counts = {m: plan.processes("noisy", "digits", m) for m in (*shared, *alone)}
+    assert counts == {**dict.fromkeys(shared, 4), **dict.fromkeys(alone, 1)}
     plan.config["noisy"]["digits"]["processes"] = 8  # a dataset has the last word
     assert plan.processes("noisy", "digits", "mixup") == 8 and plan.processes("noisy", "digits", "loss") == 1
 

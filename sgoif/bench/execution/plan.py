@@ -243,7 +243,10 @@ class Plan:
     def processes(self, task: str, dataset: str, method: str) -> int:
         """Returns how many processes compute a cell of this method together, if the machine has as many GPUs."""
         name, _ = registry.split_variant(method)
-        together = name in SHARED or registry.declaration(task_kind(task), name).distributes
+        together = name in SHARED
+        if not together:
+            declared, params = registry.declaration(task_kind(task), name), self.params(method)
+            together = declared.distributes and not any(params.get(k) == v for k, v in declared.alone_with.items())
         asked: int = self.spec(task, dataset).get("processes", self.config["execution"]["processes"])
         return asked if together else 1
 

@@ -74,6 +74,7 @@ class Method:
             is}: what the score is made of.
         reads_plain: Reads the shared plain run, `task.plain`, instead of training.
         distributes: Gives the same answer when several processes each see a share of every batch.
+        alone_with: Hyper-parameters with which it does not, {name: value}.
     """
 
     name: ClassVar[str]
@@ -87,6 +88,7 @@ class Method:
     parts: ClassVar[Mapping[str, str]] = {}
     reads_plain: ClassVar[bool] = False
     distributes: ClassVar[bool] = False
+    alone_with: ClassVar[Mapping[str, Any]] = {}
 
     @dataclass(frozen=True)
     class Params:

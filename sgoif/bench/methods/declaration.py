@@ -57,6 +57,7 @@ class MethodDeclaration(RowDeclaration):
     told_noise: bool = False
     uses_auxiliary: bool = False
     distributes: bool = False
+    alone_with: Mapping[str, Any] = field(default_factory=dict)
 
     @property
     def shared_runs(self) -> list[str]:

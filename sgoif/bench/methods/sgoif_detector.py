@@ -59,6 +59,7 @@ class SGOIFDetector(NoisyLabelDetector):
     """
 
     distributes = True
+    alone_with: ClassVar = {"loss": "elr"}  # its target of an example would be that of one process
     parts: ClassVar = {
         "influence": "influence alone",
         "latent": "log-odds of the class model alone",
