@@ -91,7 +91,9 @@ class InfluenceConfig:
     rank: int = option(8, "Rank r of the streaming subspace in which systems are solved exactly; 0 is none.")
     depth: int = option(4, "Largest truncation depth of the Neumann series.")
     trigger: bool = option(
-        False, "Refine anchors of large effect (|phi_v.g_i|) and low confidence c_v; no published run with the default gate needed it."
+        False,
+        "Refine anchors of large effect (|phi_v.g_i|) and low confidence c_v; no published run with the default gate"
+        " needed it.",
     )
     refiner: str = option(
         "sketch_pcg", "What a refinement runs: 'sketch_pcg' (preconditioned by the subspace) or 'cg' (without it)."

@@ -312,8 +312,8 @@ class OnlineInfluence:
     ) -> tuple[Tensor, Tensor]:
         """Split the scores of a batch by anchor, for the current directions and the classification layer.
 
-        The contribution of anchor v to the score of example i is -pi_v w_v t_v <phi_v, g_i>; contributions add up to the
-        score. Head scope only.
+        The contribution of anchor v to the score of example i is -pi_v w_v t_v <phi_v, g_i>; contributions add up to
+        the score. Head scope only.
 
         Args:
             index: Positions in the training set, shape [n].

@@ -7,7 +7,7 @@ Paper: this project's; its parts are relatives of DOCTOR and GEN (output), SHE (
 Code: this file and sgoif/applications/shift_detection.py.
 Settings: temperature 4 up to ten classes (it falls with more), damping 0.01, shares 0.7, 0.2 and 0.1.
 Deviations: no OOD image is used by a run, but the form, the temperature and the shares were chosen by AUROC on other
-    pairs of ID and OOD sets (about 1,500 forms); see docs/measurements.md.
+    pairs of ID and OOD sets (about 1,500 forms); see docs/lab-notebook/out-of-distribution.md.
 Parity: tests/applications/test_shift_detection.py::test_leverage_is_the_diagonal_of_the_hat_matrix
 Score: the log likelihood ratio of all parts; each part alone and each pair are declared beside it.
 """

@@ -70,8 +70,9 @@ def ablations(measured: Measured) -> str:
         return f"{lose}; here they have to be [run again](docs/lab-notebook/ablations.md)."
     (ten, hundred), (ten_alone, hundred_alone) = (map(max, losses) for losses in (whole, alone))
     draws = draws_of_ablations(measured)
+    here = f"at most {ten:.1f} in any of {draws}" if draws else f"{ten:.1f}"
     return (
-        f"{lose}. Here they lose {f'at most {ten:.1f} in any of {draws}' if draws else f'{ten:.1f}'}, and {hundred:.1f} on"
+        f"{lose}. Here they lose {here}, and {hundred:.1f} on"
         " CIFAR-100; without the class model [the influence alone](docs/results/measured.md#the-papers-numbers)"
         f" loses up to {ten_alone:.1f} and {hundred_alone:.1f}."
     )
@@ -87,7 +88,8 @@ def standing(measured: Measured) -> Iterator[str]:
     close = sum(0 < lead <= CLOSE for lead, _ in without.values())
     yield bullet(
         f"**Ahead**: first in {first(without)} of {counted(len(without), 'setting')} among methods without clean",
-        f"labels{f' (in {close} by {CLOSE} or less)' if close else ''}, each rival over the seeds that both were run with.",
+        f"labels{f' (in {close} by {CLOSE} or less)' if close else ''}, each rival over the seeds that both were run",
+        "with.",
         long_training(measured),
     )
     yield bullet(f"**Behind**: {losses(measured)}")

@@ -102,10 +102,9 @@ def parser() -> argparse.ArgumentParser:
     return top
 
 
-def _add(commands: Any, name: str, function: Step, help: str | None, *required: str) -> argparse.ArgumentParser:
-    """Add a step with required options; a step without help is not listed."""
-    shown = {} if help is None else {"help": help}
-    step: argparse.ArgumentParser = commands.add_parser(name, description=help, **shown)
+def _add(commands: Any, name: str, function: Step, help: str, *required: str) -> argparse.ArgumentParser:
+    """Add a step with required options."""
+    step: argparse.ArgumentParser = commands.add_parser(name, description=help, help=help)
     step.set_defaults(step=function)
     for option in required:
         step.add_argument(f"--{option}", required=True)
@@ -166,18 +165,16 @@ def _add_sharing(commands: Any) -> None:
     about = "rebuild results/published/<run> from its records, results/published/records/<run>.json.gz"
     _add(commands, "republish", sharing_steps.republish_step, about, "config")
     about = "write the records of all finished cells into one small file"
-    for name, help in (("export-records", about), ("carry", None)):  # the second is the old name
-        step = _add(commands, name, sharing_steps.export_records_step, help, "config", "out")
-        step.add_argument("--commit", default="", help="commit of cells that were computed without git")
-        step.add_argument("--note", default="", help="how the cells were measured, for readers of the provenance")
+    step = _add(commands, "export-records", sharing_steps.export_records_step, about, "config", "out")
+    step.add_argument("--commit", default="", help="commit of cells that were computed without git")
+    step.add_argument("--note", default="", help="how the cells were measured, for readers of the provenance")
     about = "put files written by export-records into the one small file of a published run's records"
     step = _add(commands, "pack-records", sharing_steps.pack_records_step, about, "config")
     step.add_argument("files", nargs="+", metavar="FILE", help="where two hold the same cell, the later one counts")
     step.add_argument("--fresh", action="store_true", help="begin anew: what the file held before does not count")
     about = "make one run of files written by export-records"
-    for name, help in (("merge-records", about), ("adopt", None)):
-        step = _add(commands, name, sharing_steps.merge_records_step, help, "config")
-        step.add_argument("files", nargs="+", metavar="FILE", help="where two hold the same cell, the later one counts")
+    step = _add(commands, "merge-records", sharing_steps.merge_records_step, about, "config")
+    step.add_argument("files", nargs="+", metavar="FILE", help="where two hold the same cell, the later one counts")
 
 
 def _add_tools(commands: Any) -> None:

@@ -21,8 +21,9 @@ from sgoif.errors import UserError
 
 SELECTION = (
     "Epochs and hyper-parameters: the configuration's, else the methods' defaults. No epoch is selected: what is shown "
-    "is the score at the end of training (SG-OIF's: its influence over the visits in its window, class model and margins over all of training). No job sees the truth; what the "
-    "authors had seen when they chose the defaults, and how many they tried, is in docs/lab-notebook/defaults.md."
+    "is the score at the end of training (SG-OIF's: its influence over the visits in its window, class model and "
+    "margins over all of training). No job sees the truth; what the authors had seen when they chose the defaults, and "
+    "how many they tried, is in docs/lab-notebook/defaults.md."
 )
 NOT_IN_RUN = "the dataset is not part of this run's configuration"
 

@@ -2,7 +2,6 @@
 
 import gzip
 import json
-import re
 import shutil
 from pathlib import Path
 
@@ -254,21 +253,6 @@ def test_a_dataset_that_only_the_partial_runs_have_is_no_gap(elsewhere, monkeypa
     config = read_json("results/mini/config.json")
     assert (list(config["noisy"]), list(config["ood"])) == (["digits"], [])
     assert [(gap["task"], gap["dataset"]) for gap in config["not_run"]] == [("ood", "digits_id")]
-
-
-def test_the_old_names_of_the_steps_still_work(work, elsewhere, monkeypatch, capsys):
-    monkeypatch.chdir(work)
-    assert step("carry", "--config", "results/mini/config.json", "--out", "old.json.gz") == 0
-    new = exported("new.json.gz")
-    assert read("old.json.gz") == new
-    monkeypatch.chdir(elsewhere)
-    assert step("adopt", work / "old.json.gz", "--config", "mini.yaml") == 0
-    assert (elsewhere / "results" / "mini" / "summary.json").is_file()
-    capsys.readouterr()
-    with pytest.raises(SystemExit):
-        main(["--help"])
-    shown = capsys.readouterr().out
-    assert "export-records" in shown and "merge-records" in shown and not re.search("carry|adopt", shown)
 
 
 def with_one_draw(partial_run: dict, method: str | None = None) -> dict:

@@ -6,7 +6,7 @@
         ...  loss(logits, labels, index)              # a number, to be minimised
     loss.scores(labels)                               # what its state says of each label, {name: [N]}
 
-`robust_training.train_with_loss` trains with one of them, and so does SG-OIF while it watches (`params.sgoif.loss`).
+`robust.training.train_with_loss` trains with one of them, and so does SG-OIF while it watches (`params.sgoif.loss`).
 Losses are captured as CUDA graphs, so that they must not depend on values of tensors on the host; numbers that change
 between epochs are tensors that are changed in place. Shapes: N training examples, K classes, n examples of a step.
 """
