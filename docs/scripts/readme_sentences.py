@@ -45,7 +45,7 @@ def paper(measured: Measured) -> Iterator[str]:
     verdicts = measured.verdicts()
     judged = {verdict: verdicts[verdict] for verdict in JUDGED}
     single, _ = of_one_seed(measured)
-    one_seed = f" ({single} have one seed, which by our rule cannot count as reproduced)" if single else ""
+    one_seed = f" ({single} by one seed, too few to reproduce)" if single else ""
     table1 = [c for c in measured.ledger if c["table"] == "Table 1"]
     proved = sum(any(s["status"] == "proved" for s in c["sources"]) for c in table1)
     alone, ours = leads(measured, (PAPER, ""), measured.blind), in_every_seed(measured)[0]
@@ -70,7 +70,7 @@ def ablations(measured: Measured) -> str:
         return f"{lose}; here they have to be [run again](docs/lab-notebook/ablations.md)."
     (ten, hundred), (ten_alone, hundred_alone) = (map(max, losses) for losses in (whole, alone))
     draws = draws_of_ablations(measured)
-    here = f"at most {ten:.1f} in any of {draws}" if draws else f"{ten:.1f}"
+    here = f"at most {ten:.1f} in {draws}" if draws else f"{ten:.1f}"
     return (
         f"{lose}. Here they lose {here}, and {hundred:.1f} on"
         " CIFAR-100; without the class model [the influence alone](docs/results/measured.md#the-papers-numbers)"

@@ -67,7 +67,7 @@ def test_the_readme_tells_what_ablations_lose_beside_the_class_model_and_without
     assert row == "| w/o Stability Gate | 60.0 | 79.00 | 20.00 | 60.0 | 75.00 | 20.00 |"
     for method, second in (("sgoif", 0.98), ("sgoif@no_gate", 0.98)):
         some.values[(*FIRST, method, "auc_pr", "")][1] = second
-    assert " Here they lose at most 1.0 in any of two draws, and 5.0 on CIFAR-100;" in readme_sentences.ablations(some)
+    assert " Here they lose at most 1.0 in two draws, and 5.0 on CIFAR-100;" in readme_sentences.ablations(some)
     first, *_ = other_tables.ablations(some)
     assert first == "Means of two draws of the noise; the README gives the largest loss in any draw."
 
