@@ -37,7 +37,7 @@ from dataclasses import dataclass, replace
 import torch
 from torch import Tensor
 
-from sgoif.label_noise.class_mixture import CHUNK_ROWS, fit_class_mixture
+from sgoif.label_noise.class_mixture import CHUNK_ROWS, ClassMixture, fit_class_mixture
 from sgoif.label_noise.class_names import label_excess, name_probabilities, size_agreement
 
 SCATTERED_WEIGHT = 4.0  # of influence and margins at noise entropy 1
@@ -46,6 +46,7 @@ SUSPECTED = 0.2  # share of the labels that counts as suspected where signals ar
 ROUNDS = 2  # of finding the suspected labels
 OUTLYING = 10.0  # median lengths of class influences, beyond which an example would set the scale of all others
 DRAWN_TO = 3.0  # median lengths that such an example is given
+RUNAWAY = 4.0  # times its labels, or the mean of all classes: a larger class has gathered those of others
 MIN_LOG_ODDS_WEIGHT = 1e-3  # of the weights of all signals, so that the others stay finite in units of it
 TRUSTED_INFLUENCE_WEIGHT = 2.0  # of the influence on trusted examples
 TRUSTED_MARGIN_POWER = 4  # of the noise entropy, in the weight of the margins with trusted examples
@@ -126,10 +127,11 @@ def read_labels(
         records.append(draw_in(class_influence - class_influence.mean(1, keepdim=True)))
     if trusted is None:
         labelled = torch.bincount(labels, minlength=predictions.shape[1]).double()
-        models = [fit_class_mixture(x, labels) for x in records]
+        models = without_runaway([fit_class_mixture(x, labels) for x in records], labelled)
         agreement = size_agreement(labelled, [model.class_sizes for model in models])
         if agreement > 0:
-            second = [fit_class_mixture(x, labels, tail=agreement) for x in records]
+            second = [fit_class_mixture(x, labels, tail=agreement) for x in records[: len(models)]]
+            second = without_runaway(second, labelled)
             models = [*models, *second] if predictions.shape[1] == 2 else second
         odds = [model.log_odds(name_probabilities(model.transition, agreement)) for model in models]
         excess = label_excess(labelled, agreement)[labels]
@@ -140,12 +142,28 @@ def read_labels(
         for x in records:
             models.append(fit_class_mixture(x, labels, guess))
             guess = models[0].most_probable()
+        models = without_runaway(models, torch.bincount(guess, minlength=predictions.shape[1]).double())
         odds = [model.log_odds() for model in models]
         excess = torch.zeros_like(odds[0])
         scattered = models[0].noise_entropy ** TRUSTED_MARGIN_POWER if predictions.shape[1] > 2 else 1.0
         factors = (TRUSTED_INFLUENCE_WEIGHT, SCATTERED_WEIGHT * scattered)
     log_odds, weights = weigh_signals(influence, margin, torch.stack(odds), factors)
     return LabelEvidence(log_odds, excess, models[0].transition, models[0].noise_entropy, weights)
+
+
+def without_runaway(models: list[ClassMixture], sizes: Tensor) -> list[ClassMixture]:
+    """Return the mixture of the predictions, and that of the class influences unless one of its classes ran away.
+
+    With about a hundred well separated classes of few examples a class may gather the atypical examples of all others,
+    more in every iteration. It then had 14 to 59 times its labels; where none did, at most twice.
+
+    Args:
+        models: Mixture of the predictions, and that of the class influences if there is one.
+        sizes: Number of labels, or of guessed examples, of each class, shape [C].
+    """
+    largest = RUNAWAY * sizes.clamp(min=float(sizes.mean()))
+    first, *others = models
+    return [first, *(model for model in others if not (model.class_sizes > largest).any())]
 
 
 def draw_in(records: Tensor) -> Tensor:
