@@ -3,7 +3,9 @@
 from __future__ import annotations
 
 import math
+import random
 from collections.abc import Iterable, Iterator
+from contextlib import contextmanager
 from typing import Any
 
 import numpy as np
@@ -18,6 +20,39 @@ from sgoif.gradients.queue import Pass
 
 AnchorData = Iterable[tuple[Tensor, Tensor]]
 LocatedBatch = tuple[Tensor, Tensor, int]  # a batch (x, y) and the position of its first example in the data
+
+
+class OwnRandomNumbers:
+    """A stream of random numbers beside that of training.
+
+    A DataLoader draws from torch's global generator whenever it is iterated, shuffled or not. Dropout, order and
+    augmentation of the training would be others.
+    """
+
+    def __init__(self) -> None:
+        self._states: tuple[Tensor, dict[str, Any], tuple[Any, ...]] | None = None
+
+    @contextmanager
+    def __call__(self) -> Iterator[None]:
+        """Let torch (on the CPU), numpy and Python draw from this stream, which begins where training is."""
+        outside = self._read()
+        if self._states is not None:
+            self._write(*self._states)
+        try:
+            yield
+        finally:
+            self._states = self._read()
+            self._write(*outside)
+
+    @staticmethod
+    def _read() -> tuple[Tensor, dict[str, Any], tuple[Any, ...]]:
+        return torch.get_rng_state(), np.random.get_state(legacy=False), random.getstate()
+
+    @staticmethod
+    def _write(of_torch: Tensor, of_numpy: dict[str, Any], of_python: tuple[Any, ...]) -> None:
+        torch.set_rng_state(of_torch)
+        np.random.set_state(of_numpy)
+        random.setstate(of_python)
 
 
 class AnchorDataCycle:
@@ -49,6 +84,7 @@ class AnchorDataCycle:
         self.evaluated = 0
         self._round: Iterator[LocatedBatch] | None = None
         self._next_batch: LocatedBatch | None = None  # did not fit into the last check
+        self._random_numbers = OwnRandomNumbers()
 
     @property
     def max_examples(self) -> int:
@@ -96,7 +132,7 @@ class AnchorDataCycle:
             BatchError: If the data is empty, e.g. an exhausted generator, or not of batches (x, y).
         """
         position = 0
-        for batch in self.data:
+        for batch in self._beside_training():
             if not isinstance(batch, tuple | list) or len(batch) != 2:
                 given = f"{len(batch)} things" if isinstance(batch, tuple | list) else describe(batch)
                 raise BatchError(f"anchor_data must be iterable over batches (x, y); one was {given}")
@@ -105,6 +141,18 @@ class AnchorDataCycle:
             position += len(y)
         if position == 0:
             raise BatchError("anchor_data holds nothing; it is iterated several times, so pass a list or a DataLoader")
+
+    def _beside_training(self) -> Iterator[tuple[Tensor, Tensor]]:
+        """Iterate over the data by random numbers of its own."""
+        with self._random_numbers():
+            batches = iter(self.data)
+        while True:
+            try:
+                with self._random_numbers():
+                    batch = next(batches)
+            except StopIteration:
+                return
+            yield batch
 
     def state_dict(self) -> dict[str, int]:
         """Return where the cycle stands."""
