@@ -20,6 +20,7 @@ from sgoif.backend.linalg import restore_buffers_unless
 from sgoif.config import InfluenceConfig
 from sgoif.errors import BatchError, CaptureError, InfluenceError
 from sgoif.gradients.factored_batch import FactoredBatch
+from sgoif.gradients.layer_ops import stored_weight
 from sgoif.gradients.queue import MAX_QUEUED_NUMBERS, Pass, remaining_weight, repeat_each, step_sizes
 from sgoif.label_noise.held_out_evidence import fitted_examples
 from sgoif.label_noise.projection import MAX_FEATURES
@@ -115,7 +116,7 @@ class Engine:
     def _note_left_alone(self, optimizer: torch.optim.Optimizer | None) -> None:
         """Note which parameters the first step did not change: without a gradient, or not the optimiser's."""
         owned = None if optimizer is None else {id(p) for group in optimizer.param_groups for p in group["params"]}
-        head_has_gradient = self.hooks.head.weight.grad is not None
+        head_has_gradient = stored_weight(self.hooks.head).grad is not None
         for p in self._below_head():
             without_gradient = head_has_gradient and p.grad is None
             if without_gradient or (owned is not None and id(p) not in owned):
@@ -277,7 +278,7 @@ class Engine:
         rate: Tensor | float = 1.0
         decay: Tensor | float = 0.0
         if optimizer is not None:
-            head, groups = self.hooks.head.weight, optimizer.param_groups
+            head, groups = stored_weight(self.hooks.head), optimizer.param_groups
             group = next((g for g in groups if any(p is head for p in g["params"])), groups[0])
             rate, decay = group["lr"], group.get("weight_decay", 0.0)
         rate = rate.detach().clone() if isinstance(rate, Tensor) else rate

@@ -16,6 +16,7 @@ from sgoif.backend.eval_mode import eval_mode
 from sgoif.backend.integers import as_integers, describe
 from sgoif.errors import BatchError
 from sgoif.gradients.hooks import GradientHooks
+from sgoif.gradients.layer_ops import stored_weight
 from sgoif.gradients.queue import Pass
 
 AnchorData = Iterable[tuple[Tensor, Tensor]]
@@ -193,7 +194,7 @@ def as_batch(x: Any, y: Any, what: str) -> tuple[Any, Any]:
 
 def _on_model_device(hooks: GradientHooks, x: Tensor, y: Tensor) -> tuple[Tensor, Tensor]:
     """Check the labels and move both tensors to the model's device."""
-    device, labels = hooks.head.weight.device, as_integers(y)
+    device, labels = stored_weight(hooks.head).device, as_integers(y)
     if labels is None or labels.dim() != 1:
         raise BatchError(f"anchor_data: labels must be integers of shape [n], got {describe(y)}")
     if isinstance(x, Tensor) and len(x) != len(labels):

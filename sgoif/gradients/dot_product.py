@@ -12,7 +12,7 @@ from __future__ import annotations
 import torch
 from torch import Tensor
 
-from sgoif.gradients.layer_ops import SupportedLayer, direction_as_weights, layer_dot
+from sgoif.gradients.layer_ops import SupportedLayer, direction_as_weights, layer_dot, stored_weight
 from sgoif.gradients.parameter_space import ParameterSpace
 
 
@@ -55,7 +55,7 @@ class GradientDotProduct:
         module, key = self.layers[name], (name, a.dtype)
         if key not in self._weights:
             bias = None if module.bias is None else torch.empty_like(module.bias, dtype=a.dtype)
-            self._weights[key] = torch.empty_like(module.weight, dtype=a.dtype), bias
+            self._weights[key] = torch.empty_like(stored_weight(module), dtype=a.dtype), bias
             self._copy_weights(*key)
         with torch.autocast(a.device.type, enabled=False):
             return layer_dot(module, a, e, *self._weights[key], self.dtype)

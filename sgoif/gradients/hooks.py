@@ -21,7 +21,7 @@ from sgoif.backend.linalg import zero_rows_unless
 from sgoif.config import InfluenceConfig
 from sgoif.errors import BatchError, CaptureError, ScopeError
 from sgoif.gradients.factored_batch import FactoredBatch
-from sgoif.gradients.layer_ops import SupportedLayer, with_bias
+from sgoif.gradients.layer_ops import SupportedLayer, stored_weight, with_bias
 from sgoif.gradients.layers import LinearGradients
 from sgoif.gradients.parameter_space import ParameterSpace
 
@@ -124,7 +124,7 @@ def layers_in_scope(model: nn.Module, head: str, scope: str) -> tuple[dict[str, 
         else:
             wanted = pattern is None or pattern.search(name) is not None
         supported = isinstance(module, nn.Linear) or (isinstance(module, nn.Conv2d) and module.groups == 1)
-        if wanted and supported and (scope == "head" or module.weight.requires_grad):
+        if wanted and supported and (scope == "head" or stored_weight(module).requires_grad):
             chosen[name] = module
     if not chosen:
         raise ScopeError(
@@ -188,13 +188,17 @@ class GradientHooks:
         self.n_classes = n_classes or self.head.out_features
         self.head_is_guessed = n_classes is None and not config.head
         self.layers, self.left_out = layers_in_scope(self.model, self.head_name, config.scope)
-        uninitialised = [name for name, m in self.layers.items() if is_lazy(m.weight)]
+        uninitialised = [name for name, m in self.layers.items() if is_lazy(stored_weight(m))]
         if uninitialised:
             raise ScopeError(f"layer {uninitialised[0]!r} has no weights yet: run a batch through the model first")
         self.space = ParameterSpace(
-            [(w.shape[0], w[0].numel() + (m.bias is not None)) for m in self.layers.values() for w in [m.weight]]
+            [
+                (w.shape[0], w[0].numel() + (m.bias is not None))
+                for m in self.layers.values()
+                for w in [stored_weight(m)]
+            ]
         )
-        self.dtype = torch.promote_types(self.head.weight.dtype, torch.float32)
+        self.dtype = torch.promote_types(stored_weight(self.head).dtype, torch.float32)
         self.recording = False
         self.removed = False
         self.captured = CapturedPass()

@@ -12,9 +12,10 @@ the per-example gradient.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import replace
+from functools import partial
 
 import torch
 import torch.nn.functional as F
@@ -47,7 +48,9 @@ class LayerHooks(GradientHooks):
         self.dot_product = GradientDotProduct(self.layers, self.space, self.dtype)
         self.scoring = True
         self.below_head = [name for name in self.layers if name != self.head_name]
-        self._handles += [self.layers[name].register_forward_hook(self._layer_hook(name)) for name in self.below_head]
+        # no local functions: with those the model could not be pickled, and a copy of it would report to this object
+        for name in self.below_head:
+            self._handles.append(self.layers[name].register_forward_hook(partial(self._on_layer_output, name)))
 
     def _on_head_output(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
         super()._on_head_output(module, inputs, output)
@@ -64,22 +67,19 @@ class LayerHooks(GradientHooks):
 
             output.register_hook(on_gradient)  # type: ignore[no-untyped-call]
 
-    def _layer_hook(self, name: str) -> Callable[[nn.Module, tuple[Tensor, ...], Tensor], None]:
-        def on_output(module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-            if not (self.recording and output.requires_grad):
-                return
-            captured, layer_input, scoring = self.captured, inputs[0].detach(), self.scoring
+    def _on_layer_output(self, name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+        if not (self.recording and output.requires_grad):
+            return
+        captured, layer_input, scoring = self.captured, inputs[0].detach(), self.scoring
 
-            def on_gradient(gradient: Tensor) -> None:
-                a, e = cast_factors(layer_input, gradient.detach(), self.dtype)
-                captured.inputs[name], captured.gradients[name] = a, e
-                if scoring:
-                    part = self.dot_product.project(name, a, e)
-                    captured.projection = part if captured.projection is None else captured.projection + part
+        def on_gradient(gradient: Tensor) -> None:
+            a, e = cast_factors(layer_input, gradient.detach(), self.dtype)
+            captured.inputs[name], captured.gradients[name] = a, e
+            if scoring:
+                part = self.dot_product.project(name, a, e)
+                captured.projection = part if captured.projection is None else captured.projection + part
 
-            output.register_hook(on_gradient)  # type: ignore[no-untyped-call]
-
-        return on_output
+        output.register_hook(on_gradient)  # type: ignore[no-untyped-call]
 
     @contextmanager
     def evaluation_pass(self) -> Iterator[CapturedPass]:

@@ -2,9 +2,12 @@
 
 from __future__ import annotations
 
+from typing import cast
+
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 SupportedLayer = nn.Linear | nn.Conv2d
 
@@ -14,11 +17,27 @@ def with_bias(inputs: Tensor, bias: bool) -> Tensor:
     return torch.cat([inputs, inputs.new_ones(*inputs.shape[:-1], 1)], -1) if bias else inputs
 
 
+def stored_weight(layer: SupportedLayer) -> Tensor:
+    """Return the parameter that holds a layer's weights, or the weights themselves if none has their shape.
+
+    Reading `layer.weight` of a parametrised layer computes it, and spectral_norm moves its vectors by that.
+    """
+    if not parametrize.is_parametrized(layer, "weight"):
+        return layer.weight
+    if isinstance(layer, nn.Linear):
+        shape = torch.Size([layer.out_features, layer.in_features])
+    else:
+        shape = torch.Size([layer.out_channels, layer.in_channels // layer.groups, *layer.kernel_size])
+    held = cast("nn.ModuleDict", layer.parametrizations)["weight"].parameters(recurse=False)
+    found = next((p for p in held if p.shape == shape), None)
+    return layer.weight if found is None else found
+
+
 def direction_as_weights(module: SupportedLayer, direction: Tensor) -> tuple[Tensor, Tensor | None]:
     """Return a direction of shape [out, in] as weight and bias of its layer."""
     if module.bias is None:
-        return direction.reshape(module.weight.shape), None
-    return direction[:, :-1].reshape(module.weight.shape), direction[:, -1]
+        return direction.reshape(stored_weight(module).shape), None
+    return direction[:, :-1].reshape(stored_weight(module).shape), direction[:, -1]
 
 
 def padded(conv: nn.Conv2d, images: Tensor) -> Tensor:

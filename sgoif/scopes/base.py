@@ -16,6 +16,7 @@ from sgoif.config import InfluenceConfig
 from sgoif.curvature import Curvature
 from sgoif.gradients.factored_batch import FactoredBatch
 from sgoif.gradients.hooks import GradientHooks
+from sgoif.gradients.layer_ops import stored_weight
 from sgoif.gradients.queue import Pass, PassQueue
 
 
@@ -137,4 +138,4 @@ class Scope(ABC):
     @property
     def device(self) -> torch.device:
         """Device of the model."""
-        return self.hooks.head.weight.device
+        return stored_weight(self.hooks.head).device

@@ -1,11 +1,16 @@
 """Hooks that turn a pass into gradients: taken off again, the logits they choose, the precision they keep."""
 
+import contextlib
+import copy
+import io
+
 import pytest
 import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
+from torch.nn.utils import parametrizations
 
-from sgoif import InfluenceConfig
+from sgoif import InfluenceConfig, OnlineInfluence
 from sgoif.gradients.dot_product import GradientDotProduct
 from sgoif.gradients.hooks import GradientHooks
 from tests.helpers.networks import Net, linear_net
@@ -113,3 +118,46 @@ def test_scores_of_the_backward_pass_keep_the_precision_of_their_inputs():
     dot.set_direction(2 * direction)  # the weights follow in place
     torch.testing.assert_close(dot.project("head", a, e), 2 * found, rtol=1e-4, atol=1e-4)
     assert torch.equal(dot.layer_block("head").flatten(), 2 * direction[0])
+
+
+@pytest.mark.parametrize("scope", ["head", "all"])
+@pytest.mark.parametrize("norm", [parametrizations.spectral_norm, parametrizations.weight_norm])
+def test_a_parametrised_head_is_trained_as_without_the_library(scope, norm):
+    """spectral_norm takes a step whenever its weight is read in training mode."""
+
+    def trained(watched: bool) -> dict:
+        torch.manual_seed(0)
+        x, y = torch.randn(200, 16), torch.randint(0, 4, (200,))
+        model = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), norm(nn.Linear(8, 4)))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+        config = InfluenceConfig(scope=scope, solve_every=2)
+        influence = OnlineInfluence(model, 200, 4, config) if watched else None
+        for index in torch.arange(200).split(20):
+            optimizer.zero_grad()
+            with influence.watch(index, y[index]) if influence else contextlib.nullcontext():
+                F.cross_entropy(model(x[index]), y[index]).backward()
+            optimizer.step()
+            if influence:
+                influence.step(optimizer)
+        return model.state_dict()
+
+    with_it, without = trained(True), trained(False)
+    assert all(torch.equal(with_it[name], without[name]) for name in without)
+
+
+@pytest.mark.parametrize("scope", ["head", "all"])
+def test_a_watched_model_can_be_saved_and_a_copy_of_it_is_not_watched(scope):
+    torch.manual_seed(0)
+    x, y = torch.randn(40, 16), torch.randint(0, 4, (40,))
+    model = nn.Sequential(nn.Linear(16, 8), nn.ReLU(), nn.Linear(8, 4))
+    optimizer = torch.optim.SGD(model.parameters(), lr=0.1)
+    influence = OnlineInfluence(model, 40, 4, InfluenceConfig(scope=scope))
+    index, teacher = torch.arange(20), copy.deepcopy(model)
+    with influence.watch(index, y[index]):
+        F.cross_entropy(model(x[index]), y[index]).backward()
+        F.cross_entropy(teacher(x[:5]), y[:5]).backward()
+    influence.step(optimizer)
+    file = io.BytesIO()
+    torch.save(model, file)
+    file.seek(0)
+    assert torch.equal(torch.load(file, weights_only=False)(x), model(x))
