@@ -65,7 +65,8 @@ class FeatureArray:
         """
         for first in range(0, len(self), self.block_rows):
             rows = self._select[first : first + self.block_rows]
-            block = np.asarray(self._values[rows], np.float32)
+            with np.errstate(over="ignore"):  # what float32 cannot hold is refused in the next line
+                block = np.asarray(self._values[rows], np.float32)
             _require_finite(block, rows)
             yield first, torch.from_numpy(block)
 

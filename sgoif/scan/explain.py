@@ -92,12 +92,14 @@ class Explanation:
     classes: list[str]
 
     def helpful(self, n: int) -> np.ndarray:
-        """Returns the positions of the `n` most helpful examples, the most helpful first."""
-        return np.argsort(self.influence, kind="stable")[:n]
+        """Returns the positions of up to `n` examples that help, the most helpful first."""
+        first = np.argsort(self.influence, kind="stable")[:n]
+        return first[self.influence[first] < 0]
 
     def harmful(self, n: int) -> np.ndarray:
-        """Returns the positions of the `n` most harmful examples, the most harmful first."""
-        return np.argsort(-self.influence, kind="stable")[:n]
+        """Returns the positions of up to `n` examples that harm, the most harmful first."""
+        first = np.argsort(-self.influence, kind="stable")[:n]
+        return first[self.influence[first] > 0]
 
 
 def explain(image: str, out: Path, label: str | None = None) -> Explanation:

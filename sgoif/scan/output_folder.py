@@ -33,6 +33,7 @@ REMAKE = "make the scan again with `sgoif scan`, in a new folder"
 TO_EXPLAIN = ("network.safetensors", "explain.npz")  # not of a set that is too large to keep its features
 ALWAYS = ("ranking.csv", "left_out.csv", "gallery.html", *TO_EXPLAIN)  # of a finished scan
 OWN = {*ALWAYS, "scan.json", "report.json", "ranking.parquet", ".lock"}  # what nothing else may replace
+WRITTEN_LATER = {"cleaned.csv", "explain.html"}  # by `sgoif apply` and `sgoif explain`, again and again
 NEEDED = {"source", "kind", "base", "reading", "settings", "classes"}  # of scan.json and report.json together
 
 
@@ -134,18 +135,22 @@ def require_free(path: Path, scan_folder: Path, about: dict[str, Any], others: I
         others: More files that must stay, resolved.
 
     Raises:
-        UserError: If the path is a folder, a file of the scan, one of its inputs, or one of the others.
+        UserError: If the path is a folder, a file of the scan, one of its inputs, one of the others, or any other file
+            but the one that the command writes if nothing else is said.
     """
     if path.is_dir():
         raise UserError(f"--out {path} is a folder; name a file in it")
     target = path.resolve()
-    if target.parent == scan_folder.resolve() and target.name in OWN:
+    inside = target.parent == scan_folder.resolve()
+    if inside and target.name in OWN:
         raise UserError(f"--out {path} belongs to the scan; choose another name")
     originals = {Path(name) for name in about.get("inputs", [])} | set(others)
     if about["base"] is not None and about["kind"] == "csv":
         originals |= {Path(about["base"]) / Path(about["source"]).name, Path(about["source"]).resolve()}
     if target in originals:
         raise UserError(f"--out {path} is one of the originals; choose another name")
+    if target.exists() and not (inside and target.name in WRITTEN_LATER):
+        raise UserError(f"--out {path} exists and is not written over; choose another name")
 
 
 def _check_identity(out: Path, before: dict[str, Any], identity: dict[str, Any]) -> None:

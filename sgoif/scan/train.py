@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import os
+import sys
+import warnings
 from collections.abc import Iterator
 from dataclasses import dataclass
 from typing import Any
@@ -167,7 +169,15 @@ def train_and_score(
         ) from None
     logits, features = predict(learner.net, images, batch_size=256, features=True)
     assert features is not None
-    return TrainedScan(influence.scores(), evidence.read(), learner.net, influence, features, logits)
+    with warnings.catch_warnings(record=True) as told:
+        warnings.simplefilter("always")
+        result = influence.scores()
+    if not result.score.any():
+        steps = f"after {learner.steps_done} steps"
+        print(f"note: all influences are 0 {steps}: more --epochs help, or a smaller --batch-size", file=sys.stderr)
+    elif told:
+        print(f"note: {told[0].message}", file=sys.stderr)
+    return TrainedScan(result, evidence.read(), learner.net, influence, features, logits)
 
 
 def _train(

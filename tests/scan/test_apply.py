@@ -199,6 +199,7 @@ def test_neither_inputs_nor_files_of_the_scan_are_written_over(scanned, tmp_path
     (tmp_path / "labels.csv").write_text("label\n" + "a\n" * 30 + "b\n" * 30)
     words = ("--features", tmp_path / "f.npy", "--labels", tmp_path / "labels.csv", "--out", tmp_path / "features")
     assert run("scan", *words) == 0
+    (tmp_path / "mine.csv").write_text("path,label\n")
     before = fingerprint(tmp_path) | fingerprint(out)
     decided = (out, "--decisions", tmp_path / "d.csv", "--out")
     for words, told in (
@@ -206,13 +207,14 @@ def test_neither_inputs_nor_files_of_the_scan_are_written_over(scanned, tmp_path
         ((*decided, images / "a" / "0.png"), "is one of the originals"),  # it is removed, and stays where it is
         ((*decided, out / "ranking.csv"), "belongs to the scan"),
         ((*decided, out / "scan.json"), "belongs to the scan"),
+        ((*decided, tmp_path / "mine.csv"), "exists and is not written over"),
         ((tmp_path / "linked", "--above", 0.99, "--out", tmp_path / "real" / "list.csv"), "is one of the originals"),
         ((tmp_path / "linked", "--above", 0.99, "--out", tmp_path / "link.csv"), "is one of the originals"),
         ((tmp_path / "features", "--above", 0.99, "--out", tmp_path / "f.npy"), "is one of the originals"),
         ((tmp_path / "features", "--above", 0.99, "--out", tmp_path / "labels.csv"), "is one of the originals"),
     ):
         assert run("apply", *words) == 2 and told in capsys.readouterr().err
-    for page in (out / "ranking.csv", out / "gallery.html", images / "a" / "0.png"):
+    for page in (out / "ranking.csv", out / "gallery.html", images / "a" / "0.png", images / "b" / "3.png"):
         assert run("explain", images / "a" / "0.png", "--scan", out, "--out", page) == 2
         assert "choose another name" in capsys.readouterr().err
     assert fingerprint(tmp_path) | fingerprint(out) == before
