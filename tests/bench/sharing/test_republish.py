@@ -32,13 +32,13 @@ def no_svg(monkeypatch):
 
 @pytest.mark.usefixtures("no_svg")
 @pytest.mark.parametrize(
-    "run", [pytest.param(run, marks=pytest.mark.slow if run == "measurement" else ()) for run in RUNS]
+    "run", [pytest.param(run, marks=pytest.mark.slow if run in ("measurement", "regimes") else ()) for run in RUNS]
 )
 def test_a_published_run_is_what_its_records_make_byte_by_byte(run, tmp_path, monkeypatch):
     """A changed default, variant or word would leave a run that nobody can rebuild.
 
-    Date and commit of the publication alone may differ; if they are all that does, the old ones are kept. The largest
-    run takes more than a minute; the same code makes the others.
+    Date and commit of the publication alone may differ; if they are all that does, the old ones are kept. The two
+    largest runs take more than a minute; the same code makes the others.
     """
     monkeypatch.delenv("SGOIF_DATA", raising=False)  # it is part of a configuration's hash
     for kept in (f"records/{run}.json.gz", run):
