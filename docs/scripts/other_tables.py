@@ -108,7 +108,7 @@ def _seeds_on_mnist(run: dict) -> dict[str, str]:
 
 
 def _trained_alone(older: dict, measured: Measured) -> set[str]:
-    """Methods of the older run that train a network of their own: those that the later run on MNIST lacks."""
+    """Methods of the older run that the later run on MNIST lacks: OpenGAN, and those that train their own network."""
     return _ood_methods(older) - _ood_methods(summary(measured.run))
 
 

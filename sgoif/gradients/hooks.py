@@ -188,15 +188,12 @@ class GradientHooks:
         self.n_classes = n_classes or self.head.out_features
         self.head_is_guessed = n_classes is None and not config.head
         self.layers, self.left_out = layers_in_scope(self.model, self.head_name, config.scope)
-        uninitialised = [name for name, m in self.layers.items() if is_lazy(stored_weight(m))]
+        weights = {name: stored_weight(m) for name, m in self.layers.items()}
+        uninitialised = [name for name, weight in weights.items() if is_lazy(weight)]
         if uninitialised:
             raise ScopeError(f"layer {uninitialised[0]!r} has no weights yet: run a batch through the model first")
         self.space = ParameterSpace(
-            [
-                (w.shape[0], w[0].numel() + (m.bias is not None))
-                for m in self.layers.values()
-                for w in [stored_weight(m)]
-            ]
+            [(len(w), w[0].numel() + (self.layers[name].bias is not None)) for name, w in weights.items()]
         )
         self.dtype = torch.promote_types(stored_weight(self.head).dtype, torch.float32)
         self.recording = False

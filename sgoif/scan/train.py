@@ -170,13 +170,14 @@ def train_and_score(
     logits, features = predict(learner.net, images, batch_size=256, features=True)
     assert features is not None
     with warnings.catch_warnings(record=True) as told:
-        warnings.simplefilter("always")
+        warnings.simplefilter("always", UserWarning)
         result = influence.scores()
-    if not result.score.any():
-        steps = f"after {learner.steps_done} steps"
-        print(f"note: all influences are 0 {steps}: more --epochs help, or a smaller --batch-size", file=sys.stderr)
-    elif told:
-        print(f"note: {told[0].message}", file=sys.stderr)
+    for words in {str(warning.message) for warning in told}:
+        if "influences are 0" in words:  # its advice names settings that a scan has not
+            words = (
+                f"all influences are 0 after {learner.steps_done} steps; more --epochs help, or a smaller --batch-size"
+            )
+        print(f"note: {words}", file=sys.stderr)
     return TrainedScan(result, evidence.read(), learner.net, influence, features, logits)
 
 

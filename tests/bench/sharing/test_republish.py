@@ -38,7 +38,7 @@ def test_a_published_run_is_what_its_records_make_byte_by_byte(run, tmp_path, mo
     """A changed default, variant or word would leave a run that nobody can rebuild.
 
     Date and commit of the publication alone may differ; if they are all that does, the old ones are kept. The two
-    largest runs take more than a minute; the same code makes the others.
+    largest runs take 75 s and 30 s; the same code makes the others.
     """
     monkeypatch.delenv("SGOIF_DATA", raising=False)  # it is part of a configuration's hash
     for kept in (f"records/{run}.json.gz", run):
