@@ -1,18 +1,19 @@
 """CORES2, confidence-regularised sample sieve. Cheng, Zhu, Li, Gong, Sun & Liu, ICLR 2021 (arXiv:2010.02347).
 
 A regulariser makes predictions confident, whatever the label; then labels that lose against the average label can be
-sieved out. With l_k = -log p_k, the cross-entropy with class k:
+sieved out. With l_k = -log p_k, the cross-entropy with class k, and pi_k, the share of class k among the labels:
 
-    L_i = l_{y_i} - beta mean_k l_k            sieve_i = l_{y_i} - mean_k l_k;  sieved out if sieve_i > 0
+    L_i = l_{y_i} - beta sum_k pi_k l_k        sieve_i = l_{y_i} - mean_k l_k;  sieved out if sieve_i > 0
 
 The loss of a step is the mean of L over the examples that are not sieved out. Official code: github.com/UCSC-REAL/cores
-(`loss.py`, phase 1): of 100 epochs beta is 0 for 10, rises linearly to 2 in 30 and stays; the sieve acts after
-epoch 30. Here the same shares of the recipe's epochs. Phase 2 (consistency training on the sieved set) is left out.
+(`loss.py`, `phase1.py`): of 100 epochs beta is 0 for 10, rises linearly to 2 in 30 and stays; the sieve acts after
+epoch 30; from then on pi is of the labels that were kept in the epoch before. Here the same shares of the recipe's
+epochs. Phase 2 (consistency training on the sieved set) is left out.
 
 CORES2 publishes a set: `remove` is what its sieve holds back at the last visit. Candidates: `sieve`, the mean of
 sieve_i over the last half of training, and the losses, margins and probabilities of its own training steps.
-Cost: 1 plain run. Deviations: optimiser, length and augmentation are the recipe's; a step whose examples are all sieved
-out has loss 0 (released: their mean divided by 1e8).
+Cost: 1 plain run. Deviations: optimiser, learning rate, length and augmentation are the recipe's (released: the rate is
+divided by 1 + beta); a step whose examples are all sieved out has loss 0 (released: their mean divided by 1e8).
 """
 
 from __future__ import annotations
@@ -35,33 +36,41 @@ from sgoif.bench.methods.tasks import NoisyTask
 SMALLEST = 1e-8  # added to probabilities before their logarithm, as released
 
 
-def sieve(logits: Tensor, labels: Tensor) -> tuple[Tensor, Tensor]:
-    """The cross-entropy [n] and the mean over classes of -log p_k [n]."""
-    average = -(logits.softmax(1) + SMALLEST).log().mean(1)
-    return F.cross_entropy(logits, labels, reduction="none"), average
+def losses_of_classes(logits: Tensor) -> Tensor:
+    """Return -log p_k, shape [n, K]."""
+    return -(logits.softmax(1) + SMALLEST).log()
+
+
+def sieve_acts(epoch: int, epochs: int) -> bool:
+    """Return whether the sieve acts in an epoch: after 30 % of training."""
+    return 100 * epoch / epochs > 30
 
 
 class SampleSieve(TrainingLoss):
     """The loss, its schedule, and what the sieve said of each example in the window. Resumable state."""
 
-    def __init__(self, n_examples: int, device: torch.device, beta: float = 2.0):
-        """Begin with beta = 0, which rises to `beta`."""
-        self.largest = beta
-        self.beta, self.acts, self.late = torch.zeros(3, 1, device=device)
-        self.record = torch.zeros(3, n_examples, device=device)  # sum and number in the window, last value
+    def __init__(self, labels: Tensor, n_classes: int, beta: float = 2.0):
+        """Begin with beta = 0, which rises to `beta`, and with the class shares of all labels, shape [N]."""
+        self.labels, self.largest = labels, beta
+        self.beta, self.acts, self.late = torch.zeros(3, 1, device=labels.device)
+        self.record = torch.zeros(3, len(labels), device=labels.device)  # sum and number in the window, last value
+        self.shares = torch.full((n_classes,), 1 / n_classes, device=labels.device)  # pi
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
         self.beta.fill_(self.largest * float(np.clip((100 * epoch / epochs - 10) / 30, 0, 1)))
-        self.acts.fill_(100 * epoch / epochs > 30)
+        self.acts.fill_(sieve_acts(epoch, epochs))
         self.late.fill_(in_window(epoch, epochs))
+        kept = self.record[2] <= 0 if sieve_acts(epoch - 1, epochs) else torch.ones_like(self.labels, dtype=torch.bool)
+        if kept.any():
+            self.shares.copy_(torch.bincount(self.labels[kept], minlength=len(self.shares)) / kept.sum())
 
     def __call__(self, logits: Tensor, labels: Tensor, index: Tensor) -> Tensor:
-        losses, average = sieve(logits, labels)
-        said = (losses - average).detach()
+        losses, of_classes = F.cross_entropy(logits, labels, reduction="none"), losses_of_classes(logits)
+        said = (losses - of_classes.mean(1)).detach()
         total, number, _ = self.record[:, index]
         self.record.index_copy_(1, index, torch.stack([total + self.late * said, number + self.late, said]))
         kept = (1 - self.acts) + self.acts * (said <= 0)
-        return (kept * (losses - self.beta * average)).sum() / kept.sum().clamp(min=1)
+        return (kept * (losses - self.beta * of_classes @ self.shares)).sum() / kept.sum().clamp(min=1)
 
     def scores(self, labels: Tensor) -> dict[str, Tensor]:
         total, number, last = self.record
@@ -94,7 +103,7 @@ class CORES(RobustTrainer):
         self.need(self.params.beta >= 0, "beta", "must not be negative")
 
     def detect(self, task: NoisyTask) -> Detection:
-        loss = SampleSieve(len(task.labels), task.labels.device, self.params.beta)
+        loss = SampleSieve(task.labels, task.n_classes, self.params.beta)
         trained = train_with_loss(task, loss)
         said = {name: values.double().cpu().numpy() for name, values in loss.scores(task.labels).items()}
         return self.detection(

@@ -112,26 +112,47 @@ def test_sop_starts_so_that_a_short_training_can_learn_the_noise():
 
 
 def test_cores_by_hand():
-    """Schedule of beta; the value of the sieve; what is sieved out takes no part once the sieve acts."""
-    loss = SampleSieve(5, CPU)
+    """Schedule of beta; the value of the sieve; what is sieved out takes no part once the sieve acts.
+
+    The labels are 1, 0, 2, 1, 1: the shares of the classes in the regulariser are 1/5, 3/5, 1/5.
+    """
+    labels = torch.tensor([1, 0, 2, 1, 1])
+    loss = SampleSieve(labels, 3)
     betas = []
     for epoch in range(100):
         loss.begin_epoch(epoch, 100)
         betas.append(loss.beta.item())
     assert betas[:11] == [0.0] * 11 and betas[25] == pytest.approx(1.0) and betas[40:] == [2.0] * 60
-    losses = -np.log([0.25, 0.75])
-    average = -np.log([[0.5, 0.25, 0.25], [0.125, 0.75, 0.125]]).mean(1)
+    losses, of_classes = -np.log([0.25, 0.75]), -np.log([[0.5, 0.25, 0.25], [0.125, 0.75, 0.125]])
+    average, regulariser = of_classes.mean(1), of_classes @ [0.2, 0.6, 0.2]
     loss.begin_epoch(25, 100)  # beta 1, no sieve, before the window
-    assert loss(LOGITS, LABELS, INDEX).item() == pytest.approx((losses - average).mean(), rel=1e-5)
-    loss.begin_epoch(60, 100)  # beta 2, sieve: the first example loses against the average label
-    assert losses[0] > average[0] and losses[1] < average[1]
-    assert loss(LOGITS, LABELS, INDEX).item() == pytest.approx(losses[1] - 2 * average[1], rel=1e-5)
-    np.testing.assert_allclose(loss.scores(LABELS)["sieve"][INDEX], losses - average, rtol=1e-5)
+    assert loss(LOGITS, LABELS, INDEX).item() == pytest.approx((losses - regulariser).mean(), rel=1e-5)
+    assert losses[0] > average[0] and losses[1] < average[1]  # the first example loses against the average label
+    loss.begin_epoch(60, 100)  # beta 2, sieve; without the first example, whose last value is above 0
+    regulariser = of_classes @ [0.25, 0.5, 0.25]
+    assert loss(LOGITS, LABELS, INDEX).item() == pytest.approx(losses[1] - 2 * regulariser[1], rel=1e-5)
+    np.testing.assert_allclose(loss.scores(labels)["sieve"][INDEX], losses - average, rtol=1e-5)
     np.testing.assert_allclose(loss.record[1], [1, 0, 0, 1, 0])
 
 
+def test_cores_regularises_by_the_labels_that_were_kept_in_the_epoch_before_also_after_a_resume():
+    labels = torch.tensor([0, 0, 0, 1, 1, 2])
+    loss = SampleSieve(labels, 3)
+    loss.begin_epoch(30, 100)  # the sieve does not act yet, whatever it says
+    loss.record[2] = torch.tensor([1.0, 1, -1, -1, -1, 0])
+    loss.begin_epoch(31, 100)
+    torch.testing.assert_close(loss.shares, torch.tensor([3, 2, 1]) / 6)
+    resumed = SampleSieve(labels, 3)
+    resumed.load_state_dict(loss.state_dict())
+    resumed.begin_epoch(32, 100)
+    torch.testing.assert_close(resumed.shares, torch.tensor([1, 2, 1]) / 4)
+    resumed.record[2] = 1.0  # all are sieved out: the shares stay
+    resumed.begin_epoch(33, 100)
+    torch.testing.assert_close(resumed.shares, torch.tensor([1, 2, 1]) / 4)
+
+
 def test_a_step_whose_examples_are_all_sieved_out_teaches_nothing():
-    loss = SampleSieve(1, CPU)
+    loss = SampleSieve(LABELS[:1], 3)
     loss.begin_epoch(60, 100)
     assert loss(LOGITS[:1], LABELS[:1], torch.tensor([0])).item() == 0.0
 
