@@ -25,7 +25,7 @@ from sgoif.gradients.queue import MAX_QUEUED_NUMBERS, Pass, remaining_weight, re
 from sgoif.label_noise.held_out_evidence import fitted_examples
 from sgoif.label_noise.projection import MAX_FEATURES
 from sgoif.scopes import LearningSample, create_scope
-from sgoif.scores.features import MAX_NUMBERS, FeatureMemory
+from sgoif.scores.features import MAX_NUMBERS, SAME_NORM, FeatureMemory, parameter_norms
 from sgoif.scores.predictions import PredictedVisits, PredictionStatistics
 from sgoif.scores.visit_statistics import VisitStatistics
 
@@ -80,9 +80,9 @@ class Engine:
                 self.predictions = PredictionStatistics(
                     n_examples, self.n_classes, device, self.hooks.dtype, with_influence
                 )
-            self._versions = {id(p): p._version for p in self._below_head()}
             self._left_alone: set[int] = set()  # parameters below the head that the first step did not change
             self.features = self._feature_memory()
+            self._norms_before: Tensor | None = None  # of parameters below the head, before the first pass from here on
         # In deep scopes only the Kronecker inverses run on the side stream; they are first needed at the next check.
         overlap_refresh = not self.scope.scores_on_side_stream and self.parts.curvature.side_stream_refresh
         self.refresh_stream = SideStream(device, enabled=overlap_refresh and may_overlap)
@@ -95,23 +95,39 @@ class Engine:
 
     def _feature_memory(self) -> FeatureMemory | None:
         """Return where features are kept, None unless only the head is trained and labels are judged without trust."""
+        if not self._may_keep_features() or not self._only_head_is_trained():
+            return None
+        return FeatureMemory(self.n_examples, self.hooks.head.in_features, self.scope.device)
+
+    def _may_keep_features(self) -> bool:
         wanted = self.predictions is not None and self.config.keep_features and self.config.source != "trusted"
         dim = self.hooks.head.in_features
         if not wanted or dim > MAX_FEATURES or self.n_examples * dim > MAX_NUMBERS:
-            return None
-        if not fitted_examples(self.n_examples, dim, self.n_classes):
-            return None
-        return FeatureMemory(self.n_examples, dim, self.scope.device) if self._only_head_is_trained() else None
+            return False
+        return bool(fitted_examples(self.n_examples, dim, self.n_classes))
 
     def _below_head(self) -> Iterator[nn.Parameter]:
         head = {id(p) for p in self.hooks.head.parameters()}
         return (p for p in self.hooks.model.parameters() if id(p) not in head)
 
     def _only_head_is_trained(self) -> bool:
-        return not any(p.requires_grad and not self._is_left_alone(p) for p in self._below_head())
+        return not any(p.requires_grad and id(p) not in self._left_alone for p in self._below_head())
 
-    def _is_left_alone(self, parameter: nn.Parameter) -> bool:
-        return id(parameter) in self._left_alone and parameter._version == self._versions[id(parameter)]
+    def begin_pass(self) -> None:
+        """Note the weights below the head before the first pass of a training, or of one that goes on."""
+        if self._norms_before is None and self._may_keep_features():
+            self._norms_before = parameter_norms(self._below_head())
+
+    def drop_features_if_layers_were_trained(self) -> None:
+        """Drop the features if weights below the head have changed since the first pass; waits for the device.
+
+        Their values are compared: fused optimisers do not raise the version of a parameter, and loading weights does.
+        """
+        if self.features is None or self._norms_before is None:
+            return
+        before, now = self._norms_before, parameter_norms(self._below_head())
+        if now.shape != before.shape or not torch.allclose(now, before, rtol=SAME_NORM, atol=0):
+            self.features = None
 
     def _note_left_alone(self, optimizer: torch.optim.Optimizer | None) -> None:
         """Note which parameters the first step did not change: without a gradient, or not the optimiser's."""
@@ -160,6 +176,7 @@ class Engine:
         """Close a row of per-epoch scores and report indices or labels on a device that were out of range."""
         self.require_steps("end_epoch()")
         self.epoch += 1
+        self.drop_features_if_layers_were_trained()
         with self.stream.run(self.queue.tensors()):
             self.score_queue()
             self.visits.close(self.epoch)
@@ -206,8 +223,6 @@ class Engine:
                 batch.index, batch.valid, batch.logits, batch.predicted, batch.labels, scored.class_influence
             )
             self.predictions.add(visits, steps - first, range(first, end), self.epoch_steps)
-        if self.features is not None and not self._only_head_is_trained():  # other layers were thawed meanwhile
-            self.features = None
         if self.features is not None:
             features = torch.cat([p.features for p in passes])
             self.features.add(batch.index, batch.valid, features)
@@ -303,6 +318,7 @@ class Engine:
             raise InfluenceError("state_dict() between watch() and step(): save after step()")
         self.stream.synchronise()
         self.refresh_stream.synchronise()
+        self.drop_features_if_layers_were_trained()
         progress = {name: getattr(self, name) for name in PROGRESS}
         parts = self.parts.state_dict()
         return {
@@ -338,6 +354,7 @@ class Engine:
             self.visits.load_state_dict(state["visits"])
             if self.predictions is not None:
                 self.predictions.load_state_dict(state["predictions"])
+            self._norms_before = None  # weights may be loaded after this
             if state["features"] is None:
                 self.features = None
             else:  # layers may be frozen only after this; if others are trained, the features are dropped again

@@ -42,13 +42,14 @@ def read_scores(engine: Engine) -> InfluenceResult:
     """Score what is queued and return the result so far; trusted anchors pass once more to tell what labels mean."""
     engine.require_steps("scores()")
     config, trusted = engine.config, None
+    engine.drop_features_if_layers_were_trained()
     with torch.inference_mode(False), torch.autocast(engine.scope.device.type, enabled=False):
         with engine.stream.run(engine.queue.tensors()):
             engine.score_queue()
         engine.stream.synchronise()
         engine.raise_out_of_range()
         if engine.anchor_cycle is not None and config.source == "trusted" and config.memory:
-            trusted = anchor_predictions(engine.hooks, engine.anchor_cycle.batches())
+            trusted = anchor_predictions(engine.hooks, engine.anchor_cycle.read_beside())
         result = InfluenceResult.from_statistics(
             engine.visits, engine.predictions, config, read_counters(engine), describe_scope(engine), trusted
         )

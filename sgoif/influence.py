@@ -180,6 +180,7 @@ class OnlineInfluence:
             raise CaptureError("watch() after close(): the hooks are removed; make a new OnlineInfluence")
         if self._engine.hooks.recording:
             raise CaptureError("watch() inside watch(): end the first one; several before one step() are one batch")
+        self._engine.begin_pass()
         self._engine.hooks.start()
         try:
             yield
@@ -214,6 +215,7 @@ class OnlineInfluence:
                 raise BatchError(
                     f"record_outputs(): {what} must be a tensor of shape {expected}, got {describe(given)}"
                 )
+        self._engine.begin_pass()
         features, logits = features.detach().clone(), logits.detach().clone()
         captured = CapturedPass(features=features, head_output=logits, logits=logits)
         self._engine.queue.push(self.steps, captured, index, labels)
@@ -246,6 +248,7 @@ class OnlineInfluence:
             CaptureError: If the pass did not reach the layers in scope.
         """
         index, labels = self._validate(index, labels)
+        self._engine.begin_pass()
         self._engine.queue.push(self.steps, captured, index, labels, copy=True)
 
     @torch.no_grad()

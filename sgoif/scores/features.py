@@ -7,14 +7,29 @@ known. With random crops or other changes of the images it is the mean of their 
 
 from __future__ import annotations
 
+from collections.abc import Iterable
+
 import torch
 from torch import Tensor
+from torch.nn.parameter import is_lazy
 
 from sgoif.backend import collectives
 from sgoif.backend.linalg import zero_rows_unless
 
 MAX_NUMBERS = 2**28  # features of all examples together (1 GiB in float32); more are not kept
 STATE = ("total", "visits")
+SAME_NORM = 1e-9  # relative difference of norms up to which weights count as unchanged
+
+
+@torch.no_grad()
+def parameter_norms(parameters: Iterable[Tensor]) -> Tensor:
+    """Return the 1-norm and the 2-norm of p parameters, shape [p, 2], float64, on the first one's device.
+
+    They tell whether weights were changed without a copy of them. Those of other numbers than floats are left out.
+    """
+    real = [p.detach() for p in parameters if p.is_floating_point() and not is_lazy(p)]
+    norms = [torch.linalg.vector_norm(p, order, dtype=torch.float64) for p in real for order in (1, 2)]
+    return torch.stack([n.to(norms[0].device) for n in norms]).view(-1, 2) if norms else torch.zeros(0, 2)
 
 
 class FeatureMemory:

@@ -1,5 +1,8 @@
 """A head on frozen features: heads that have not seen an example judge its label."""
 
+import copy
+import itertools
+
 import numpy as np
 import pytest
 import torch
@@ -83,6 +86,28 @@ def train(
     return influence.scores()
 
 
+class Probe:
+    """A head that is trained alone, though the other layers are not frozen: the optimiser has only the head."""
+
+    def __init__(self, y):
+        self.y, self.model = y, network(frozen=False)
+        self.influence = OnlineInfluence(self.model, len(y), N_CLASSES, total_steps=2 * -(-len(y) // 64))
+        self.optimizer = torch.optim.SGD(self.model[2].parameters(), 0.05, momentum=0.9)
+
+    def epoch(self, x, seed, after_step=lambda layer: None):
+        for index in torch.randperm(len(self.y), generator=torch.Generator().manual_seed(seed)).split(64):
+            with self.influence.watch(index, self.y[index]):
+                F.cross_entropy(self.model(x[index]), self.y[index]).backward()
+            self.optimizer.step()
+            self.influence.step(self.optimizer)
+            after_step(self.model[0])
+            self.model.zero_grad()
+        self.influence.end_epoch()
+
+    def log_odds(self):
+        return self.influence.scores().log_odds
+
+
 def precision(result, wrong):
     return average_precision_score(wrong, result.suspicion)
 
@@ -163,6 +188,66 @@ def test_a_resumed_training_knows_the_features(digits, frozen_late):
     whole = train(network(frozen=True), x, y, epochs=2)
     resumed = train(network(frozen=True), x, y, epochs=2, save_after=0, frozen_late=frozen_late)
     assert torch.equal(whole.suspicion, resumed.suspicion)
+
+
+PARTS = ("model", "optimizer", "influence")
+
+
+@pytest.fixture(scope="module")
+def half_a_probe(digits):
+    """Log-odds of a probe of two epochs, its state after the first, and a backbone that is not the initial one."""
+    x, y, _ = digits
+    probe = Probe(y)
+    with torch.no_grad():
+        probe.model[0].weight.mul_(1.5)
+    probe.epoch(x, seed=0)
+    state = copy.deepcopy({part: getattr(probe, part).state_dict() for part in PARTS})
+    probe.epoch(x, seed=1)
+    return probe.log_odds(), state
+
+
+@pytest.mark.parametrize("order", itertools.permutations(PARTS), ids=" ".join)
+def test_a_probe_is_resumed_in_a_new_process_in_any_order(digits, half_a_probe, order):
+    x, y, _ = digits
+    whole, state = half_a_probe
+    probe = Probe(y)
+    for part in order:
+        getattr(probe, part).load_state_dict(state[part])
+    probe.epoch(x, seed=1)
+    assert torch.equal(probe.log_odds(), whole)
+
+
+def test_weights_may_be_loaded_after_the_watching_was_set_up(digits, half_a_probe):
+    x, y, _ = digits
+    weights = {name: 2 * value for name, value in network(frozen=False).state_dict().items()}
+    late, early = Probe(y), Probe(y)
+    late.model.load_state_dict(weights)
+    early.model.load_state_dict(weights)
+    early.influence = OnlineInfluence(early.model, len(y), N_CLASSES, total_steps=2 * -(-len(y) // 64))
+    for probe in (late, early):
+        probe.epoch(x, seed=0)
+    assert torch.equal(late.log_odds(), early.log_odds())
+
+
+def by_a_fused_optimizer(layer):
+    torch.optim.SGD(layer.parameters(), 1e-3, fused=True).step()
+
+
+def by_its_data(layer):
+    layer.weight.data.add_(1e-4)
+
+
+@pytest.mark.parametrize("trained", [by_a_fused_optimizer, by_its_data])
+def test_features_are_dropped_however_other_layers_are_trained(digits, trained):
+    """Neither a fused optimiser nor a change of `.data` raises the version of a parameter."""
+    x, y, _ = digits
+    found = {}
+    for keep in (True, False):
+        probe = Probe(y)
+        probe.influence = OnlineInfluence(probe.model, len(y), N_CLASSES, InfluenceConfig(keep_features=keep))
+        probe.epoch(x, seed=0, after_step=trained)
+        found[keep] = probe.log_odds()
+    assert torch.equal(found[True], found[False])
 
 
 def test_examples_that_were_never_visited_come_last(digits):
