@@ -6,7 +6,7 @@ import math
 import random
 from collections.abc import Iterable, Iterator
 from contextlib import contextmanager
-from typing import Any
+from typing import Any, cast
 
 import numpy as np
 import torch
@@ -21,6 +21,7 @@ from sgoif.gradients.queue import Pass
 
 AnchorData = Iterable[tuple[Tensor, Tensor]]
 LocatedBatch = tuple[Tensor, Tensor, int]  # a batch (x, y) and the position of its first example in the data
+RandomStates = tuple[Tensor, tuple[Any, ...], tuple[Any, ...]]  # of torch, numpy and Python, as `torch.load` reads them
 
 
 class OwnRandomNumbers:
@@ -31,28 +32,30 @@ class OwnRandomNumbers:
     """
 
     def __init__(self) -> None:
-        self._states: tuple[Tensor, dict[str, Any], tuple[Any, ...]] | None = None
+        self.states: RandomStates | None = None
 
     @contextmanager
     def __call__(self) -> Iterator[None]:
         """Let torch (on the CPU), numpy and Python draw from this stream, which begins where training is."""
         outside = self._read()
-        if self._states is not None:
-            self._write(*self._states)
+        if self.states is not None:
+            self._write(*self.states)
         try:
             yield
         finally:
-            self._states = self._read()
+            self.states = self._read()
             self._write(*outside)
 
     @staticmethod
-    def _read() -> tuple[Tensor, dict[str, Any], tuple[Any, ...]]:
-        return torch.get_rng_state(), np.random.get_state(legacy=False), random.getstate()
+    def _read() -> RandomStates:
+        of_numpy = cast(tuple[Any, ...], np.random.get_state(legacy=True))
+        keys = torch.from_numpy(of_numpy[1].astype(np.int64))
+        return torch.get_rng_state(), (of_numpy[0], keys, *of_numpy[2:]), random.getstate()
 
     @staticmethod
-    def _write(of_torch: Tensor, of_numpy: dict[str, Any], of_python: tuple[Any, ...]) -> None:
+    def _write(of_torch: Tensor, of_numpy: tuple[Any, ...], of_python: tuple[Any, ...]) -> None:
         torch.set_rng_state(of_torch)
-        np.random.set_state(of_numpy)
+        np.random.set_state((of_numpy[0], of_numpy[1].numpy().astype(np.uint32), *of_numpy[2:]))
         random.setstate(of_python)
 
 
@@ -62,6 +65,9 @@ class AnchorDataCycle:
     The first check evaluates all data, so that every anchor has a target. If there are more than `max_examples`, each
     later check evaluates the next batches that fit (at least one). However large the data, a round lasts about an
     epoch at most (batches are not divided), so that no gradient is much older than that.
+
+    Data that is shuffled or augmented by torch's, numpy's or Python's global random numbers goes on after a resume as
+    it would have; a generator of its own must be saved by its owner.
 
     Args:
         data: Batches (x, y), iterated again and again.
@@ -86,6 +92,7 @@ class AnchorDataCycle:
         self._round: Iterator[LocatedBatch] | None = None
         self._next_batch: LocatedBatch | None = None  # did not fit into the last check
         self._random_numbers = OwnRandomNumbers()
+        self._random_before: RandomStates | None = None  # before the round
 
     @property
     def max_examples(self) -> int:
@@ -119,9 +126,11 @@ class AnchorDataCycle:
     def _advance(self) -> LocatedBatch:
         """Return the next batch of the round, starting a new round at the end."""
         if self._round is None:
+            self._random_before = self._random_numbers.states
             self._round = (batch for batch in self.batches() if batch[2] >= self.position)
         batch, self._next_batch = self._next_batch or next(self._round, None), None
         if batch is None:
+            self._random_before = self._random_numbers.states
             self._round, self.position = self.batches(), 0
             batch = next(self._round)
         return batch
@@ -143,6 +152,12 @@ class AnchorDataCycle:
         if position == 0:
             raise BatchError("anchor_data holds nothing; it is iterated several times, so pass a list or a DataLoader")
 
+    def read_beside(self) -> Iterator[LocatedBatch]:
+        """Iterate over all data once, so that later checks draw the same random numbers as without it."""
+        states = self._random_numbers.states
+        yield from self.batches()
+        self._random_numbers.states = states
+
     def _beside_training(self) -> Iterator[tuple[Tensor, Tensor]]:
         """Iterate over the data by random numbers of its own."""
         with self._random_numbers():
@@ -155,12 +170,15 @@ class AnchorDataCycle:
                 return
             yield batch
 
-    def state_dict(self) -> dict[str, int]:
-        """Return where the cycle stands."""
-        return {"size": self.size, "position": self.position, "evaluated": self.evaluated}
+    def state_dict(self) -> dict[str, Any]:
+        """Return where the cycle stands, and the random numbers from which the rest of its round is read again."""
+        within = self._round is not None
+        states = self._random_before if within else self._random_numbers.states
+        return {"size": self.size, "position": self.position, "evaluated": self.evaluated, "random_states": states}
 
-    def load_state_dict(self, state: dict[str, int]) -> None:
+    def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from a saved state."""
+        self._random_numbers.states = state["random_states"]
         self.size = state["size"]
         self.position = state["position"]
         self.evaluated = state["evaluated"]

@@ -1,8 +1,10 @@
 """Anchor data that is passed beside training leaves training as it is."""
 
+import io
 import random
 
 import numpy as np
+import pytest
 import torch
 import torch.nn.functional as F
 from sklearn.datasets import load_digits
@@ -54,3 +56,36 @@ def test_anchors_have_random_numbers_of_their_own_that_go_on():
     after = torch.get_rng_state(), np.random.get_state()[1].tolist(), random.getstate()
     assert torch.equal(before[0], after[0]) and before[1:] == after[1:]
     assert len({float(x.sum()) for x in drawn}) == 6, "no batch has the numbers of another one"
+
+
+class Augmented:
+    """Data shuffled by a loader and moved by numpy's and Python's random numbers."""
+
+    def __init__(self, n):
+        x = torch.arange(n, dtype=torch.float32).view(n, 1)
+        self.loader = DataLoader(TensorDataset(x, torch.zeros(n, dtype=torch.long)), batch_size=4, shuffle=True)
+
+    def __iter__(self):
+        for x, y in self.loader:
+            yield x + np.random.random() + random.random(), y
+
+
+@pytest.mark.parametrize("min_examples", [8, 1000], ids=["rounds", "all data in a check"])
+@pytest.mark.parametrize("cut", range(1, 8))
+def test_random_anchors_go_on_after_a_resume_as_they_would_have(min_examples, cut):
+    def checks(cycle, count):
+        return [torch.cat([x for x, _, _ in cycle.next_batches()]) for _ in range(count)]
+
+    random.seed(0), np.random.seed(0), torch.manual_seed(0)
+    whole = checks(AnchorDataCycle(Augmented(30), min_examples), 8)
+    random.seed(0), np.random.seed(0), torch.manual_seed(0)
+    first = AnchorDataCycle(Augmented(30), min_examples)
+    begun = checks(first, cut)
+    list(first.read_beside())  # as `scores()` does
+    saved = io.BytesIO()
+    torch.save(first.state_dict(), saved)
+    random.seed(1), np.random.seed(1), torch.manual_seed(1)  # another process
+    second = AnchorDataCycle(Augmented(30), min_examples)
+    second.load_state_dict(torch.load(io.BytesIO(saved.getvalue()), weights_only=True))
+    for found, expected in zip(begun + checks(second, 8 - cut), whole, strict=True):
+        assert torch.equal(found, expected)
