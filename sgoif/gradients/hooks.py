@@ -134,6 +134,11 @@ def layers_in_scope(model: nn.Module, head: str, scope: str) -> tuple[dict[str, 
     return chosen, [name for name, p in model.named_parameters() if id(p) not in inside]
 
 
+def input_of(args: tuple[Tensor, ...], kwargs: dict[str, Tensor]) -> Tensor:
+    """Return what an nn.Linear or nn.Conv2d was called with, by position or as `input`."""
+    return args[0] if args else kwargs["input"]
+
+
 @dataclass
 class CapturedPass:
     """What the hooks saw during one forward and backward pass.
@@ -201,7 +206,7 @@ class GradientHooks:
         self.captured = CapturedPass()
         self._output_is_checked = False
         self._handles = [
-            self.head.register_forward_hook(self._on_head_output),
+            self.head.register_forward_hook(self._on_head_output, with_kwargs=True),
             self.model.register_forward_hook(self._on_logits),
         ]
 
@@ -211,11 +216,14 @@ class GradientHooks:
         for handle in self._handles:
             handle.remove()
 
-    def _on_head_output(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def _on_head_output(
+        self, module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor
+    ) -> None:
         if self.recording:
-            features = inputs[0].detach()
+            given = input_of(args, kwargs)
+            features = given.detach()
             # Nothing below the head is trained: these may be the caller's own numbers, in a buffer that is used again.
-            self.captured.features = features if inputs[0].requires_grad else features.clone()
+            self.captured.features = features if given.requires_grad else features.clone()
             self.captured.head_output, self.captured.logits = output.detach(), None
 
     def _on_logits(self, module: nn.Module, inputs: tuple[Tensor, ...], output: object) -> None:

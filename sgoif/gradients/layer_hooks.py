@@ -25,7 +25,7 @@ from sgoif.config import InfluenceConfig
 from sgoif.errors import CaptureError
 from sgoif.gradients.dot_product import GradientDotProduct
 from sgoif.gradients.factored_batch import FactoredBatch
-from sgoif.gradients.hooks import CapturedPass, GradientHooks
+from sgoif.gradients.hooks import CapturedPass, GradientHooks, input_of
 from sgoif.gradients.layer_ops import SupportedLayer, with_bias
 from sgoif.gradients.layers import (
     Conv2dGradients,
@@ -50,10 +50,13 @@ class LayerHooks(GradientHooks):
         self.below_head = [name for name in self.layers if name != self.head_name]
         # no local functions: with those the model could not be pickled, and a copy of it would report to this object
         for name in self.below_head:
-            self._handles.append(self.layers[name].register_forward_hook(partial(self._on_layer_output, name)))
+            hook = partial(self._on_layer_output, name)
+            self._handles.append(self.layers[name].register_forward_hook(hook, with_kwargs=True))
 
-    def _on_head_output(self, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
-        super()._on_head_output(module, inputs, output)
+    def _on_head_output(
+        self, module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor
+    ) -> None:
+        super()._on_head_output(module, args, kwargs, output)
         if self.recording and output.requires_grad:
             captured = self.captured
 
@@ -67,10 +70,12 @@ class LayerHooks(GradientHooks):
 
             output.register_hook(on_gradient)  # type: ignore[no-untyped-call]
 
-    def _on_layer_output(self, name: str, module: nn.Module, inputs: tuple[Tensor, ...], output: Tensor) -> None:
+    def _on_layer_output(
+        self, name: str, module: nn.Module, args: tuple[Tensor, ...], kwargs: dict[str, Tensor], output: Tensor
+    ) -> None:
         if not (self.recording and output.requires_grad):
             return
-        captured, layer_input, scoring = self.captured, inputs[0].detach(), self.scoring
+        captured, layer_input, scoring = self.captured, input_of(args, kwargs).detach(), self.scoring
 
         def on_gradient(gradient: Tensor) -> None:
             a, e = cast_factors(layer_input, gradient.detach(), self.dtype)

@@ -31,10 +31,10 @@ def generalised(logits, y):
     return ((1 - logits.softmax(1).gather(1, y[:, None]) ** 0.7) / 0.7).mean()
 
 
-def scores(loss, scope="head"):
+def scores(loss, scope="head", wrapper=lambda model: model):
     """Scores of a standing model whose passes carry `loss`."""
     torch.manual_seed(0)
-    model, (x, y) = mlp(classes=CLASSES).double(), blobs(24, classes=CLASSES)
+    model, (x, y) = wrapper(mlp(classes=CLASSES)).double(), blobs(24, classes=CLASSES)
     influence = OnlineInfluence(model, 24, config=quick(scope=scope, update_every=1))
     for _ in range(6):
         with influence.watch(torch.arange(24), y):
@@ -48,6 +48,26 @@ def test_the_last_layer_is_scored_by_cross_entropy_to_the_labels_whatever_the_lo
     expected = scores(cross_entropy)
     assert expected.abs().max() > 0
     assert torch.equal(scores(loss), expected)
+
+
+class ByName(torch.nn.Module):
+    """Calls its layers by keyword."""
+
+    def __init__(self, layers):
+        super().__init__()
+        self.layers = layers
+
+    def forward(self, x):
+        for layer in self.layers.modules():
+            if not list(layer.children()):
+                x = layer(input=x)
+        return x
+
+
+@pytest.mark.parametrize("scope", ["head", "all"])
+def test_layers_may_be_called_by_keyword(scope):
+    expected = scores(cross_entropy, scope)
+    assert torch.equal(scores(cross_entropy, scope, ByName), expected) and expected.any()
 
 
 def test_deep_scopes_follow_the_direction_of_the_loss_but_not_its_size():
