@@ -32,19 +32,21 @@ class CheckHistory:
     """Collects the diagnostics of every check; they stay on the device until they are read or saved."""
 
     def __init__(self, influence: OnlineInfluence) -> None:
-        """Start with no rows.
+        """Start with no rows; checks that were made before are not in it.
 
         Args:
             influence: The run to record.
         """
         self.influence = influence
+        self._checks = influence.checks  # at the last row
         self._counts: list[list[int]] = []
         self._rows: list[tuple[Tensor, ...]] = []
 
     def record(self) -> None:
         """Add a row if the last step made a check; call it after each `influence.step`."""
-        if self.influence.checks == len(self._rows):
+        if self.influence.checks == self._checks:
             return
+        self._checks = self.influence.checks
         found = self.influence.diagnostics()
         self._counts.append([getattr(found, name) for name in COUNTED])
         self._rows.append(tuple(getattr(found, name) for name in MEASURED))
@@ -65,9 +67,10 @@ class CheckHistory:
 
     def state_dict(self) -> dict[str, Any]:
         """Return the rows so far."""
-        return {"counts": [list(c) for c in self._counts], "rows": self._stacked()}
+        return {"checks": self._checks, "counts": [list(c) for c in self._counts], "rows": self._stacked()}
 
     def load_state_dict(self, state: dict[str, Any]) -> None:
         """Continue from saved rows."""
+        self._checks = state["checks"]
         self._counts = [list(c) for c in state["counts"]]
         self._rows = [tuple(row.unbind()) for row in state["rows"].to(self.influence.device)]

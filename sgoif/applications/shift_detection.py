@@ -61,8 +61,8 @@ class Activations:
         return len(self.logits)
 
     def layers(self) -> list[Tensor]:
-        """Return the views of the stages, then the features."""
-        return [*self.stages, self.features]
+        """Return the views of the stages, then the features, float32 whatever precision the pass had."""
+        return [rows.float() for rows in (*self.stages, self.features)]
 
 
 @dataclass(frozen=True)
@@ -197,11 +197,10 @@ class ShiftSentinel:
         Raises:
             InfluenceError: If no training images were observed.
         """
-        fit = self._fitted()
-        kinship = activations.features @ fit.anchors.T - fit.anchors.square().sum(1) / 2
+        fit, layers = self._fitted(), activations.layers()
+        kinship = layers[-1] @ fit.anchors.T - fit.anchors.square().sum(1) / 2
         found = {"output": _log(self.output_side(activations)), "kinship": -kinship.amax(1)}
-        layers = zip(activations.layers(), fit.means, fit.metrics, strict=True)
-        for number, (rows, mean, metric) in enumerate(layers, 1):
+        for number, (rows, mean, metric) in enumerate(zip(layers, fit.means, fit.metrics, strict=True), 1):
             found[f"leverage_{number}"] = _log(metric.leverage(rows - mean))
         return found
 

@@ -128,7 +128,8 @@ class PredictionInfluence:
         index, labels = PassQueue.validate(index, labels, self._n_examples, self._hooks.n_classes)
         device = self._scope.device
         if self._steps in self._check_steps and not self._queue:
-            self._check()  # the directions are of the parameters that the step's gradients are of
+            with torch.autocast(device.type, enabled=False):  # inside, the loop's backward pass would miss gradients
+                self._check()  # the directions are of the parameters that the step's gradients are of
         if isinstance(self._hooks, LayerHooks):
             self._hooks.scoring = False  # all directions are scored together, after the backward pass
         self._hooks.start()
@@ -152,16 +153,21 @@ class PredictionInfluence:
             )
         learns = self._steps % self._update_every == 0
         if learns or self._directions is not None:
-            for number, batch in enumerate(self._batches()):
-                if self._directions is not None:
-                    self._sums.index_add_(0, batch.index, batch.dot(self._directions))
-                    self._visits.index_add_(0, batch.index, batch.valid.to(self._visits.dtype))
-                if learns and number == 0:
-                    represented = sum(len(p) for p in self._queue) * self._update_every
-                    decay = remaining_weight(represented, self._config.half_life, self._n_examples)
-                    self._curvature.update(batch, decay)
+            with torch.autocast(self._scope.device.type, enabled=False):
+                self._add(learns)
         self._queue = []
         self._steps += 1
+
+    def _add(self, learns: bool) -> None:
+        """Add the examples of the step to the effects, and the first of them to the curvature if it `learns`."""
+        for number, batch in enumerate(self._batches()):
+            if self._directions is not None:
+                self._sums.index_add_(0, batch.index, batch.dot(self._directions))
+                self._visits.index_add_(0, batch.index, batch.valid.to(self._visits.dtype))
+            if learns and number == 0:
+                represented = sum(len(p) for p in self._queue) * self._update_every
+                decay = remaining_weight(represented, self._config.half_life, self._n_examples)
+                self._curvature.update(batch, decay)
 
     def _batches(self) -> Iterator[FactoredBatch]:
         """Yield the materialised gradients of the step, at most `deep_examples` at a time in deep scopes."""

@@ -54,6 +54,24 @@ def split(activations, size):
     return [Activations([a], z, f) for a, z, f in parts]
 
 
+@pytest.mark.parametrize("dtype", [torch.bfloat16, torch.float16, torch.float64])
+def test_passes_of_another_precision_give_the_scores_of_their_numbers_in_float32(dtype):
+    def scores(precision):
+        world = World()
+
+        def batch(n):
+            drawn, labels = world.draw(n)
+            parts = [part.to(dtype).to(precision) for part in (drawn.stages[0], drawn.features, drawn.logits)]
+            return Activations([parts[0]], *parts[1:]), labels
+
+        sentinel = ShiftSentinel(CLASSES)
+        sentinel.observe(*batch(300))
+        sentinel.calibrate([batch(200)[0]])
+        return sentinel.score(batch(50)[0])
+
+    torch.testing.assert_close(scores(dtype), scores(torch.float32))
+
+
 # --- planted cases ----------------------------------------------------------------------------------------------------
 
 

@@ -54,6 +54,31 @@ def test_effects_are_inverse_curvature_products(scope):
     assert influence.target_passes == CHECKS * 5
 
 
+@pytest.mark.parametrize("scope", ["head", "all"])
+def test_a_loop_may_be_watched_within_autocast(scope):
+    """As well as with autocast around the forward pass alone: the same weights and the same effects."""
+    x, y = blobs(40)
+    found, weights = {}, {}
+    for inside in (True, False):
+        torch.manual_seed(0)
+        model = mlp()
+        influence = PredictionInfluence(model, 40, (x[:5].float(), y[:5]), STEPS, replace(SETTINGS, scope=scope))
+        optimizer = torch.optim.SGD(model.parameters(), lr=0.05)
+        for _ in range(STEPS):
+            optimizer.zero_grad()
+            around, within = (True, False) if inside else (False, True)
+            with torch.autocast("cpu", torch.bfloat16, enabled=around), influence.watch(torch.arange(40), y):
+                with torch.autocast("cpu", torch.bfloat16, enabled=around or within):
+                    loss = F.cross_entropy(model(x.float()).float(), y)
+                loss.backward()
+            optimizer.step()
+            with torch.autocast("cpu", torch.bfloat16, enabled=around):
+                influence.step()
+        found[inside], weights[inside] = influence.effects(), model.state_dict()
+    assert all(torch.equal(weights[True][name], weights[False][name]) for name in weights[True])
+    assert torch.equal(found[True], found[False]) and found[True].any()
+
+
 @pytest.mark.parametrize("make", [mlp, convnet])
 def test_training_and_modes_are_left_alone(make):
     x, y = blobs(24) if make is mlp else (torch.randn(24, 1, 8, 8, dtype=torch.float64), torch.arange(24) % 3)

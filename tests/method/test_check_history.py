@@ -75,6 +75,13 @@ def test_resumed_is_uninterrupted():
         np.testing.assert_array_equal(whole[name], resumed[name])
 
 
+def test_checks_before_it_was_made_are_left_out():
+    influence, whole = train()
+    late = CheckHistory(influence)
+    late.record()
+    assert len(late.arrays()["step"]) == 0 < len(whole.arrays()["step"])
+
+
 def test_before_the_first_check_it_is_empty():
     influence = OnlineInfluence(linear_net(), n_examples=N, n_classes=3)
     assert all(v.shape == (0,) for v in CheckHistory(influence).arrays().values())
