@@ -3,13 +3,14 @@
 #   configs/embedded.yaml is the default; another run: `snakemake --cores all --configfile configs/cifar.yaml`
 
 import sys
+from pathlib import Path
 
 sys.path.insert(0, workflow.basedir)
 
 
 if not workflow.overwrite_configfiles:
 
-    configfile: "configs/embedded.yaml"
+    configfile: str(Path(workflow.basedir, "configs", "embedded.yaml"))
 
 
 include: "workflow/rules/common.smk"

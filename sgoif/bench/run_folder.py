@@ -10,7 +10,7 @@ import stat
 import tempfile
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any
+from typing import IO, Any
 
 from sgoif.bench.config import load_config, selection_name
 from sgoif.errors import UserError
@@ -18,7 +18,9 @@ from sgoif.utils.files import atomic_write_json, try_lock
 
 RESULTS = Path("results")
 SELECTIONS = "selections"  # folder of a run that holds the runs of a part of it
-RUN_LOCK = Path(".snakemake") / "sgoif.lock"  # held by `sgoif.bench run` as long as it runs
+RUN_LOCK = Path(".snakemake") / "sgoif.lock"  # held by `sgoif.bench run`, or by Snakemake itself, as long as it runs
+LOCK_IS_HELD = "SGOIF_RUN_LOCK_IS_HELD"  # set for the Snakemake that `sgoif.bench run` starts
+RUN_GOES_ON = "another run is going on in this folder; wait for it, or stop it, and try again"
 SNAKEMAKE_LOCKS = Path(".snakemake") / "locks"  # files in here: Snakemake runs, or was killed
 
 
@@ -71,6 +73,25 @@ def _told_as_user_error(folder: Path) -> Iterator[None]:
         if e.errno in (errno.ENOSPC, errno.EDQUOT):
             raise  # the command line says that the disk is full
         raise UserError(f"{folder} cannot be written ({e.strerror}); make it writable and run again") from None
+
+
+def hold_run_lock() -> None:
+    """Hold the lock of this folder until this process ends, so that `make` knows of a Snakemake that it did not start.
+
+    Raises:
+        UserError: If another run is going on.
+    """
+    if LOCK_IS_HELD in os.environ:
+        return
+    RUN_LOCK.parent.mkdir(exist_ok=True)
+    handle = open(RUN_LOCK, "w")
+    if try_lock(handle) == "taken":
+        handle.close()
+        raise UserError(RUN_GOES_ON)
+    _held.append(handle)
+
+
+_held: list[IO[str]] = []  # a file that is closed is no lock any more
 
 
 def clean(config: Path | str, select: Mapping[str, Any] | None = None) -> str:

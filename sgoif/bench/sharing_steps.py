@@ -40,9 +40,11 @@ def ui_step(args: argparse.Namespace) -> None:
 
 def publish_step(args: argparse.Namespace) -> None:
     """Copy tables, figures and provenance to results/published."""
+    from sgoif.bench.execution.integrity.outdated import refuse_outdated
     from sgoif.bench.sharing.publish import publish
 
     plan, run_dir = open_run(args)
+    refuse_outdated(plan, run_dir)
     print(publish(run_dir, run_dir.parent / "published" / plan.config["run"], plan.config))
 
 

@@ -162,9 +162,11 @@ def figures_step(args: argparse.Namespace) -> None:
 
 def report_step(args: argparse.Namespace) -> None:
     """Write the HTML report and print its path."""
+    from sgoif.bench.execution.integrity.outdated import refuse_outdated
     from sgoif.bench.report import write_report
 
     plan, run_dir = open_run(args)
+    refuse_outdated(plan, run_dir)
     print(write_report(run_dir, plan.config))
 
 

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import contextlib
 import sqlite3
 from pathlib import Path
@@ -44,24 +45,37 @@ def finished_run(folder: Path) -> tuple[Plan, Path]:
         hold_out(folder / "data", run_dir, dataset, plan.held_out(dataset))
     atomic_write_json(run_dir / "config.json", plan.config)
     for path, cells in batch_files(plan, run_dir).items():
-        entries = [BatchEntry.of(write_cell(run_dir, cell)).to_json() for cell in cells]
+        entries = [BatchEntry.of(write_cell(run_dir, cell, plan.cell_config(cell))).to_json() for cell in cells]
         atomic_write_json(path, {"cells": entries}, seal=True)
     for path in [*result_files(plan, run_dir, FIGURES), run_dir / "records.parquet"]:
-        data = npz_bytes(images=np.zeros(3)) if path.suffix == ".npz" else b'"content"\n'
+        data = b"[]\n" if "metrics" in path.parts else b'"content"\n'
+        data = npz_bytes(images=np.zeros(3)) if path.suffix == ".npz" else data
         atomic_write_bytes(path, data, seal=True)
     write_store(run_dir)
+    write_records(folder)
     return plan, run_dir
 
 
-def write_cell(run_dir: Path, cell) -> results.ResultRecord:
+def write_records(folder: Path) -> None:
+    """Writes a record of Snakemake for every file of the run."""
+    records = folder / ".snakemake" / "metadata"
+    records.mkdir(parents=True)
+    for path in folder.glob("results/mini/**/*"):
+        if path.is_file():
+            name = base64.urlsafe_b64encode(str(path.relative_to(folder)).encode()).decode()
+            (records / name).write_text("{}")
+
+
+def write_cell(run_dir: Path, cell, config: dict) -> results.ResultRecord:
     """Writes a cell: a plain run has a checkpoint, mixup failed with seed 0, the plain run and what reads it with 1."""
     failed = (cell.method, cell.seed) in {("mixup", 0), ("plain", 1), ("loss", 1)} and cell.setting == "n20_s0"
     if failed:
         reason = "SharedRunFailed: its plain run failed" if cell.method == "loss" else "ValueError: no luck"
-        return results.write(run_dir, cell, "key", "failed", reason)
+        return results.write(run_dir, cell, "key", "failed", reason, config=config)
     if cell.method == "plain":
         atomic_write_bytes(run_dir / cell.folder / "checkpoints" / "5.pt", b"weights", seal=True)
-    return results.write(run_dir, cell, "key", "ok", arrays={"scores": np.arange(50.0), "ids": np.arange(50)})
+    arrays = {"scores": np.arange(50.0), "ids": np.arange(50)}
+    return results.write(run_dir, cell, "key", "ok", arrays=arrays, config=config)
 
 
 def write_store(run_dir: Path) -> None:

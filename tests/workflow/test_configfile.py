@@ -6,6 +6,7 @@ from pathlib import Path
 
 import pytest
 
+from sgoif.bench.run_folder import RUN_LOCK
 from sgoif.utils.paths import ROOT
 from tests.helpers.project_copy import MINI_CONFIG
 from tests.workflow.test_dag import checked
@@ -71,3 +72,4 @@ def test_jobs_that_start_find_the_configuration(project):
     done = snakemake(project, "results/mini/mlflow/created", "--cores", "1", "--configfile", "mini.yaml")
     assert done.returncode == 0, done.stderr[-2000:]
     assert (project / "results/mini/config.json").is_file()
+    assert (project / RUN_LOCK).is_file(), "`make` would not know of this run"

@@ -14,6 +14,7 @@ from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sgoif.bench import figures
 from sgoif.bench.evaluation.summary_record import PUBLISHED_SUMMARY
 from sgoif.bench.execution.provenance import provenance
 from sgoif.bench.report import report_page
@@ -45,8 +46,7 @@ def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
     shutil.rmtree(target, ignore_errors=True)
     target.mkdir(parents=True)
     atomic_write_bytes(target / PUBLISHED_SUMMARY, pack_text(compact(read_json(summary))))
-    drawn = [path for path in sorted((run_dir / "figures").glob("[!.]*.png")) if path.stat().st_size]
-    for path in [*sorted((run_dir / "tables").glob("*.md")), *drawn]:
+    for path in _shown_files(run_dir, config):
         shutil.copyfile(path, target / path.name)
     ledger = run_dir / "ledger.json"
     if ledger.is_file() and compares(read_json(ledger)):
@@ -56,6 +56,14 @@ def publish(run_dir: Path, target: Path, config: dict[str, Any]) -> Path:
         atomic_write_text(target / "report.html", report_page(run_dir, config, linked=True))
     atomic_write_json(target / "provenance.json", provenance(run_dir, config))
     return target
+
+
+def _shown_files(run_dir: Path, config: Mapping[str, Any]) -> list[Path]:
+    """Return the tables and figures of a configuration that show something; an earlier one may have left others."""
+    tables = [*config["tables"], *(["fidelity"] if config.get("fidelity") else [])]
+    files = [run_dir / "tables" / f"{table}.md" for table in tables]
+    files += [run_dir / "figures" / f"{one.name}.png" for one in figures.drawn(run_dir, config)]
+    return [path for path in files if path.is_file() and path.stat().st_size]
 
 
 def compact(records: Sequence[Mapping[str, Any]]) -> str:

@@ -1,6 +1,7 @@
 """Publishing a run: what comes along, what does not, and what is said of its origin."""
 
 import json
+from types import SimpleNamespace
 
 import pytest
 
@@ -17,6 +18,8 @@ def test_tables_figures_summary_and_provenance_come_along_and_nothing_else(tmp_p
     monkeypatch.setattr("sgoif.bench.sharing.publish.report_page", page)
     run = tmp_path / "mini"
     files = {"tables/table1.md": "table", "tables/table1.tex": "tex", "figures/a.png": "png", "ledger.md": "l"}
+    files |= {"tables/earlier.md": "of an earlier configuration", "figures/earlier.png": "png"}
+    monkeypatch.setattr("sgoif.bench.figures.drawn", lambda run_dir, config: [SimpleNamespace(name="a")])
     for name, text in {**files, "ledger.json": json.dumps(LEDGER), "report.html": "page"}.items():
         (run / name).parent.mkdir(parents=True, exist_ok=True)
         (run / name).write_text(text)
@@ -33,7 +36,7 @@ def test_tables_figures_summary_and_provenance_come_along_and_nothing_else(tmp_p
     }
     (cell / "result.json").write_text(json.dumps(result))
     (cell / "arrays.npz").write_bytes(b"scores")
-    target = publish(run, tmp_path / "published", {"run": "mini"})
+    target = publish(run, tmp_path / "published", {"run": "mini", "tables": {"table1": {}}})
     assert sorted(p.name for p in target.iterdir()) == [
         "a.png", "ledger.json.gz", "ledger.md", "provenance.json", "report.html", "summary.json.gz", "table1.md",
     ]  # fmt: skip
@@ -48,7 +51,7 @@ def test_a_ledger_without_a_measurement_stays_behind(tmp_path):
     for name, found in (("summary", []), ("ledger", {"cells": LEDGER["cells"][1:]})):
         (tmp_path / f"{name}.json").write_text(json.dumps(found))
     (tmp_path / "ledger.md").write_text("803 numbers that were not measured")
-    target = publish(tmp_path, tmp_path / "published", {"run": "mini"})
+    target = publish(tmp_path, tmp_path / "published", {"run": "mini", "tables": {}, "noisy": {}, "ood": {}})
     assert sorted(p.name for p in target.iterdir()) == ["provenance.json", "summary.json.gz"]
 
 

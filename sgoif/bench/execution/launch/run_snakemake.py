@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import base64
 import compileall
 import contextlib
 import json
@@ -10,7 +11,7 @@ import re
 import shutil
 import subprocess
 import sys
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping
 from pathlib import Path
 from typing import Any
 
@@ -19,13 +20,27 @@ from sgoif.bench.config.checks import CHECKED_PARAMS, params_digest
 from sgoif.bench.execution.clock import settle_future_times
 from sgoif.bench.execution.integrity.damage import delete
 from sgoif.bench.execution.integrity.quick_check import quick_check
-from sgoif.bench.execution.integrity.run_files import missing_sources
+from sgoif.bench.execution.integrity.run_files import (
+    batch_files,
+    is_merged,
+    label_files,
+    missing_sources,
+    result_files,
+)
 from sgoif.bench.execution.launch.lifeline import killed_with_parent, run_process
 from sgoif.bench.execution.launch.progress import LogReader, follow
 from sgoif.bench.execution.launch.server import PROJECT, job_server
 from sgoif.bench.execution.launch.time_limit import SECONDS_TO_END, TIME_IS_UP, ended_in_time
 from sgoif.bench.execution.plan import Plan
-from sgoif.bench.run_folder import RUN_LOCK, check_writable, folder_of, refuse_unknown_run, write_config
+from sgoif.bench.run_folder import (
+    LOCK_IS_HELD,
+    RUN_GOES_ON,
+    RUN_LOCK,
+    check_writable,
+    folder_of,
+    refuse_unknown_run,
+    write_config,
+)
 from sgoif.errors import UserError
 from sgoif.utils.files import try_lock
 from sgoif.utils.paths import ROOT
@@ -43,6 +58,7 @@ PLANNING = (
     "--filegraph",
     "--list",
 )
+RECORDS = Path(".snakemake/metadata")  # by which params Snakemake made what
 LOG = Path(".snakemake/run.log")  # of the last run: what Snakemake and the jobs say
 REMARKS = 30  # lines of it that are shown if Snakemake fails without a job that says why
 KILLED = (
@@ -125,7 +141,7 @@ def _compute(
         process = subprocess.Popen(
             command,
             pass_fds=[lock],
-            env={**os.environ, **run_process(), **environment, **where},
+            env={**os.environ, **run_process(), **environment, **where, LOCK_IS_HELD: "1"},
             preexec_fn=killed_with_parent(),
             stdin=subprocess.DEVNULL,
             stdout=log,
@@ -190,7 +206,7 @@ def alone_in_folder() -> Iterator[int]:
     with open(RUN_LOCK, "w") as handle:
         state = try_lock(handle)
         if state == "taken":
-            raise UserError("another run is going on in this folder; wait for it, or stop it, and try again")
+            raise UserError(RUN_GOES_ON)
         if state == "unsupported":
             refuse_unknown_run()
             print("note: this file system has no locks; do not start two runs in this folder at once", file=sys.stderr)
@@ -208,7 +224,34 @@ def _make_again(plan: Plan, run_dir: Path) -> list[str]:
         for path in damage.delete:
             delete(path)
     missing = missing_sources(plan, run_dir)
-    return ["--forcerun", *map(str, missing)] if missing else []
+    made = [*label_files(plan, run_dir), *batch_files(plan, run_dir), *result_files(plan, run_dir)]
+    unknown = [] if is_merged(run_dir) else _without_record(made)
+    if unknown:
+        print(
+            f"Snakemake has no record of {len(unknown)} files of {run_dir}, which may be of another configuration or "
+            "code: they are made again; cells that fit are not computed again",
+            file=sys.stderr,
+        )
+    again = [str(path) for path in (*missing, *unknown)]
+    return ["--forcerun", *again] if again else []
+
+
+def _without_record(files: Iterable[Path]) -> list[Path]:
+    """Returns those of the files that are there though Snakemake does not know by which params they were made.
+
+    It takes such a file for up to date: one that was copied from another folder, or whose record was lost.
+    """
+    recorded = {_recorded_path(record) for record in RECORDS.rglob("*") if record.is_file()}
+    return [path for path in files if path.is_file() and str(path) not in recorded]
+
+
+def _recorded_path(record: Path) -> str:
+    """Returns the output that a record of Snakemake is about: its path in base 64, long ones over several folders."""
+    name = "".join(part.removeprefix("@") for part in record.relative_to(RECORDS).parts)
+    try:
+        return base64.urlsafe_b64decode(name).decode()
+    except ValueError:
+        return ""
 
 
 def _forget_records() -> None:
@@ -217,7 +260,7 @@ def _forget_records() -> None:
     A damaged record would end in a traceback. Prepared data are compared with their hashes, and the rule that prepares
     them has no params to compare; records of earlier versions have some.
     """
-    for path in (p for p in Path(".snakemake/metadata").rglob("*") if p.is_file()):
+    for path in (p for p in RECORDS.rglob("*") if p.is_file()):
         try:
             record = json.loads(path.read_bytes())
         except ValueError:
