@@ -16,13 +16,13 @@ from sgoif.bench.config.shares import allowed, restriction
 from sgoif.bench.config.table_checks import table_task
 from sgoif.bench.config.types import TABLE_ROW_REASON, ResolvedConfig, SelectSpec, TableSpec, Task
 from sgoif.bench.config.values import digest
+from sgoif.bench.evaluation.table_layout import VARIANT_KINDS
 from sgoif.bench.methods import registry
 from sgoif.errors import UserError
 
 KEYS = ("methods", "settings", "seeds", "datasets")
 CLEAN = "clean"  # the setting of OOD detection
 ADDED_TABLE = "selected"
-VARIANT_KINDS = ("ablation", "stability", "backends", "sensitivity")  # their rows are compared with the first one
 MAX_NAME = 100  # characters of a folder's name; a longer one is cut and gets a hash
 
 

@@ -9,6 +9,8 @@ from sgoif.bench.config.checks import check_method
 from sgoif.bench.config.schema import check_known
 from sgoif.bench.config.types import ResolvedConfig, TableSpec, Task
 from sgoif.bench.data import catalogue
+from sgoif.bench.evaluation.table_layout import VARIANT_KINDS
+from sgoif.bench.methods import registry
 from sgoif.errors import UserError
 
 
@@ -36,10 +38,18 @@ def check_tables(config: ResolvedConfig) -> None:
                 check_known(setting, known, f"{where} (noisy.{dataset}.settings)", "setting")
         if table["kind"] == "noise_grid" and "settings" not in table and "sets" not in table:
             _check_grid(table, config, absent, where)
+        if table["kind"] in VARIANT_KINDS and "methods" not in table and not _has_own_rows(config):
+            raise UserError(f"{where}: name its rows in `methods`; no noisy dataset of this run has {registry.OURS}")
         for method in table.get("methods", []):
             check_method(task, method, config, f"{where}.methods")
         if "ood" in table:
             check_known(table["ood"], {*config["ood"], *catalogue.DATASETS}, f"{where}.ood", "ood dataset")
+
+
+def _has_own_rows(config: ResolvedConfig) -> bool:
+    """Return whether a table of variants that names no rows has some: those of SG-OIF."""
+    methods = (method for spec in config["noisy"].values() for method in spec["methods"])
+    return any(registry.split_variant(method)[0] == registry.OURS for method in methods)
 
 
 def _named(table: TableSpec) -> Iterator[tuple[str, str | None, str]]:

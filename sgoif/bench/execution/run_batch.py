@@ -10,6 +10,7 @@ from __future__ import annotations
 import contextlib
 import importlib
 import math
+import re
 import sys
 import traceback
 from dataclasses import dataclass, field
@@ -39,6 +40,8 @@ from sgoif.training.session import OutOfTime, Session
 from sgoif.utils import interrupt
 from sgoif.utils.device import pick_device
 from sgoif.utils.files import atomic_write_json, file_lock
+
+VARIANT_NAME = re.compile("[a-z0-9_]+")
 
 
 @dataclass(frozen=True)
@@ -151,9 +154,14 @@ def _attempt(plan: Plan, run_dir: Path, cell: Cell, inputs: Inputs, session: Ses
     try:
         if shared_failure:
             raise SharedRunFailed(shared_failure)
-        return _compute_outcome(cell, session, inputs, plan, run_dir)
+        with contextlib.chdir("."):  # a method may leave this folder
+            return _compute_outcome(cell, session, inputs, plan, run_dir)
     except (KeyboardInterrupt, UserError):
         raise
+    except SystemExit as e:
+        if active():
+            raise
+        return Outcome(failure=f"SystemExit: it ended the process ({e.code})")
     except OSError as e:
         raise UserError(f"{cell}: {e}; the cell is not lost, run again once this is mended") from e
     except Exception as e:
@@ -256,7 +264,8 @@ def outcome_of(found: Detection, task: NoisyTask, name: str, ids: np.ndarray) ->
             arrays[field_name] = np.asarray(getattr(found, field_name), dtype=np.float32)
     if found.remove is not None:
         arrays["remove"] = distributed.broadcast_array(np.asarray(found.remove, dtype=bool))
-    return Outcome(arrays, _finite_numbers(found.extras), found.curves)
+    curves = {k: np.asarray(v, dtype=np.float64).tolist() for k, v in found.curves.items()}
+    return Outcome(arrays, _finite_numbers(found.extras), curves)
 
 
 def _most_suspicious(scores: np.ndarray, count: int) -> np.ndarray:
@@ -316,8 +325,15 @@ def _check_scores(scores: np.ndarray, n: int, what: str) -> None:
 
 
 def _check_other_fields(found: Detection, task: NoisyTask, name: str) -> None:
-    """Checks what a method gives beside its scores, so that a wrong shape fails its own cell alone."""
+    """Checks what a method gives beside its scores, so that something wrong fails its own cell alone."""
     n = len(task.train)
+    if misnamed := [key for key in found.variants if not VARIANT_NAME.fullmatch(key)]:
+        raise ValueError(f"{name}: a variant is called {misnamed[0]!r}; letters a to z, digits and _ are allowed")
+    if found.remove is not None and np.asarray(found.remove).dtype != bool:
+        raise ValueError(f"{name}: remove is of {np.asarray(found.remove).dtype}, where bool is expected")
+    for key, trace in found.traces.items():
+        if np.asarray(trace).dtype.kind not in "biuf":
+            raise ValueError(f"{name}: traces[{key!r}] has something that is no number")
     shapes: dict[str, tuple[Any, tuple[int, ...]]] = {
         f"variants[{key!r}]": (value, (n,)) for key, value in found.variants.items()
     }

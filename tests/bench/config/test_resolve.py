@@ -14,6 +14,7 @@ from sgoif.bench.config import load_config, read_schema, resolve_config, walk
 from sgoif.bench.config.checks import CHECKED_PARAMS, check_titles, params_digest
 from sgoif.bench.config.layering import layer, merge
 from sgoif.bench.data.noise.spec import KINDS
+from sgoif.bench.evaluation.table_layout import VARIANT_KINDS
 from sgoif.bench.methods import registry
 from sgoif.errors import UserError
 from sgoif.training.models import MODELS
@@ -131,6 +132,15 @@ def test_shipped_configurations_are_valid(name):
 def test_mistakes_are_named(path, value, told):
     with pytest.raises(UserError, match=told):
         resolve_config(changed(path, value))
+
+
+@pytest.mark.parametrize("kind", VARIANT_KINDS)
+def test_a_table_of_variants_needs_rows(kind):
+    without = changed("noisy.digits.methods", ["loss", "margin"])
+    without["tables"] = {"t": {"kind": kind, "dataset": "digits"}}
+    with pytest.raises(UserError, match=r"tables\.t: name its rows in `methods`"):
+        resolve_config(without)
+    resolve_config({**without, "tables": {"t": {"kind": kind, "dataset": "digits", "methods": ["loss", "margin"]}}})
 
 
 @pytest.mark.parametrize(

@@ -1,7 +1,9 @@
 """A batch of cells: typed failures, what is computed again and what is not."""
 
 import json
+import os
 import re
+import sys
 from dataclasses import replace
 from pathlib import Path
 from types import SimpleNamespace
@@ -74,6 +76,9 @@ def test_an_error_in_a_method_is_written_down_and_tried_again(tmp_path, monkeypa
         ({"remove": np.zeros(3, dtype=bool)}, "random: remove of shape (3,), where ("),
         ({"epoch_scores": np.zeros((2, 3))}, "random: epoch_scores of shape (2, 3), where (2, "),
         ({"curves": {"c": [1.0, np.inf]}}, "random: curves['c'] has numbers that are not finite"),
+        ({"traces": {"t": [None, 1, "x"]}}, "random: traces['t'] has something that is no number"),
+        ({"variants": {"": np.zeros(3)}}, "random: a variant is called ''"),
+        ({"remove": np.full(3, 0.5)}, "random: remove is of float64, where bool is expected"),
     ],
 )
 def test_what_a_method_gives_beside_its_scores_fails_its_own_cell(tmp_path, monkeypatch, rest, told):
@@ -84,6 +89,31 @@ def test_what_a_method_gives_beside_its_scores_fails_its_own_cell(tmp_path, monk
     monkeypatch.setattr(Random, "detect", lambda self, task: replace(whole(self, task), **rest))
     found = run(plan, run_dir, "random")
     assert found["status"] == "failed" and told in found["reason"]
+
+
+def test_curves_may_be_arrays(tmp_path, monkeypatch):
+    from baselines.noisy.random import Random
+
+    plan, run_dir = small_run(tmp_path)
+    whole = Random.detect
+    curves = {"c": np.array([1.0, 2.0], dtype=np.float32)}
+    monkeypatch.setattr(Random, "detect", lambda self, task: replace(whole(self, task), curves=curves))
+    found = run(plan, run_dir, "random")
+    assert (found["status"], found["curves"]) == ("ok", {"c": [1.0, 2.0]})
+
+
+def test_a_method_may_neither_end_the_process_nor_leave_its_folder(tmp_path, monkeypatch):
+    from baselines.noisy.random import Random
+
+    plan, run_dir = small_run(tmp_path)
+    whole, here = Random.detect, os.getcwd()
+    elsewhere = tmp_path / "elsewhere"
+    elsewhere.mkdir()
+    with monkeypatch.context() as broken:
+        broken.setattr(Random, "detect", lambda self, task: sys.exit(3))
+        assert run(plan, run_dir, "random")["reason"] == "SystemExit: it ended the process (3)"
+        broken.setattr(Random, "detect", lambda self, task: os.chdir(elsewhere) or whole(self, task))
+        assert run(plan, run_dir, "random")["status"] == "ok" and os.getcwd() == here
 
 
 def test_checkpoints_of_another_recipe_go(tmp_path):

@@ -77,6 +77,13 @@ def test_failed_partial_and_missing_cells_keep_their_reasons(finished):
     assert fate("n40s4")["status"] == "not run"
 
 
+def test_a_table_may_have_nothing_but_gaps(finished, tmp_path):
+    shutil.copytree(finished.root / "metrics", tmp_path / "metrics")
+    gaps = config(tables={"t": {"kind": "noise_sets", "sets": [{"dataset": "webvision"}]}})
+    (found,) = tables.build_tables(summarise(tmp_path, gaps))
+    assert found.name == "t" and not [cell for block in found.blocks for row in block.rows for cell in row.cells]
+
+
 def test_an_unknown_dataset_or_kind_and_missing_metrics_are_told(finished, tmp_path):
     with pytest.raises(UserError, match=r"tables.t: no noisy dataset 'digit' .*digits, webvision"):
         summarise(finished.root, config(tables={"t": {"kind": "noise_grid", "dataset": "digit"}}))

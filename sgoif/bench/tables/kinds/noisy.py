@@ -172,7 +172,7 @@ def _set_field(source: Source, panel: Panel, column: Column) -> Field:
 def _split(fields: Sequence[Field]) -> list[list[Field]]:
     """Spreads columns evenly over as few blocks as possible, at most `MAX_COLUMNS` in each."""
     n_blocks = max(1, -(-len(fields) // MAX_COLUMNS))
-    size = -(-len(fields) // n_blocks)
+    size = max(1, -(-len(fields) // n_blocks))
     return [list(fields[i : i + size]) for i in range(0, len(fields), size)] or [[]]
 
 
