@@ -68,6 +68,7 @@ def train_head_and_score(
     projected = training.projected() if len(features) <= KEPT_ROWS else None
     with torch.no_grad():
         logits = _logits(training) if projected is None else training.head(projected.to(training.device)).cpu()
+    session.progress("judging the labels by heads that have not seen them, minutes with many classes", done=True)
     result = read_held_out(training, training.influence.scores())
     n_fourier = projection.width - projection.basis.shape[1]
     return TrainedScan(result, evidence.read(), network, training.influence, projected, logits, n_fourier)

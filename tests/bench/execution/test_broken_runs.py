@@ -58,7 +58,7 @@ def test_what_snakemake_has_no_record_of_is_made_again(snakemake_arguments, caps
     known = next(path for path in records.iterdir() if base64.urlsafe_b64decode(path.name).decode() == BATCH)
     known.unlink()
     assert snakemake_arguments()[-2:] == ["--forcerun", BATCH]
-    assert "no record of 1 files of results/mini" in capsys.readouterr().err
+    assert "are made again: 1; cells that fit are kept" in capsys.readouterr().err
     shutil.rmtree(records)
     _, *again = snakemake_arguments()[2:]
     assert {BATCH, "results/mini/labels/digits/n20_s0.npz", "results/mini/summary.json"} < set(again)

@@ -228,8 +228,8 @@ def _make_again(plan: Plan, run_dir: Path) -> list[str]:
     unknown = [] if is_merged(run_dir) else _without_record(made)
     if unknown:
         print(
-            f"Snakemake has no record of {len(unknown)} files of {run_dir}, which may be of another configuration or "
-            "code: they are made again; cells that fit are not computed again",
+            f"{run_dir}: files that Snakemake has no record of, so that they may be of another configuration or code, "
+            f"are made again: {len(unknown)}; cells that fit are kept",
             file=sys.stderr,
         )
     again = [str(path) for path in (*missing, *unknown)]
