@@ -189,14 +189,16 @@ def terms(measured: Measured) -> Iterator[str]:
         "planned.",
         "SG-OIF was tuned on other noise of the same images in",
         "[several hundred rules](docs/lab-notebook/measurement.md#what-was-changed). Rivals have published settings,",
-        "and of their scores the one that was best on digits.",
+        "and of their scores the one that was best on digits; CORES² is",
+        "[weaker than published](docs/lab-notebook/rivals.md#a-regulariser-for-cores-2026-11-19) under uneven noise.",
     )
 
 
 def _of_more_seeds(measured: Measured) -> str:
     """Which columns are of more seeds than one, as a part of a sentence."""
     found = {title.split(", ")[-1]: n for title, n in seeds_compared(measured).items() if n > 1}
-    return f" ({', '.join(f'{title}: {n} seeds' for title, n in found.items())})" if found else ""
+    told = [f"{' and '.join(t for t in found if found[t] == n)}: {n} seeds" for n in dict.fromkeys(found.values())]
+    return f" ({'; '.join(told)})" if told else ""
 
 
 def _hundred(measured: Measured) -> str:

@@ -66,7 +66,7 @@ def seeds_in_words(measured: Measured) -> str:
     fewest = min(counts.values())
     more = [f"{title}: {n}" for title, n in counts.items() if n > fewest]
     own = max(len(measured.seeds_of(w, OWN)) for w in measured.settings)
-    others = f" ({', '.join(more)})" if more else ""
+    others = f" ({'; '.join(more)})" if more else ""
     words = f"the tables show {counted(fewest, 'seed')}{others}, which all rows have"
     if own > fewest:
         words += f"; SG-OIF and some rivals have {own}, which first places and means over seeds count"
