@@ -125,7 +125,8 @@ class Engine:
         """
         if self.features is None or self._norms_before is None:
             return
-        before, now = self._norms_before, parameter_norms(self._below_head())
+        now = parameter_norms(self._below_head())
+        before = self._norms_before.to(now.device)  # the model may have been moved since
         if now.shape != before.shape or not torch.allclose(now, before, rtol=SAME_NORM, atol=0):
             self.features = None
 

@@ -13,14 +13,21 @@ from sgoif.bench.execution.fingerprint import source_hash
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.registry import FOLDS, PLAIN
-from sgoif.bench.run_folder import check_writable, folder_of, hold_run_lock, write_config
+from sgoif.bench.run_folder import (
+    check_writable,
+    folder_of,
+    hold_run_lock,
+    write_config,
+)
 
 GIVEN = [Path(path) for path in workflow.overwrite_configfiles]
 
 try:
     for path in GIVEN:
         read_yaml(path)  # Snakemake's own reader lets pass what this one refuses
-    CONFIG = resolve_config(config, GIVEN[-1].parent if GIVEN else Path(workflow.basedir, "configs"))
+    CONFIG = resolve_config(
+        config, GIVEN[-1].parent if GIVEN else Path(workflow.basedir, "configs")
+    )
 except UserError as e:
     raise WorkflowError(f"configuration: {e}") from None
 
