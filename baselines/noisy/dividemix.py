@@ -22,7 +22,8 @@ Yielded model: the sum of both networks' logits, as published. Cost: 6 plain run
 Deviations: optimiser, schedule and augmentation are the recipe's; a warm-up of a quarter of the recipe instead of 3 %,
 since a short recipe has learned nothing by then; an epoch has the recipe's number of steps, whatever the size of X, so
 that the schedule of the learning rate ends; half a batch each of X and U: the mixed batch is twice the recipe's.
-An epoch in which X or U has fewer than two examples is one of warm-up.
+An epoch in which X or U has fewer than two examples is one of warm-up. lambda_u is constant within an epoch (released:
+it rises within it, too).
 """
 
 from __future__ import annotations

@@ -10,8 +10,8 @@ and Q_A of mean a a', and the exact second moments in that basis (the correction
     s_i  = sum_kd c^2 (Q_S' e_i)_k^2 (Q_A' a_i)_d^2 / (L_kd + lambda),          lambda = 0.1 mean L
 
 The expectation over the labels that the network would draw is taken exactly instead of by sampling one. Released code:
-github.com/pomonam/kronfluence, whose damping heuristic this is. `last`: the last checkpoint; `late`: the mean over the
-checkpoints of the last half of training, each with its own Fisher matrix.
+github.com/pomonam/kronfluence, whose damping by `None` this is (its default is 1e-8). `last`: the last checkpoint;
+`late`: the mean over the checkpoints of the last half of training, each with its own Fisher matrix.
 Removal rule: the suspicious component of a two-Gaussian mixture. Cost: a pass per checkpoint beyond the plain run.
 Deviation: the last layer alone, as for TracIn and FastIF.
 """

@@ -6,7 +6,7 @@ EL2N approximates the norm of the loss gradient (GraNd). The authors (github.com
 networks early in training, after 10 to 20 of 200 epochs, to prune what is easy; examples with the highest scores are
 often mislabelled. Here there is one network, and the errors are those of the training steps themselves, at no cost.
 Candidates: `early`, the first tenth of training but at least two epochs (the authors' time, one network); `window`, its
-last half; `all`.
+last half; `all`. The authors take one checkpoint of each network, `early` the mean over epochs.
 Removed before retraining: the upper component of a two-component mixture on the scores.
 
 Deviations: one network for ten, and errors of the training steps for passes of their own.

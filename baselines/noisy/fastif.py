@@ -33,7 +33,8 @@ Removal rule: of the judged examples the suspicious component of a two-Gaussian 
 (`score_threshold.by_mixture`), as far as it is harmful (s > 0).
 
 Deviations: gradients of the last layer alone; one chain over batches of 128 for three over single examples; `scale`
-    from the curvature.
+    from the curvature; no weight decay in gradients and Hessians (released: 0.005); `knn` averages over anchors
+    (released for several: one query by their mean features, and one s of their mean gradient).
 """
 
 from __future__ import annotations

@@ -11,7 +11,7 @@ Few values are possible, so that ties are many; the metrics take their expectati
 share of visits at which the example was not classified as labelled.
 Removed before retraining: the upper component of a two-component mixture on the scores.
 
-Deviations: none that changes the count of an example that was seen in every epoch.
+Deviations: one run (the authors' program adds up several, if given).
 """
 
 from __future__ import annotations

@@ -16,6 +16,7 @@ Settings: none beyond the recipe.
 Cost: a training beyond the plain run.
 Deviations: a class without a trusted image has the row of the identity. Both trainings follow the recipe (published: 75
 epochs of WRN-40-2 with a cosine). The trusted images are set aside from the test set, not taken from the training set.
+Trusted and noisy images of a step pass the network together (released: apart, so that batch norm sees each alone).
 """
 
 from __future__ import annotations

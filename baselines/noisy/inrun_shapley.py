@@ -8,8 +8,8 @@ first order that is the product of its gradient with the validation gradient, at
 (the same for all examples of a batch, the share 1 / B, is left out). It is TracIn at every step instead of at
 checkpoints, and the influence of SG-OIF with H = I. `window` sums the last half of training, `window_equal` without the
 rates eta_t, `window_soft` besides for the loss at temperature 4, f / 4: at 1 the few trusted images that the network
-gets wrong rule g_val. The validation gradient is of the trusted images, a random batch of them at each step. No
-official code was compared; the formula is the paper's.
+gets wrong rule g_val. The validation gradient is of the trusted images, a random batch of them at each step. The
+formula is the paper's. (The authors' GhostSuite has one validation batch for the run, and no rates.)
 
 Removal rule: the suspicious component of a two-Gaussian mixture. Cost: 1 plain run and, at every step, a forward pass
 of as many trusted images as a batch has.

@@ -6,13 +6,14 @@ label q explains it, with log 0 read as a constant A < 0:
     RCE_i = -Σ_k p_k log q_k = -A (1 - p_{y_i})              L = mean_i  α CE_i + β RCE_i
 
 RCE is a scaled mean absolute error: bounded, hence tolerant to wrong labels; CE keeps the learning going.
-Published: β = 1; α = 0.1 on CIFAR-10 and 6 on CIFAR-100, hence the default here follows the number of classes;
-A = log 1e-4 and gradients clipped at norm 5 (released code).
+α = 0.1 on CIFAR-10 and 6 on CIFAR-100, hence the default here follows the number of classes; β = 1, A = log 1e-4 and
+gradients clipped at norm 5 as in github.com/HanxunH/SCELoss-Reproduce. (The authors' program,
+github.com/YisenWang/symmetric_cross_entropy_for_noisy_labels, has β = 0.1 in its command for CIFAR-100, and clips
+nothing.)
 
-Both released programs train with rate 0.01 (github.com/HanxunH/SCELoss-Reproduce,
-github.com/YisenWang/symmetric_cross_entropy_for_noisy_labels). Under a recipe with its own rate, alpha = 6 would make
-every gradient six times larger, so that the loss is divided by alpha + beta (`normalised`): the direction of a step is
-the published one, its length that of cross-entropy.
+The reproduction trains with rate 0.01, the authors with 0.1 on CIFAR-100. Under a recipe with its own rate, alpha = 6
+would make every gradient six times larger, so that the loss is divided by alpha + beta (`normalised`): the direction of
+a step is the published one, its length that of cross-entropy, and the clipping is as much later.
 
 SCE was published as a trainer. Candidates: the cross-entropy after the last epoch, which the SCE value itself ranks
 like, since both are monotone in p_{y_i}; and the losses, margins and probabilities of its own training steps.

@@ -5,13 +5,14 @@ their given labels:
 
     `vote`      s_i = 1 - share of the k neighbours that have the label y_i
     `soft`      the same with votes weighted by their similarity
-    `released`  s_i = -log (sum of c_ij over those of the label y_i)   among the image itself and k - 1 neighbours,
-                where the image's own similarity is extrapolated from the next two, 2 c_1 - c_2
+    `released`  s_i = -log v_i(y_i),   v_i(k) = sum of c_ij over those of the label k, scaled to unit length over k,
+                among the image itself and k - 1 neighbours; the image's own similarity is extrapolated from the
+                next two, 2 c_1 - c_2
 
 Official code: github.com/UCSC-REAL/SimiFeat (`main_fast.py`, `hoc.py`, `test_c10_instance.sh`): k = 10, votes by
 similarity, the image itself among the ten, features of CLIP or an ImageNet ResNet-18. SimiFeat-V calls a label wrong if
-the vote is for another class (the removal rule here, without the image itself); SimiFeat-R ranks within a class and
-cuts where an estimated transition matrix (HOC) says.
+the largest v is another class's (the removal rule here); SimiFeat-R ranks within a class and cuts where an estimated
+transition matrix (HOC) says.
 Cost: nothing beyond the plain run.
 Deviations: networks pre-trained elsewhere are not to be had here: the features are those of the plain run, which has
 seen the wrong labels. The vote over 21 augmented passes is left out.
@@ -52,12 +53,13 @@ def votes(labels: Tensor, weights: Tensor, indices: Tensor, n_classes: int) -> T
     return total / total.sum(1, keepdim=True).clamp(min=1e-12)
 
 
-def released_score(labels: Tensor, similarity: Tensor, indices: Tensor) -> Tensor:
-    """[N] minus the logarithm of the votes for the own label, by the image itself and all but the last neighbour."""
+def released_votes(labels: Tensor, similarity: Tensor, indices: Tensor, n_classes: int) -> Tensor:
+    """[N, K] votes of the image itself and all but the last neighbour, each row of unit length."""
     similarity = similarity.double()
     own = 2 * similarity[:, 0] - similarity[:, min(1, similarity.shape[1] - 1)]
-    same = labels[indices[:, :-1]] == labels[:, None]
-    return -(own + (similarity[:, :-1] * same).sum(1) + 1e-8).clamp(min=1e-8).log()
+    total = torch.zeros(len(labels), n_classes, dtype=torch.float64, device=labels.device)
+    total.scatter_add_(1, labels[indices[:, :-1]], similarity[:, :-1])
+    return F.normalize(total.scatter_add_(1, labels[:, None], own[:, None]), dim=1)
 
 
 class SimiFeat(NoisyLabelDetector):
@@ -85,12 +87,13 @@ class SimiFeat(NoisyLabelDetector):
         similarity, index = neighbours(task.plain.features, self.params.k)
         hard = votes(task.labels, torch.ones_like(similarity), index, task.n_classes)
         soft = votes(task.labels, similarity, index, task.n_classes)
+        released = released_votes(task.labels, similarity, index, task.n_classes)
         own = task.labels[:, None]
         scores = {
             "vote": 1 - hard.gather(1, own).squeeze(1),
             "soft": 1 - soft.gather(1, own).squeeze(1),
-            "released": released_score(task.labels, similarity, index),
+            "released": -(released.gather(1, own).squeeze(1) + 1e-8).clamp(min=1e-8).log(),
         }
         scores = {name: values.cpu().numpy() for name, values in scores.items()}
-        outvoted = (hard.argmax(1) != task.labels).cpu().numpy()
-        return self.detection(scores, remove=at_most(outvoted, scores["vote"]))
+        outvoted = (released.argmax(1) != task.labels).cpu().numpy()
+        return self.detection(scores, remove=at_most(outvoted, scores["released"]))

@@ -17,6 +17,7 @@ own training steps.
 Cost: 1 plain run. Deviations: optimiser of the network, length and augmentation are the recipe's. Rates of u and v are
 those of a batch of 128 examples, since the loss is a mean over the batch. The start has the deviation 1e-8^(E / 300)
 for E epochs, but at most 0.1: u grows by a factor per visit, so that it takes the same share of training to grow to 1.
+The rates for symmetric noise are used throughout (released: others with `--asym`).
 """
 
 from __future__ import annotations

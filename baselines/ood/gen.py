@@ -7,7 +7,8 @@ A small gamma makes every probability that is neither 0 nor 1 count almost the s
 Paper: GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection, CVPR 2023.
 Code: https://github.com/XixiLiu95/GEN; OpenOOD's `gen`.
 Settings: gamma = 0.1 and M = 100, OpenOOD's values before its sweep; with fewer classes M is all of them.
-Deviations: OpenOOD chooses gamma and M on OOD validation images; no OOD image is used here.
+Deviations: OpenOOD chooses gamma and M on OOD validation images; no OOD image is used here. The softmax is in float64,
+    so that confident images are not tied.
 Parity: tests/parity/test_ood_posthoc_later.py::test_gen
 Score: the generalised entropy.
 """

@@ -1,6 +1,7 @@
 """MDSEns, Mahalanobis distances of several layers, each after a step of the input (Lee et al., NeurIPS 2018).
 
-For every stage l and the penultimate features, with f_l(x) the mean over the pixels of the stage's output,
+For every stage l, with f_l(x) the mean over the pixels of the stage's output, and for the penultimate features unless
+they are this mean of the last stage,
 
     d_l(x) = min_k (f_l(x) - m_lk)' S_l^-1 (f_l(x) - m_lk)         x~_l = x - eps sign(d d_l(x) / dx) / std
     s(x)   = sum_l a_l d_l(x~_l) / 2
@@ -22,7 +23,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.class_gaussians import ClassGaussians
@@ -47,7 +48,7 @@ class MDSEnsemble(OODDetector):
 
     def fit(self, task: OODTask) -> None:
         super().fit(task)
-        self.layers = [*self.net.stages, self.net.backbone]
+        self.layers = self._layers(task.train)
         self.gaussians: list[ClassGaussians] = []
         for inner in stage_outputs(self.net, task.train, self.name, stages=self.layers):
             rows = [m.mean((2, 3)) for m in inner.maps]
@@ -57,6 +58,15 @@ class MDSEnsemble(OODDetector):
                 gaussians.add(r, task.labels[inner.index])
         for gaussians in self.gaussians:
             gaussians.finish()
+
+    def _layers(self, images: ImageSet) -> list[nn.Module]:
+        """The stages and the whole backbone, unless its features are the mean of the last stage's output."""
+        layers = [*self.net.stages, self.net.backbone]
+        few = torch.arange(min(8, len(images)))
+        first = next(stage_outputs(self.net, images, self.name, stages=layers, indices=few))
+        stage, features = (m.mean((2, 3)) for m in first.maps[-2:])
+        alike = stage.shape == features.shape and torch.allclose(stage, features, rtol=1e-3, atol=1e-5)
+        return layers[:-1] if alike else layers
 
     def _distances(self, x: Tensor) -> list[Tensor]:
         """d_l(x) / 2 of every layer, [n] each, of one forward pass."""

@@ -12,7 +12,8 @@ Differences from OpenOOD, on purpose: mixup mixes the images too (theirs mixes o
 Paper: MOS: Towards Scaling Out-of-distribution Detection for Large Semantic Space, CVPR 2021.
 Code: https://github.com/deeplearning-wisc/large_scale_ood; OpenOOD's `mos`.
 Settings: SGD 0.003, x0.1 at 30/60/90 %, mixup 0.1, batches of 128; 30 % of the recipe's steps, at least 200.
-Deviations: mixup mixes the images too (OpenOOD's mixes only the labels); no warm-up; groups by k-means of class means.
+Deviations: mixup mixes the images too (OpenOOD's mixes only the labels, and not at all below 20,000 images); no
+    warm-up; groups by k-means of class means; the whole network is trained (the authors' command freezes the backbone).
 Parity: tests/parity/test_ood_trained.py::test_mos_groups_labels_loss_and_score_by_hand
 Score: the smallest probability of "others".
 """

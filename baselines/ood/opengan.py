@@ -32,23 +32,34 @@ from sgoif.training.images import ImageSet
 from sgoif.training.seeds import seeded_weights
 
 
-def stack(widths: list[int], slope: float) -> nn.Sequential:
-    """Linear layers without bias, batch norm and (leaky) ReLU between them; weights N(0, 0.02), norms N(1, 0.02)."""
+def stack(widths: list[int], slope: float, norm_first: bool, bias_last: bool) -> nn.Sequential:
+    """Linear layers, batch norm and (leaky) ReLU between them; weights N(0, 0.02), norms N(1, 0.02).
+
+    Args:
+        widths: Of the input and of every layer.
+        slope: Of the leaky ReLU.
+        norm_first: Whether the first layer has a batch norm.
+        bias_last: Whether the last layer has a bias; no other has one.
+    """
     layers: list[nn.Module] = []
     for i, (a, b) in enumerate(pairwise(widths)):
-        layers.append(nn.Linear(a, b, bias=False))
+        last = i == len(widths) - 2
+        layers.append(nn.Linear(a, b, bias=last and bias_last))
         nn.init.normal_(layers[-1].weight, 0.0, 0.02)
-        if i < len(widths) - 2:
-            layers += [nn.BatchNorm1d(b), nn.LeakyReLU(slope)]
-            nn.init.normal_(layers[-2].weight, 1.0, 0.02)
+        if not last and (i or norm_first):
+            layers.append(nn.BatchNorm1d(b))
+            nn.init.normal_(layers[-1].weight, 1.0, 0.02)
+        if not last:
+            layers.append(nn.LeakyReLU(slope))
     return nn.Sequential(*layers)
 
 
 class FeatureGAN(nn.Module):
     def __init__(self, width: int, noise: int):
         super().__init__()
-        self.generator = stack([noise, 512, 256, 128, 256, width], 0.0)  # slope 0 is plain ReLU
-        self.discriminator = stack([width, 512, 256, 128, 64, 1], 0.2)
+        # slope 0 is plain ReLU
+        self.generator = stack([noise, 512, 256, 128, 256, width], 0.0, norm_first=True, bias_last=True)
+        self.discriminator = stack([width, 512, 256, 128, 64, 1], 0.2, norm_first=False, bias_last=False)
 
     def logit(self, z: Tensor) -> Tensor:
         """log D / (1 - D), [n]."""

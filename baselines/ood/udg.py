@@ -4,23 +4,23 @@ Every epoch the features of all images (labelled or not, not augmented; PCA to 2
 clustered.
 
 * ID filtering: in a cluster where one label makes up more than `purity`, the unlabelled members take that label.
-* Outlier exposure: every other unlabelled image shall be answered uniformly; those in a cluster that is more than
-  `purity` unlabelled count twice (w = 2).
+* Outlier exposure: every other unlabelled image shall be answered uniformly. (`heavy` weighs those in a cluster that is
+  more than `purity` unlabelled. The released program has such a weight of 2 in a branch that is never taken.)
 
-    L = CE(labelled + filtered) + 0.5 mean_i w_i CE(uniform, p_i) + 0.1 CE(auxiliary head, cluster)
+    L = CE(labelled + filtered) + 0.5 mean_i w_i CE(uniform, p_i) + 0.1 mean_i v_i CE(auxiliary head, cluster of i)
     s(x) = -max_k p_k
 
-The auxiliary head is drawn anew every epoch (cluster numbers mean nothing across epochs); its classes are weighted by
-1 / sqrt(cluster size). Purity is a share of all members, unlabelled ones included. Difference from OpenOOD: the number
-of clusters is scaled to the data, one per 50 images up to the paper's 1,000. The unlabelled set shares no class with
-any test set.
+The auxiliary head is drawn anew every epoch (cluster numbers mean nothing across epochs); v is proportional to
+1 / sqrt(cluster size), its mean over the clusters is 1. Purity is a share of all members, unlabelled ones included, by
+the labels that the epoch before gave. Labelled and unlabelled images pass the network apart, as batches of their own.
+The unlabelled set shares no class with any test set.
 
 Paper: Semantically Coherent Out-of-Distribution Detection, ICCV 2021.
 Code: https://github.com/Jingkang50/ICCV21_SCOOD; OpenOOD's `udg`.
 Settings: purity 0.8, weights 0.5 and 0.1, up to 1,000 clusters, two unlabelled images for a labelled one.
-Deviations: one cluster per 50 images. The auxiliary set is what the configuration names (Fashion-MNIST beside CIFAR,
-    since Tiny-ImageNet is a test set; OpenOOD: TIN-597, other classes of ImageNet). Grey auxiliary images teach that
-    grey is strange and nothing about photographs.
+Deviations: one cluster per 50 images; an empty cluster counts as one of one image (released: as one of 1e-10). The
+    auxiliary set is what the configuration names (OpenOOD: TIN-597, other classes of ImageNet). Grey auxiliary images
+    beside photographs teach that grey is strange and nothing about photographs.
 Parity: tests/parity/test_ood_trained.py::test_udg_loss_by_hand
 Score: the negative largest softmax probability.
 """
@@ -58,10 +58,15 @@ def whiten(z: Tensor, width: int = 256) -> Tensor:
     return F.normalize(z @ (vectors * scale).float(), dim=1)
 
 
-def dual_groups(cluster: Tensor, labels: Tensor, n_classes: int, purity: float, heavy: float) -> tuple[Tensor, Tensor]:
-    """Labels [n] after ID filtering (UNLABELLED where no label is pure) and outlier weights [n]."""
+def dual_groups(
+    cluster: Tensor, labels: Tensor, before: Tensor, n_classes: int, purity: float, heavy: float
+) -> tuple[Tensor, Tensor]:
+    """Labels [n] after ID filtering (UNLABELLED where no label is pure) and outlier weights [n].
+
+    Purity counts the labels of the epoch `before` [n].
+    """
     k = int(cluster.max()) + 1
-    column = torch.where(labels == UNLABELLED, n_classes, labels)
+    column = torch.where(before == UNLABELLED, n_classes, before)
     counts = torch.bincount(cluster * (n_classes + 1) + column, minlength=k * (n_classes + 1)).view(k, n_classes + 1)
     share = counts / counts.sum(1, keepdim=True).clamp_min(1)
     best, label = share[:, :n_classes].max(1)
@@ -82,7 +87,7 @@ class UDG(OODDetector):
     class Params:
         clusters: int = 1000  # at most; one per 50 images on smaller data
         purity: float = 0.8
-        heavy: float = 2.0  # OE weight in clusters of unlabelled images
+        heavy: float = 1.0  # OE weight in clusters of unlabelled images
         outlier: float = 0.5
         auxiliary: float = 0.1
         ratio: int = 2  # unlabelled images per labelled one in a step
@@ -116,25 +121,28 @@ class UDG(OODDetector):
         with seeded_weights(task.seed):
             net = build_network(r.model, task.n_classes, task.train.channels, task.train.size)
             net.auxiliary = nn.Linear(net.head.in_features, k)
+        net.register_buffer("pseudo", labels)  # of the epoch before, saved with the network
         # not compiled: batches are larger than those of other methods, and would have to be compiled for
         learner = Learner.for_batches(replace(r, compile=False), task.n_classes, batches, task.seed, network=net)
 
         def grouped(batch) -> tuple[Tensor]:
             more, cluster, pseudo, weight, rarity = batch.extra
-            z = learner.features(torch.cat([batch.x, more]))
-            groups = F.cross_entropy(net.auxiliary(z), cluster, weight=rarity)
-            return (self.loss(net.classify(z), pseudo, weight, p.outlier) + p.auxiliary * groups,)
+            z = torch.cat([learner.features(batch.x), learner.features(more)])  # batch norm sees one set at a time
+            groups = F.cross_entropy(net.auxiliary(z), cluster, reduction="none") * rarity
+            return (self.loss(net.classify(z), pseudo, weight, p.outlier) + p.auxiliary * groups.mean(),)
 
         step = learner.stepper(grouped)
         for epoch in task.session.epochs(r.epochs, learner):
             z = [predict(net, images, precision=r.precision, features=True)[1] for images in (task.train, other)]
             cluster = kmeans(whiten(torch.cat(z)), k)
-            pseudo, weight = dual_groups(cluster, labels, task.n_classes, p.purity, p.heavy)
+            pseudo, weight = dual_groups(cluster, labels, net.pseudo, task.n_classes, p.purity, p.heavy)
+            net.pseudo.copy_(pseudo)
             rarity = torch.bincount(cluster, minlength=k).clamp_min(1).float().rsqrt()
+            rarity = rarity / rarity.mean()
             self._renew(net.auxiliary, learner.optimizer)
             for batch, more in zip(batches.epoch(epoch), self._endless(unlabelled, epoch), strict=False):
                 at = torch.cat([batch.index, n + more.index])
-                step(batch.with_extra(more.x, cluster[at], pseudo[at], weight[at], rarity))
+                step(batch.with_extra(more.x, cluster[at], pseudo[at], weight[at], rarity[cluster[at]]))
         taken = (pseudo[n:] != UNLABELLED).float().mean()
         self.task, self.net, self.filtered = task, net, float(taken)
 
@@ -142,9 +150,9 @@ class UDG(OODDetector):
     def _renew(head: nn.Linear, optimizer: torch.optim.Optimizer) -> None:
         """New weights, no momentum: cluster numbers have changed their meaning."""
         with torch.no_grad():
+            head.weight.copy_(0.01 * torch.randn(head.weight.shape))
+            head.bias.zero_()
             for weight in head.parameters():
-                bound = head.in_features**-0.5
-                weight.copy_((2 * torch.rand(weight.shape) - 1) * bound)
                 for moment in optimizer.state.get(weight, {}).values():
                     if torch.is_tensor(moment):
                         moment.zero_()

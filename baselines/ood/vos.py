@@ -6,7 +6,7 @@ points per class are drawn from N(mu_k, S) and the `keep` least likely become vi
 tells the weighted energies of images and outliers apart, and its loss shapes the classifier:
 
     E(f) = -log sum_k w_k exp f_k,   w = relu(learnt)
-    L = CE(f(x), y) + weight CE(phi(E), image or outlier)        s(x) = E(f(x))
+    L = CE(f(x), y) + weight CE(phi(E), image or outlier)        s(x) = -log sum_k exp f_k(x)
 
 A candidate is mu + C e with C C' = S, e standard normal, and its log density is -|e|^2 / 2 + const: the least likely
 has the longest e. Length and direction of e are independent, and |e|^2 is chi-square with d degrees, so it is enough to
@@ -23,7 +23,7 @@ Settings: 10,000 candidates a class, one kept, weight 0.1, after 40 % of trainin
 Deviations: w is trained and energies stay in the graph (OpenOOD draws new weights at every call and cuts the gradient);
     candidates are drawn by their length; queues hold as many as the smallest class.
 Parity: tests/parity/test_ood_trained.py::test_vos_energy_and_loss_are_pytorch_oods
-Score: the weighted energy.
+Score: the plain energy, as the authors' test script and OpenOOD have it (`weighted`: with the w of the loss).
 """
 
 from __future__ import annotations
@@ -121,7 +121,7 @@ class VOS(OODDetector):
         keep: int = 1  # outliers per class and step
         weight: float = 0.1
         start: float = 0.4  # share of the epochs before outliers are used
-        weighted: bool = True  # False: plain energy at test, -log sum_k exp f_k
+        weighted: bool = False  # True: the weighted energy of the loss at test, too
 
     def __init__(self, **params):
         super().__init__(**params)

@@ -150,7 +150,7 @@ PARAMS = {  # method: parameter: its default, and the interval or the names it m
         "udg": {
             "clusters": (1000, FROM_1),
             "purity": (0.8, INSIDE),
-            "heavy": (2.0, ANY),
+            "heavy": (1.0, ANY),
             "outlier": (0.5, ANY),
             "auxiliary": (0.1, ANY),
             "ratio": (2, FROM_1),
@@ -163,7 +163,7 @@ PARAMS = {  # method: parameter: its default, and the interval or the names it m
             "keep": (1, "[1, 10000]"),
             "weight": (0.1, ANY),
             "start": (0.4, "[0, 1]"),
-            "weighted": (True, ANY),
+            "weighted": (False, ANY),
         },
         "gen": {"gamma": (0.1, POSITIVE), "largest": (100, FROM_1)},
         "odin": {"temperature": (1000.0, POSITIVE), "epsilon": (0.0014, NOT_NEGATIVE)},

@@ -10,7 +10,7 @@ from sklearn.metrics import roc_auc_score
 
 from baselines.noisy.ekfac import EKFAC, self_influence
 from baselines.noisy.fine import FINE, alignments, lower_posterior
-from baselines.noisy.simifeat import SimiFeat, neighbours, released_score, votes
+from baselines.noisy.simifeat import SimiFeat, neighbours, released_votes, votes
 from baselines.noisy.trusted_probe import TrustedProbe, fit_probe
 from sgoif.errors import UserError
 from tests.helpers.digit_tasks import noisy_task
@@ -57,7 +57,10 @@ def test_votes_by_hand():
 
 
 def test_the_released_score_is_that_of_the_official_code():
-    """There: ten nearest by 1 - cosine, the image itself first, whose distance is extrapolated from the next two."""
+    """There: ten nearest by 1 - cosine, the image itself first, whose distance is extrapolated from the next two.
+
+    The votes of an image have unit length over the classes.
+    """
     g = torch.Generator().manual_seed(3)
     z, labels, k = torch.rand(30, 4, generator=g), torch.randint(0, 3, (30,), generator=g), 10
     unit = F.normalize(z, dim=1)
@@ -66,9 +69,8 @@ def test_the_released_score_is_that_of_the_official_code():
     counts = torch.zeros(30, 3)
     for c in range(3):
         counts[:, c] = ((1 - values) * (labels[indices] == c)).sum(1)
-    expected = F.nll_loss((counts + 1e-8).log(), labels, reduction="none")
-    found = released_score(labels, *neighbours(z, k))
-    torch.testing.assert_close(found.float(), expected, rtol=1e-4, atol=1e-5)
+    found = released_votes(labels, *neighbours(z, k), 3)
+    torch.testing.assert_close(found.float(), F.normalize(counts, p=2.0, dim=1), rtol=1e-4, atol=1e-5)
 
 
 def test_ekfac_is_the_exact_inverse_where_the_factors_are_independent():

@@ -6,6 +6,7 @@ import torch
 import torch.nn.functional as F
 from pytorch_ood import detector as reference
 from pytorch_ood.detector.fdbd import fDBD
+from sklearn.covariance import EmpiricalCovariance
 from torch import nn
 
 from baselines.ood.ash import ASH
@@ -18,7 +19,7 @@ from baselines.ood.odin import ODIN
 from baselines.ood.relation import Relation
 from baselines.ood.scale import SCALE
 from baselines.ood.she import SHE
-from sgoif.bench.methods.ood.class_gaussians import ClassGaussians
+from sgoif.bench.methods.ood.class_gaussians import ClassGaussians, whitening
 from sgoif.bench.methods.ood.features import largest
 from tests.helpers.digit_tasks import ood_task
 
@@ -99,13 +100,24 @@ def test_mds_and_rmds(world):
     torch.testing.assert_close(ours.float() / N, oracle, rtol=1e-2, atol=1e-4)  # a sum there, not a mean
 
 
+def test_small_variances_are_left_out_where_scikit_learn_does():
+    """The covariance of float32 features is in float64 there: variances of 1e-7 of the largest count."""
+    x = torch.randn(4000, 64, generator=torch.Generator().manual_seed(0)) * torch.logspace(0, -3.5, 64)
+    x[:, 5] = 0.25  # a dead unit
+    covariance = EmpiricalCovariance().fit(x.numpy())
+    root = whitening(torch.from_numpy(covariance.covariance_))
+    assert root.shape[1] == 63
+    torch.testing.assert_close(root @ root.T, torch.from_numpy(covariance.precision_), rtol=1e-6, atol=1e-3)
+
+
 def test_mds_ensemble():
     """Layer by layer against pytorch-ood: distances without a step, and the step of its one-layer detector."""
     task, images, _ = ood_task()
     method = MDSEnsemble()
     method.fit(task)
     every, net = torch.arange(len(task.train)), method.net
-    blocks = [*net.backbone[:-1], nn.Identity()]  # stages of `small_cnn`; its features are the mean of the last
+    blocks = list(net.backbone[:-1])  # stages of `small_cnn`; its features are the mean of the last, which counts once
+    assert method.layers == blocks
     n, x = len(every), images.batch(torch.arange(40))
     oracle = reference.MultiMahalanobis(blocks)
     seen, z = [], task.train.batch(every)

@@ -158,19 +158,18 @@ def test_csi_contrast_by_brute_force():
     for i in range(7):
         others = [l for l in range(7) if l != i]
         positives = [j for j in others if labels[j] == labels[i]]
-        if positives:
-            bottom = sum(torch.exp(u[i] @ u[l] / t) for l in others)
-            terms.append(-sum(torch.log(torch.exp(u[i] @ u[j] / t) / bottom) for j in positives) / len(positives))
-    assert len(terms) == 5
-    assert torch.allclose(csi.supcon(u, labels, t), sum(terms) / 5, atol=1e-5)
+        bottom = sum(torch.exp(u[i] @ u[l] / t) for l in others)
+        own = sum(torch.log(torch.exp(u[i] @ u[j] / t) / bottom) for j in positives)
+        terms.append(-own / (len(positives) + 1))  # the released mask keeps the image itself
+    assert torch.allclose(csi.supcon(u, labels, t), sum(terms) / 7, atol=1e-5)
 
 
-def test_csi_with_two_views_and_no_labels_is_nt_xent():
+def test_csi_with_two_views_and_no_labels_is_half_of_nt_xent():
     a, b = (F.normalize(torch.randn(5, 4), dim=1) for _ in range(2))
     u = torch.cat([a, b])
     similarity = (u @ u.T / 0.5).fill_diagonal_(-torch.inf)
     expected = F.cross_entropy(similarity, torch.arange(10).roll(5))
-    assert torch.allclose(csi.supcon(u, torch.arange(5).repeat(2), 0.5), expected, atol=1e-5)
+    assert torch.allclose(2 * csi.supcon(u, torch.arange(5).repeat(2), 0.5), expected, atol=1e-5)
 
 
 def test_csi_rotations_are_classes_of_their_own():
@@ -263,10 +262,21 @@ def test_udg_groups_by_purity():
     cluster = torch.tensor([0] * 10 + [1] * 10 + [2] * 5 + [3] * 5)
     labels = torch.tensor([0] * 9 + [none] + [1] * 8 + [none] * 2 + [none] * 5 + [1] + [none] * 4)
     # shares: 0.9 of class 0; 0.8 of class 1 (not above 0.8); all unlabelled; 0.8 unlabelled (not above)
-    given, weight = udg.dual_groups(cluster, labels, 3, purity=0.8, heavy=2.0)
+    given, weight = udg.dual_groups(cluster, labels, labels, 3, purity=0.8, heavy=2.0)
     assert given[9] == 0 and (given[18:25] == none).all() and (given[26:] == none).all()
     assert torch.equal(given[labels != none], labels[labels != none])
     assert (weight[20:25] == 2).all() and (weight[25:] == 1).all() and (weight[:20] == 1).all()
+
+
+def test_udg_counts_the_labels_of_the_epoch_before():
+    """Six of ten are labelled, three more were in the epoch before: pure. A label not given again is lost."""
+    none = udg.UNLABELLED
+    cluster = torch.tensor([0] * 10 + [1] * 5)
+    labels = torch.tensor([0] * 6 + [none] * 4 + [none] * 5)
+    before = torch.tensor([0] * 9 + [none] + [2] * 2 + [none] * 3)
+    given, _ = udg.dual_groups(cluster, labels, before, 3, purity=0.8, heavy=1.0)
+    assert given.tolist() == [0] * 10 + [none] * 5
+    assert udg.dual_groups(cluster, labels, labels, 3, purity=0.8, heavy=1.0)[0].tolist() == labels.tolist()
 
 
 def test_udg_loss_by_hand():

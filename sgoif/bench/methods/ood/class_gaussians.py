@@ -10,14 +10,14 @@ from torch import Tensor
 
 from sgoif.applications import Moments
 
-FLOAT32_EPS = torch.finfo(torch.float32).eps
+EPS = torch.finfo(torch.float64).eps
 
 
 def whitening(covariance: Tensor) -> Tensor:
     """Return R with R R' equal to the pseudo-inverse of a covariance.
 
-    Directions with less than d x 1.2e-7 of the largest variance are left out. That is where scikit-learn's
-    `EmpiricalCovariance` cuts for float32 features, and so the reference implementations.
+    Directions with less than d x 2.2e-16 of the largest variance are left out. That is where scikit-learn's
+    `EmpiricalCovariance` cuts, and so the reference implementations: its covariance of float32 features is in float64.
 
     Args:
         covariance: Symmetric, positive semi-definite, shape [d, d].
@@ -26,7 +26,7 @@ def whitening(covariance: Tensor) -> Tensor:
         float64, shape [d, rank].
     """
     values, vectors = torch.linalg.eigh(covariance.double())
-    kept = values > len(values) * FLOAT32_EPS * values[-1].clamp_min(0)
+    kept = values > len(values) * EPS * values[-1].clamp_min(0)
     return vectors[:, kept] * values[kept].rsqrt()
 
 
