@@ -9,8 +9,8 @@ is a classifier on the confidence alone, so that `confidence` (1 - mu) is the pu
 over the last half of training. `hard_to_learn` is 1 - mu - sigma, the direction of that region.
 Official code: github.com/allenai/cartography (`cartography/selection/train_dy_filtering.py`): probabilities of the gold
 label by epoch, their mean and standard deviation.
-The probabilities are those of the training steps, as the authors record them. An epoch in which an example was not seen
-does not count.
+The probabilities are those of the training steps, as the authors record them.
+Deviations: an epoch in which an example was not seen does not count.
 Removed before retraining: the upper component of a two-component mixture on the scores.
 """
 

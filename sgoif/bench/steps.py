@@ -202,12 +202,13 @@ def ledger_step(args: argparse.Namespace) -> None:
 
 def where_step(args: argparse.Namespace) -> None:
     """Print where the results of a run are."""
+    from sgoif.bench.evaluation.metric_record import failed_numbers_in_words
     from sgoif.bench.execution.failures import failures_in_words
     from sgoif.bench.execution.launch.run_snakemake import DEFAULT_CONFIG
 
     plan, run_dir = open_run(args)
     chosen = "" if args.config == DEFAULT_CONFIG else f" CONFIG={args.config}"
-    failures = failures_in_words(plan, run_dir, f"make retry{chosen}")
+    failures = [*failures_in_words(plan, run_dir, f"make retry{chosen}"), *failed_numbers_in_words(run_dir)]
     parquet = " (.parquet)" if (run_dir / "records.parquet").is_file() else ""
     numbers = f"Numbers  {run_dir / 'summary.json'}, {run_dir / 'records.csv'}{parquet}"
     if plan.config.get("select"):

@@ -13,12 +13,8 @@ from sgoif.bench.execution.fingerprint import source_hash
 from sgoif.bench.execution.plan import Plan
 from sgoif.bench.methods import registry
 from sgoif.bench.methods.registry import FOLDS, PLAIN
-from sgoif.bench.run_folder import (
-    check_writable,
-    folder_of,
-    hold_run_lock,
-    write_config,
-)
+from sgoif.bench.run_folder import check_writable, folder_of
+from sgoif.bench.run_folder import hold_run_lock, write_config
 
 GIVEN = [Path(path) for path in workflow.overwrite_configfiles]
 

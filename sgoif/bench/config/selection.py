@@ -14,9 +14,8 @@ from typing import Any, cast
 from sgoif.bench.config.schema import check_known
 from sgoif.bench.config.shares import allowed, restriction
 from sgoif.bench.config.table_checks import table_task
-from sgoif.bench.config.types import TABLE_ROW_REASON, ResolvedConfig, SelectSpec, TableSpec, Task
+from sgoif.bench.config.types import TABLE_ROW_REASON, VARIANT_KINDS, ResolvedConfig, SelectSpec, TableSpec, Task
 from sgoif.bench.config.values import digest
-from sgoif.bench.evaluation.table_layout import VARIANT_KINDS
 from sgoif.bench.methods import registry
 from sgoif.errors import UserError
 

@@ -7,9 +7,8 @@ from typing import Any
 
 from sgoif.bench.config.checks import check_method
 from sgoif.bench.config.schema import check_known
-from sgoif.bench.config.types import ResolvedConfig, TableSpec, Task
+from sgoif.bench.config.types import VARIANT_KINDS, ResolvedConfig, TableSpec, Task
 from sgoif.bench.data import catalogue
-from sgoif.bench.evaluation.table_layout import VARIANT_KINDS
 from sgoif.bench.methods import registry
 from sgoif.errors import UserError
 

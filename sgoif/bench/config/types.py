@@ -5,6 +5,7 @@ from __future__ import annotations
 from typing import Any, Literal, TypedDict
 
 Task = Literal["noisy", "ood"]
+VARIANT_KINDS = ("ablation", "stability", "backends", "sensitivity")  # of tables whose rows are compared with the first
 TABLE_ROW_REASON = "run only in the settings of the tables that show it"  # of rows that tables add
 
 

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections import Counter
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, TypedDict
@@ -82,3 +83,12 @@ def read_metrics(path: Path) -> list[MetricRecord]:
     """Reads a metrics file, in its order."""
     records: list[MetricRecord] = read_json(path)
     return records
+
+
+def failed_numbers_in_words(run_dir: Path) -> list[str]:
+    """Returns a line for every method and reason with numbers that could not be computed from what a cell holds."""
+    records = (r for path in sorted(run_dir.glob("metrics/*/*.json")) for r in read_metrics(path))
+    found = Counter((r["method"], r["reason"]) for r in records if r["status"] == "failed" and r["metric"] != "status")
+    return [
+        f"Failed   {count} number{'s' * (count > 1)} of {method}: {reason}" for (method, reason), count in found.items()
+    ]

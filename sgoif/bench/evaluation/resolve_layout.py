@@ -6,11 +6,11 @@ from collections.abc import Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from typing import Any
 
+from sgoif.bench.config.types import VARIANT_KINDS
 from sgoif.bench.data import catalogue
 from sgoif.bench.evaluation.regime_words import describe_regime
 from sgoif.bench.evaluation.table_layout import (
     TABLE_KINDS,
-    VARIANT_KINDS,
     AbsentDataset,
     Panel,
     TableLayout,

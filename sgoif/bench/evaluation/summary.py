@@ -12,11 +12,12 @@ from collections.abc import Iterable, Mapping, Sequence
 from pathlib import Path
 from typing import Any
 
+from sgoif.bench.config.types import VARIANT_KINDS
 from sgoif.bench.evaluation.metric_record import MetricRecord, metrics_file, read_metrics
 from sgoif.bench.evaluation.resolve_layout import resolve_layout
 from sgoif.bench.evaluation.significance import mean_std
 from sgoif.bench.evaluation.summary_record import SummaryFields, SummaryRecord, layout_record, summary_record
-from sgoif.bench.evaluation.table_layout import TABLE_KINDS, VARIANT_KINDS, Panel
+from sgoif.bench.evaluation.table_layout import TABLE_KINDS, Panel
 from sgoif.bench.methods.registry import PLAIN
 from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json

@@ -9,6 +9,8 @@ from collections.abc import Iterable, Mapping
 from dataclasses import asdict, dataclass, field
 from typing import Any
 
+from sgoif.bench.config.types import VARIANT_KINDS
+
 TABLE_KINDS = {  # in the order in which tables are shown, with the title of a table that the configuration gives none
     "noise_grid": "Wrong labels found, by noise rate and sparsity",
     "noise_sets": "Wrong labels found, by dataset",
@@ -22,7 +24,6 @@ TABLE_KINDS = {  # in the order in which tables are shown, with the title of a t
     "cleaning": "What is removed before retraining",
     "cost": "Measured cost",
 }
-VARIANT_KINDS = ("ablation", "stability", "backends", "sensitivity")  # kinds whose rows are variants of one method
 
 
 @dataclass(frozen=True)

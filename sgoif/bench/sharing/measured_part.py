@@ -10,8 +10,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Mapping
 from typing import Any
 
+from sgoif.bench.config.types import VARIANT_KINDS
 from sgoif.bench.evaluation.resolve_layout import resolve_layout
-from sgoif.bench.evaluation.table_layout import VARIANT_KINDS, Panel, TableLayout
+from sgoif.bench.evaluation.table_layout import Panel, TableLayout
 from sgoif.bench.execution.plan import CLEAN
 from sgoif.bench.methods.registry import SHARED, split_variant
 from sgoif.bench.sharing.partial_run import Owner

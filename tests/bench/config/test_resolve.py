@@ -13,8 +13,8 @@ from hypothesis import strategies as st
 from sgoif.bench.config import load_config, read_schema, resolve_config, walk
 from sgoif.bench.config.checks import CHECKED_PARAMS, check_titles, params_digest
 from sgoif.bench.config.layering import layer, merge
+from sgoif.bench.config.types import VARIANT_KINDS
 from sgoif.bench.data.noise.spec import KINDS
-from sgoif.bench.evaluation.table_layout import VARIANT_KINDS
 from sgoif.bench.methods import registry
 from sgoif.errors import UserError
 from sgoif.training.models import MODELS

@@ -6,6 +6,7 @@ from pathlib import Path
 import pytest
 
 from sgoif.bench import cli
+from sgoif.bench.evaluation.metric_record import failed_numbers_in_words
 from sgoif.bench.execution.failures import failures_in_words
 from sgoif.bench.execution.integrity.run_files import missing_sources
 from sgoif.bench.execution.retry import Choice, forget_failures
@@ -79,13 +80,15 @@ def test_failed_cells_are_told_at_the_end_of_a_run(plan):
     assert failures_in_words(plan, RUN_DIR, "make retry") == []
 
 
-def test_numbers_that_failed_are_told_though_their_cell_has_not(plan):
+@pytest.mark.usefixtures("plan")
+def test_numbers_that_failed_are_told_though_their_cell_has_not(capsys):
     path = RUN_DIR / "metrics/noisy/digits.json"
     about = {"method": "loss", "metric": "auc_pr", "status": "failed", "reason": "scores: 3 are not finite"}
     of_cell, fine = {**about, "metric": "status"}, {**about, "status": "ok"}
     atomic_write_json(path, [about, {**about, "variant": "late"}, of_cell, fine], seal=True)
-    told = failures_in_words(plan, RUN_DIR, "make retry")
-    assert told[-1] == "Failed   2 numbers of loss: scores: 3 are not finite" and len(told) == 5
+    assert failed_numbers_in_words(RUN_DIR) == ["Failed   2 numbers of loss: scores: 3 are not finite"]
+    assert cli.main(["where", "--config", "mini.yaml"]) == 0
+    assert failed_numbers_in_words(RUN_DIR)[0] in capsys.readouterr().out
 
 
 def test_the_command_says_what_is_tried_again(plan, capsys):
