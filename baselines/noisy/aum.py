@@ -13,7 +13,8 @@ and its last quarter. `epoch_scores[T]` is the score `all` had training stopped 
 Removal rule: s_i > 0, where another class wins over the mean of the window. The paper finds the threshold by training
 twice more with a fake class of "threshold samples"; a removal rule that costs two trainings is left out.
 
-Deviations: no threshold samples, no first drop of the rate to stop at, and batches of the recipe (theirs: 64).
+Deviations: no threshold samples, no first drop of the rate to stop at, and batches of the recipe (theirs: 64). `all`
+counts the first epoch, which the authors' program leaves out.
 """
 
 from __future__ import annotations

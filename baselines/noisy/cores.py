@@ -6,11 +6,12 @@ sieved out. With l_k = -log p_k, the cross-entropy with class k, and pi_k, the s
     L_i = l_{y_i} - beta sum_k pi_k l_k        sieve_i = l_{y_i} - mean_k l_k;  sieved out if sieve_i > 0
 
 The loss of a step is the mean of L over the examples that are not sieved out. Official code: github.com/UCSC-REAL/cores
-(`loss.py`, `phase1.py`): of 100 epochs beta is 0 for 10, rises linearly to 2 in 30 and stays; the sieve acts after
+(`loss.py`, `phase1.py`): of 100 epochs beta is 0 for 10, rises linearly, is 2 from epoch 39 on; the sieve acts after
 epoch 30; from then on pi is of the labels that were kept in the epoch before. Here the same shares of the recipe's
 epochs. Phase 2 (consistency training on the sieved set) is left out.
 
-CORES2 publishes a set: `remove` is what its sieve holds back at the last visit. Candidates: `sieve`, the mean of
+CORES2 publishes a set: `remove` is what its sieve holds back at the last visit (released: in epoch 40 of 100).
+Candidates: `sieve`, the mean of
 sieve_i over the last half of training, and the losses, margins and probabilities of its own training steps.
 Cost: 1 plain run. Deviations: optimiser, learning rate, length and augmentation are the recipe's (released: the rate is
 divided by 1 + beta); a step whose examples are all sieved out has loss 0 (released: their mean divided by 1e8).
@@ -57,7 +58,7 @@ class SampleSieve(TrainingLoss):
         self.shares = torch.full((n_classes,), 1 / n_classes, device=labels.device)  # pi
 
     def begin_epoch(self, epoch: int, epochs: int) -> None:
-        self.beta.fill_(self.largest * float(np.clip((100 * epoch / epochs - 10) / 30, 0, 1)))
+        self.beta.fill_(self.largest * float(np.clip((100 * epoch / epochs - 10) / 29, 0, 1)))
         self.acts.fill_(sieve_acts(epoch, epochs))
         self.late.fill_(in_window(epoch, epochs))
         kept = self.record[2] <= 0 if sieve_acts(epoch - 1, epochs) else torch.ones_like(self.labels, dtype=torch.bool)

@@ -15,7 +15,7 @@ images,
 
 Networks learn right labels before they memorise wrong ones, and two that started apart rarely agree on the same
 mistake. (All contradictions, agreed on or not, would also count what is not yet learned: far too high in short runs.)
-R(t) then starts at its first non-zero value. A `noise_rate` that is given is used as published, from epoch 0 on.
+R(t) then starts at its first non-zero value. With a `noise_rate` that is given R is 0 in the first epoch.
 
 Co-teaching was published as a trainer. Its candidates are means over both networks of what their training steps said;
 `not_selected` is the share of epochs after warm-up and ramp in which neither network picked example i (an epoch that
@@ -24,7 +24,8 @@ did not show the example counts as none).
 Official code: github.com/bhanML/Co-teaching (`main.py`, `loss.py`).
 Yielded model: the first network (the paper tests both, one by one). Cost: 2 plain runs.
 Deviations: optimiser, learning rate and augmentation are the recipe's; the released loss divides an already averaged
-loss by its number of terms once more, which Adam hides and SGD would not: it is not copied.
+loss by its number of terms once more, which Adam hides and SGD would not: it is not copied. The released program
+begins at t = 1, so that its first epoch forgets already; with a given rate of asymmetric noise that is weaker here.
 """
 
 from __future__ import annotations

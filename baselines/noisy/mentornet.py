@@ -270,7 +270,7 @@ class MentorModel(nn.Module):
 
     def forward(self, losses: Tensor, difference: Tensor, percent: Tensor) -> Tensor:
         """Logits of v [n]."""
-        _, (state, _) = self.lstm(torch.stack([losses, difference], 1)[:, None])
+        _, (_, state) = self.lstm(torch.stack([losses, difference], 1)[:, None])
         percent = percent.long().clamp(0, 99)
         features = torch.cat([*state, self.label(torch.zeros_like(percent)), self.epoch(percent)], 1)
         return self.out(self.hidden(features).tanh()).squeeze(1)

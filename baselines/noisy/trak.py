@@ -13,6 +13,7 @@ Removal rule: the suspicious component of a two-Gaussian mixture. Cost: a pass p
 Deviations: the last layer alone, as for TracIn, FastIF and EK-FAC. Checkpoints of one training stand for models trained
 apart. Where the layer has no more than `dimension` parameters nothing is projected. lambda is relative to the mean
 diagonal of Phi' Phi, since u adds up to zero and the matrix has no inverse (published: 0, after a projection).
+The package divides each model's inverse by its mean absolute value before it averages models; `ensemble` does not.
 """
 
 from __future__ import annotations

@@ -54,6 +54,16 @@ def test_percentile_is_the_nearest_quantile():
             assert torch.equal(found, losses.quantile(percentile, interpolation="nearest")), (n, percentile)
 
 
+def test_the_mentor_reads_the_last_cell_state_of_its_lstm():
+    """As released: the first state of TensorFlow's `BasicLSTMCell` is the cell's, not the output."""
+    model, seen = MentorModel(0), []
+    model.hidden.register_forward_pre_hook(lambda _, inputs: seen.append(inputs[0]))
+    losses, difference = torch.tensor([0.1, 2.0]), torch.tensor([-0.5, 1.5])
+    model(losses, difference, torch.tensor([0.0, 50.0]))
+    _, (output, cell) = model.lstm(torch.stack([losses, difference], 1)[:, None])
+    assert torch.equal(seen[0][:, :2], torch.cat([*cell], 1)) and not torch.allclose(cell, output)
+
+
 def test_example_dropout():
     torch.manual_seed(0)
     for percent, dropped in ((0, 50), (16, 50), (17, 5), (99, 5)):
