@@ -8,7 +8,7 @@ The smallest p % of the penultimate features of an image become 0. What is done 
 Paper: Extremely Simple Activation Shaping for Out-of-Distribution Detection, ICLR 2023.
 Code: https://github.com/andrijazz/ash; OpenOOD's `ash`.
 Settings: form B and p = 90, OpenOOD's before its sweep.
-Deviations: OpenOOD chooses p on OOD validation images; no OOD image is used here.
+Deviations: none; `ash@searched` chooses p on OOD validation images, as OpenOOD does.
 Parity: tests/parity/test_ood_posthoc_later.py::test_ash
 Score: the energy of the shaped features; the ID accuracy is that of f', the network the method really uses.
 """
@@ -16,6 +16,7 @@ Score: the energy of the shaped features; the ID accuracy is that of f', the net
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -31,6 +32,7 @@ class ASH(OODDetector):
     title = "ASH"
     group = "Post hoc, not in the paper"
     order = 7
+    sweep: ClassVar = {"percentile": (65.0, 70.0, 75.0, 80.0, 85.0, 90.0, 95.0)}
 
     @dataclass(frozen=True)
     class Params:

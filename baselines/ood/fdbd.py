@@ -7,13 +7,16 @@ mean training feature m:
 
 Paper: Fast Decision Boundary based Out-of-Distribution Detector, ICML 2024.
 Code: https://github.com/litianliu/fDBD-OOD; OpenOOD's `fdbd`.
-Settings: none.
-Deviations: OpenOOD chooses between ||z - m|| and ||z|| on OOD validation images; here it is ||z - m||, the paper's.
+Settings: the distance ||z - m||, the paper's; `centred: false` takes ||z||.
+Deviations: none; `fdbd@searched` chooses between the two on OOD validation images, as OpenOOD does.
 Parity: tests/parity/test_ood_posthoc_later.py::test_fdbd
 Score: the negative mean distance.
 """
 
 from __future__ import annotations
+
+from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 from torch import Tensor
@@ -29,9 +32,14 @@ class FDBD(OODDetector):
     title = "fDBD"
     group = "Post hoc, not in the paper"
     order = 10
+    sweep: ClassVar = {"centred": (True, False)}
+
+    @dataclass(frozen=True)
+    class Params:
+        centred: bool = True  # features less their mean over training, in the denominator
 
     @staticmethod
-    def from_features(features: Tensor, logits: Tensor, weight: Tensor, mean: Tensor) -> Tensor:
+    def from_features(features: Tensor, logits: Tensor, weight: Tensor, mean: Tensor | float) -> Tensor:
         largest, predicted = logits.max(1)
         between = (weight[:, None] - weight).norm(dim=2)
         between.fill_diagonal_(1.0)  # the predicted class itself adds 0
@@ -40,7 +48,7 @@ class FDBD(OODDetector):
 
     def fit(self, task: OODTask) -> None:
         super().fit(task)
-        self.mean = finite(task.plain.features, "fdbd: training features").mean(0)
+        self.mean = finite(task.plain.features, "fdbd: training features").mean(0) if self.params.centred else 0.0
 
     def score(self, images: ImageSet) -> Tensor:
         features, logits = features_and_logits(self.net, images, self.name)

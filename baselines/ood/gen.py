@@ -7,8 +7,8 @@ A small gamma makes every probability that is neither 0 nor 1 count almost the s
 Paper: GEN: Pushing the Limits of Softmax-Based Out-of-Distribution Detection, CVPR 2023.
 Code: https://github.com/XixiLiu95/GEN; OpenOOD's `gen`.
 Settings: gamma = 0.1 and M = 100, OpenOOD's values before its sweep; with fewer classes M is all of them.
-Deviations: OpenOOD chooses gamma and M on OOD validation images; no OOD image is used here. The softmax is in float64,
-    so that confident images are not tied.
+Deviations: the softmax is in float64, so that confident images are not tied. `gen@searched` chooses gamma and M on OOD
+    validation images, as OpenOOD does.
 Parity: tests/parity/test_ood_posthoc_later.py::test_gen
 Score: the generalised entropy.
 """
@@ -16,6 +16,7 @@ Score: the generalised entropy.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -29,6 +30,7 @@ class GEN(OODDetector):
     title = "GEN"
     group = "Post hoc, not in the paper"
     order = 1
+    sweep: ClassVar = {"gamma": (0.01, 0.1, 0.5, 1.0, 2.0, 5.0, 10.0), "largest": (10, 50, 100, 200, 500, 1000)}
 
     @dataclass(frozen=True)
     class Params:

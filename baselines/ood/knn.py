@@ -6,7 +6,7 @@ Paper: Out-of-Distribution Detection with Deep Nearest Neighbors, ICML 2022.
 Code: https://github.com/deeplearning-wisc/knn-ood; OpenOOD's `knn`.
 Settings: the paper's k: 50 for CIFAR-10, 200 for CIFAR-100, 1000 for ImageNet; here by number of classes, up to 10, up
     to 100 and more. At most the number of training images.
-Deviations: OpenOOD chooses k on OOD validation images; no OOD image is used here.
+Deviations: none; `knn@searched` chooses k on OOD validation images, as OpenOOD does.
 Parity: tests/parity/test_ood_posthoc.py::test_knn
 Score: the distance to the k-th neighbour.
 """
@@ -14,6 +14,7 @@ Score: the distance to the k-th neighbour.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch.nn.functional as F
 from torch import Tensor
@@ -29,6 +30,7 @@ class KNN(OODDetector):
     title = "KNN"
     group = "Features"
     order = 2
+    sweep: ClassVar = {"k": (50, 100, 200, 500, 1000)}
 
     @dataclass(frozen=True)
     class Params:

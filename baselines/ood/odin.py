@@ -9,8 +9,8 @@ backward pass.
 Paper: Enhancing the Reliability of Out-of-Distribution Image Detection in Neural Networks, ICLR 2018.
 Code: https://github.com/facebookresearch/odin; OpenOOD's `odin`.
 Settings: T = 1000 and eps = 0.0014, those of the paper and OpenOOD's before its sweep.
-Deviations: the paper and OpenOOD choose T and eps on OOD images; no OOD image is used here. A pixel without gradient
-    stays as it is (theirs moves).
+Deviations: a pixel without gradient stays as it is (theirs moves). The paper chooses T and eps on OOD images;
+    `odin@searched` chooses them on OOD validation images, as OpenOOD does.
 Parity: tests/parity/test_ood_posthoc_later.py::test_odin
 Score: the negative largest probability after the step.
 """
@@ -18,6 +18,7 @@ Score: the negative largest probability after the step.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -35,6 +36,7 @@ class ODIN(OODDetector):
     title = "ODIN"
     group = "Post hoc, not in the paper"
     order = 2
+    sweep: ClassVar = {"temperature": (1.0, 10.0, 100.0, 1000.0), "epsilon": (0.0014, 0.0028)}
 
     @dataclass(frozen=True)
     class Params:

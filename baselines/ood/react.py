@@ -7,7 +7,7 @@ Paper: ReAct: Out-of-distribution Detection With Rectified Activations, NeurIPS 
 Code: https://github.com/deeplearning-wisc/react; OpenOOD's `react`.
 Settings: p is the smallest of OpenOOD's 85, 90, 95 and 99 that costs at most one point of accuracy on the ID
     validation images (99 if none does); `percentile` sets it instead.
-Deviations: OpenOOD chooses p on OOD validation images, the paper takes 90; no OOD image is used here.
+Deviations: the paper takes p = 90. `react@searched` chooses p on OOD validation images, as OpenOOD does.
 Parity: tests/parity/test_ood_posthoc.py::test_react
 Score: the energy at the chosen p ranks; those at the four percentiles are declared beside it. The ID accuracy is that
     of f', the network the method really uses.
@@ -34,6 +34,7 @@ class ReAct(OODDetector):
     title = "ReAct"
     group = "Energy and gradient"
     order = 3
+    sweep: ClassVar = {"percentile": (85.0, 90.0, 95.0, 99.0)}
     candidates: ClassVar = {
         "chosen": "percentile chosen on ID validation images",
         "p85": "85th percentile",

@@ -7,7 +7,7 @@ An image is related to training image i if features and predictions agree. With 
 Paper: Neural Relation Graph: A Unified Framework for Identifying Label Noise and Outlier Data, NeurIPS 2023.
 Code: https://github.com/snu-mllab/Neural-Relation-Graph; OpenOOD's `relation`.
 Settings: a = 1 and the threshold 0.03, OpenOOD's before its sweep.
-Deviations: OpenOOD chooses a on OOD validation images; no OOD image is used here.
+Deviations: none; `relation@searched` chooses a on OOD validation images, as OpenOOD does.
 Parity: tests/parity/test_ood_posthoc_later.py::test_relation
 Score: the negative sum of relations.
 """
@@ -15,6 +15,7 @@ Score: the negative sum of relations.
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 import torch
 import torch.nn.functional as F
@@ -33,6 +34,7 @@ class Relation(OODDetector):
     title = "Relation"
     group = "Post hoc, not in the paper"
     order = 12
+    sweep: ClassVar = {"power": (1.0, 2.0, 4.0, 6.0, 8.0)}
 
     @dataclass(frozen=True)
     class Params:

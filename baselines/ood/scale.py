@@ -6,8 +6,8 @@
 Paper: Scaling for Training Time and Post-hoc Out-of-distribution Detection Enhancement, ICLR 2024.
 Code: https://github.com/kai422/SCALE; OpenOOD's `scale`.
 Settings: p = 85, the paper's and OpenOOD's before its sweep.
-Deviations: OpenOOD chooses p on OOD validation images; no OOD image is used here. The paper's training (ISH) is not
-    run.
+Deviations: the paper's training (ISH) is not run. `scale@searched` chooses p on OOD validation images, as OpenOOD
+    does.
 Parity: tests/parity/test_ood_posthoc_later.py::test_scale
 Score: the energy of the scaled features; the ID accuracy is that of f', the network the method really uses.
 """
@@ -15,6 +15,7 @@ Score: the energy of the scaled features; the ID accuracy is that of f', the net
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import ClassVar
 
 from torch import Tensor
 
@@ -28,6 +29,7 @@ class SCALE(OODDetector):
     title = "SCALE"
     group = "Post hoc, not in the paper"
     order = 8
+    sweep: ClassVar = {"percentile": (65.0, 70.0, 75.0, 80.0, 85.0, 90.0, 95.0)}
 
     @dataclass(frozen=True)
     class Params:

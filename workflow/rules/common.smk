@@ -7,6 +7,7 @@ from pathlib import Path
 from snakemake.exceptions import WorkflowError
 
 from sgoif.bench.config import digest, read_yaml, resolve_config
+from sgoif.bench.config.ood_sets import other_sets
 from sgoif.bench.data.noisy_labels import required_datasets, setting_files
 from sgoif.errors import UserError
 from sgoif.bench.execution.fingerprint import source_hash
@@ -81,12 +82,7 @@ def starts(w):
 def images(w):
     """Images a method's job may read: of its dataset and, for OOD, of the sets it scores."""
     spec = PLAN.spec(w.task, w.dataset)
-    others = (
-        [*spec.get("near", []), *spec.get("far", []), spec.get("auxiliary")]
-        if w.task == "ood"
-        else []
-    )
-    return [meta(name) for name in (w.dataset, *others) if name] + starts(w)
+    return [meta(name) for name in (w.dataset, *other_sets(spec))] + starts(w)
 
 
 def labels(w):

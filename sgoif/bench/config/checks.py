@@ -1,4 +1,4 @@
-"""Check that the parts of a configuration fit together: methods, settings, seeds, noise, hyper-parameters, OOD sets.
+"""Check that the parts of a configuration fit together: methods, settings, seeds, noise, hyper-parameters.
 
 The schema has checked the form of each value before. Every function raises a UserError that names the key by its path.
 """
@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from sgoif.bench.config.schema import check_known
-from sgoif.bench.config.types import DatasetSpec, NoisySpec, OodSpec, ResolvedConfig, ShareSpec
+from sgoif.bench.config.types import DatasetSpec, NoisySpec, ResolvedConfig, ShareSpec
 from sgoif.bench.config.values import digest
 from sgoif.bench.data import catalogue
 from sgoif.bench.data.noise import label_file
@@ -187,16 +187,3 @@ def _check_start(recipe: Mapping[str, Any], where: str) -> None:
     check_known(name, known, f"{where}.recipe.start.weights", "weights")
     if known[name] != model.partition("@")[0]:
         raise UserError(f"{where}.recipe.start.weights: {name} belongs to the model {known[name]}, not to {model}")
-
-
-def check_ood_sets(dataset: str, spec: OodSpec) -> None:
-    """Check that the OOD sets of a dataset exist, and that the auxiliary set is none of them."""
-    where = f"ood.{dataset}"
-    for key, names in (("near", spec["near"]), ("far", spec["far"])):
-        for name in names:
-            check_known(name, catalogue.DATASETS, f"{where}.{key}", "dataset")
-    auxiliary = spec.get("auxiliary")
-    if auxiliary is not None:
-        check_known(auxiliary, catalogue.DATASETS, f"{where}.auxiliary", "dataset")
-        if auxiliary in spec["near"] + spec["far"]:
-            raise UserError(f"{where}.auxiliary: {auxiliary} is also a test OOD set; it must be disjoint from them")

@@ -9,6 +9,7 @@ from typing import Any, cast
 
 from sgoif.bench.config import checks
 from sgoif.bench.config.layering import as_json, file_in_words, layer, merge, read_yaml
+from sgoif.bench.config.ood_sets import check_ood_sets, other_sets
 from sgoif.bench.config.schema import check_known, check_schema, fill_defaults
 from sgoif.bench.config.selection import apply_selection
 from sgoif.bench.config.table_checks import check_tables, table_task
@@ -84,7 +85,7 @@ def resolve_config(
         checks.check_noise(name, noisy)
     checks.check_starts(resolved)
     for name, ood in resolved["ood"].items():
-        checks.check_ood_sets(name, ood)
+        check_ood_sets(name, ood)
     for name, measurement in resolved.get("fidelity", {}).items():
         check_known(measurement["dataset"], catalogue.DATASETS, f"fidelity.{name}.dataset", "dataset")
     if os.environ.get("SGOIF_DATA"):
@@ -196,15 +197,10 @@ def _skip_missing_datasets(config: ResolvedConfig) -> None:
     for task, name, spec in _datasets(config):
         if not spec["optional"]:
             continue
-        missing = [n for n in _needed_datasets(name, spec) if check_availability(n, root, mirror).missing]
+        missing = [n for n in [name, *other_sets(spec)] if check_availability(n, root, mirror).missing]
         if missing:
             reason = f"not on this machine: {', '.join(missing)}; `make doctor` says where to get and put it"
             gap: Gap = {"task": task, "dataset": name, "title": spec["title"], "reason": reason}
             del config[task][name]
             others = [g for g in config["not_run"] if (g["task"], g["dataset"]) != (task, name)]
             config["not_run"] = [*others, gap]
-
-
-def _needed_datasets(name: str, spec: Any) -> list[str]:
-    names = [name, *spec.get("near", []), *spec.get("far", []), spec.get("auxiliary")]
-    return [n for n in names if n]

@@ -45,12 +45,20 @@ class NoisySpec(DatasetSpec, total=False):
     retrain_same: bool | list[str] | dict[str, ShareSpec]
 
 
+class ValidationSpec(TypedDict):
+    """OOD validation images: so many of a dataset."""
+
+    set: str
+    images: int
+
+
 class OodSpec(DatasetSpec, total=False):
     """An in-distribution dataset of the OOD task."""
 
     near: list[str]
     far: list[str]
     auxiliary: str | None
+    validation: ValidationSpec
     openood_lists: bool
     tuning: bool
 

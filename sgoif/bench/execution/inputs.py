@@ -13,6 +13,7 @@ from pathlib import Path
 import numpy as np
 import torch
 
+from sgoif.bench.config.ood_sets import other_sets
 from sgoif.bench.config.values import digest
 from sgoif.bench.data import catalogue, load
 from sgoif.bench.data.holdout import held_out_file
@@ -36,6 +37,8 @@ from sgoif.training.recipe import Recipe
 from sgoif.training.session import Session
 from sgoif.training.streaming import ImageFiles, StreamedSet, UnreadableImages, decode_all
 from sgoif.utils.files import load_npz, sha256_file
+
+VALIDATION_DRAW = 0  # seed of the OOD validation images: the same ones for every method and seed
 
 
 class Inputs:
@@ -151,13 +154,39 @@ class Inputs:
 
     def _ood_set(self, name: str) -> ImageSource:
         images = self._images(name, "test")
-        kept = kept_images(name, self.dataset, len(images)) if self.spec.get("openood_lists") else None
-        return images if kept is None else images.subset(kept)
+        tested, _ = self._divided(name, len(images))
+        return images if len(tested) == len(images) else images.subset(tested)
+
+    def _divided(self, name: str, n: int) -> tuple[np.ndarray, np.ndarray]:
+        """Returns the positions of an OOD set's n images that are tested on, and of those for validation."""
+        kept = kept_images(name, self.dataset, n) if self.spec.get("openood_lists") else None
+        positions = np.arange(n) if kept is None else kept
+        validation = self.spec.get("validation")
+        if validation is None or validation["set"] != name:
+            return positions, positions[:0]
+        if len(positions) <= validation["images"]:
+            raise UserError(
+                f"ood.{self.dataset}.validation: {validation['images']} of the {len(positions)} images of {name} leave "
+                "none to test on"
+            )
+        drawn = np.random.default_rng(VALIDATION_DRAW).permutation(len(positions))[: validation["images"]]
+        return np.delete(positions, drawn), positions[np.sort(drawn)]
+
+    def _ood_val(self) -> ImageSource | None:
+        """Returns the OOD validation images, which no method is tested on."""
+        if (validation := self.spec.get("validation")) is None:
+            return None
+        name: str = validation["set"]
+        is_tested = name in self.spec["near"] + self.spec["far"]
+        images = self._images(name, "test") if is_tested else self._other_images(name)
+        return images.subset(self._divided(name, len(images))[1])
 
     def _auxiliary(self) -> ImageSource | None:
         name = self.spec.get("auxiliary")
-        if name is None:
-            return None
+        return None if name is None else self._other_images(name)
+
+    def _other_images(self, name: str) -> ImageSource:
+        """Returns the images of a set that is not tested on: those for training, if it has any."""
         return self._images(name, "train" if "train" in catalogue.get(name).parts else "test")
 
     # --- shared runs ------------------------------------------------------------------------------------------------
@@ -230,8 +259,7 @@ class Inputs:
             found = self._shared_entry(cell, run)
             parts.append(found[0].key if found else None)
         if cell.task == "ood" and cell.method not in SHARED:
-            others = [*self.spec["near"], *self.spec["far"], self.spec.get("auxiliary")]
-            parts += [load.meta(self.root, name)["content_hash"] for name in others if name]
+            parts += [load.meta(self.root, name)["content_hash"] for name in other_sets(self.spec)]
         return digest(parts)
 
     def _plain(self, cell: Cell) -> PlainRun | None:
@@ -302,4 +330,5 @@ class Inputs:
             session=session,
             plain=self._plain(cell),
             auxiliary=self._auxiliary() if cell.method not in SHARED else None,
+            ood_val=self._ood_val() if cell.method not in SHARED else None,
         )

@@ -12,6 +12,7 @@ from dataclasses import asdict, dataclass
 from pathlib import Path
 from typing import Any
 
+from sgoif.bench.config.ood_sets import other_sets
 from sgoif.bench.config.shares import allowed, restriction
 from sgoif.bench.config.values import digest
 from sgoif.bench.data import noisy_labels
@@ -146,9 +147,7 @@ class Plan:
             for dataset in self.datasets(task):
                 names.update(self.starts(task, dataset))
         for dataset, spec in self.config["ood"].items():
-            names.update([dataset, *spec["near"], *spec["far"]])
-            if spec.get("auxiliary"):
-                names.add(spec["auxiliary"])
+            names.update([dataset, *other_sets(spec)])
         return names
 
     def held_out(self, dataset: str) -> int:
@@ -224,7 +223,8 @@ class Plan:
     def cell_config(self, cell: Cell) -> dict[str, Any]:
         """Returns everything in the configuration that the cell's result depends on."""
         spec = self.spec(cell.task, cell.dataset)
-        keys = ("recipe", "val") if cell.method in SHARED else ("recipe", "val", "near", "far", "auxiliary")
+        others = () if cell.method in SHARED else ("near", "far", "auxiliary", "validation")
+        keys = ("recipe", "val", *others)
         used = {k: spec[k] for k in keys if k in spec}
         if spec.get("openood_lists") and cell.method not in SHARED:
             used["openood_lists"] = True

@@ -299,7 +299,12 @@ def _score_ood(method: Any, task: OODTask, inputs: Inputs) -> Outcome:
     """Fits an OOD detector and scores the ID test set and every OOD set."""
     session = task.session
     with session.timer("fit"):
-        method.fit(task)
+        if method.search:
+            from sgoif.bench.methods.ood.search import fit_searched  # loads scikit-learn, which takes seconds
+
+            method = fit_searched(method, task)
+        else:
+            method.fit(task)
     arrays: dict[str, np.ndarray] = {}
     n_images = 0
     for name, test in {"id_test": inputs.test, **inputs.ood_sets()}.items():
@@ -314,6 +319,8 @@ def _score_ood(method: Any, task: OODTask, inputs: Inputs) -> Outcome:
     with session.timer("accuracy"):
         arrays["id_logits"] = method.logits(inputs.test).float().cpu().numpy()
     extras = {"seconds_per_image": session.timers.seconds["score"] / n_images, **method.extras()}
+    if method.search:
+        extras |= {f"searched_{name}": float(getattr(method.params, name)) for name in method.sweep}
     return Outcome(arrays, _finite_numbers(extras))
 
 

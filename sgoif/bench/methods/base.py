@@ -11,8 +11,9 @@ Shapes: N training images, M test images, K classes, E epochs.
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from dataclasses import dataclass, field, fields
+import copy
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, field, fields, replace
 from typing import Any, ClassVar
 
 import numpy as np
@@ -179,15 +180,42 @@ class OODDetector(Method):
 
     Attributes:
         uses_auxiliary: Gets `task.auxiliary`, unlabelled images of other classes.
+        sweep: Values of fields of `Params` among which OpenOOD chooses on OOD validation images. With `search: true`
+            among its hyper-parameters the method does so, too (`sgoif.bench.methods.ood.search`).
+        search: Whether its hyper-parameters are chosen so.
         task: The task, kept by `fit`.
         net: The network that `logits` uses, kept by `fit`.
     """
 
     reads_plain: ClassVar[bool] = True
     uses_auxiliary: ClassVar[bool] = False
+    sweep: ClassVar[Mapping[str, Sequence[Any]]] = {}
 
     task: OODTask
     net: Network
+
+    def __init__(self, **params: Any) -> None:
+        """Set the hyper-parameters.
+
+        Args:
+            **params: As of `Method`, and `search` for methods with a `sweep`.
+
+        Raises:
+            UserError: If there is no such hyper-parameter, or its value is out of range.
+        """
+        self.search: bool = params.pop("search", False) if self.sweep else False
+        if not isinstance(self.search, bool):
+            raise UserError(f"params.{self.name}.search: true or false, not {self.search!r}")
+        super().__init__(**params)
+        swept = sorted(set(params) & set(self.sweep)) if self.search else []
+        if swept:
+            raise UserError(f"params.{self.name}.{swept[0]}: it is searched for; leave it out, or `search`")
+
+    def with_params(self, values: Mapping[str, Any]) -> OODDetector:
+        """Return the same method, not fitted yet, with other values of some hyper-parameters."""
+        other = copy.copy(self)
+        other.params = replace(self.params, **values)
+        return other
 
     def fit(self, task: OODTask) -> None:
         """Train or fit, and keep what `score` needs; the default keeps the network of the plain run as `self.net`."""

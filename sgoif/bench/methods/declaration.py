@@ -20,6 +20,7 @@ from sgoif.utils.paths import ROOT
 
 PLAIN = "plain"  # ordinary training, whose logits, features and checkpoints post-hoc methods read
 FOLDS = "folds"  # cross-validation, whose out-of-fold probabilities some detectors read
+SEARCHED = "searched"  # variant of OOD methods whose hyper-parameters are searched on OOD validation images
 OTHERS = "Others"  # heading of methods that declare no group
 LAST = 1000  # place of methods that declare no order
 PROJECT_PACKAGES = ("sgoif", "baselines")  # base classes from elsewhere declare nothing
@@ -56,6 +57,7 @@ class MethodDeclaration(RowDeclaration):
     uses_trusted: bool = False
     told_noise: bool = False
     uses_auxiliary: bool = False
+    sweep: Mapping[str, Any] = field(default_factory=dict)
     distributes: bool = False
     alone_with: Mapping[str, Any] = field(default_factory=dict)
 
@@ -65,7 +67,12 @@ class MethodDeclaration(RowDeclaration):
         return [name for name, reads in ((PLAIN, self.reads_plain), (FOLDS, self.reads_folds)) if reads]
 
     def row(self, variant: str = "") -> RowDeclaration | None:
-        """Return how the method or its variant is shown, None for a variant without a row of its own."""
+        """Return how the method or its variant is shown, None for a variant without a row of its own.
+
+        With a sweep the method has a variant `SEARCHED`, which stands beside it.
+        """
+        if variant == SEARCHED and self.sweep:
+            return RowDeclaration(f"{self.title}, searched", self.group, self.order, self.ranked)
         return self.shown_variants.get(variant) if variant else self
 
 

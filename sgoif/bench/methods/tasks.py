@@ -170,11 +170,13 @@ class OODTask(Task):
         val: ID validation images.
         val_labels: Their labels, shape [V].
         auxiliary: Unlabelled images, disjoint from every OOD test set, for methods with `uses_auxiliary`.
+        ood_val: OOD validation images, none of which is tested on, for methods that search their hyper-parameters.
     """
 
     val: ImageSource
     val_labels: Tensor
     auxiliary: ImageSource | None = None
+    ood_val: ImageSource | None = None
 
     @property
     def precision(self) -> str:
