@@ -195,11 +195,11 @@ def test_csi_ensemble_takes_from_each_rotation_its_own_block():
 def test_csi_views_stay_in_range_and_differ(channels):
     torch.manual_seed(0)
     x = torch.rand(16, channels, 8, 8)
-    a, b = (csi.view(x, torch.rand(csi.numbers(channels, True), 16), 0.08, True) for _ in range(2))
+    a, b = (csi.view(x, torch.rand(csi.numbers(channels), 16), 0.08) for _ in range(2))
     assert a.shape == x.shape and a.min() >= 0 and a.max() <= 1 and not torch.allclose(a, b)
     grey = torch.full((16, channels, 8, 8), 0.5)
     assert (
-        csi.view(grey, torch.rand(csi.numbers(channels, False), 16), 1.0, False).std((1, 2, 3)).max() < 2e-3
+        csi.view(grey, torch.rand(csi.numbers(channels), 16), 1.0).std((1, 2, 3)).max() < 2e-3
     )  # no colour to turn, nothing to crop
 
 
