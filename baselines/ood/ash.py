@@ -8,7 +8,8 @@ The smallest p % of the penultimate features of an image become 0. What is done 
 Paper: Extremely Simple Activation Shaping for Out-of-Distribution Detection, ICLR 2023.
 Code: https://github.com/andrijazz/ash; OpenOOD's `ash`.
 Settings: form B and p = 90, OpenOOD's before its sweep.
-Deviations: none; `ash@searched` chooses p on OOD validation images, as OpenOOD does.
+Deviations: the authors take form S and p = 95 on CIFAR-10, with a DenseNet. `ash@searched` chooses p on OOD validation
+    images, as OpenOOD does.
 Parity: tests/parity/test_ood_posthoc_later.py::test_ash
 Score: the energy of the shaped features; the ID accuracy is that of f', the network the method really uses.
 """

@@ -16,7 +16,7 @@ Code: https://github.com/VectorInstitute/gram-ood-detection; OpenOOD's `gram`.
 Settings: powers 1 to 5 (the paper: 1 to 10; OpenOOD: 1 to 5); a tenth of the training images held out for the
     normaliser.
 Deviations: stages instead of every convolution and residual block; training images are held out for the normaliser (the
-    paper: validation images).
+    paper: validation images). Bounds are by label, as in OpenOOD (the authors: by predicted class).
 Parity: tests/parity/test_ood_anomaly.py::test_gram_statistics_by_the_definition
 Score: the sum of normalised deviations over the confidence.
 """

@@ -13,7 +13,8 @@ Paper: A Simple Unified Framework for Detecting Out-of-Distribution Samples and 
 Code: https://github.com/pokaxpoka/deep_Mahalanobis_detector; OpenOOD's `mds_ensemble`.
 Settings: eps = 0.0014, OpenOOD's; a_l = 1 for every layer.
 Deviations: the paper fits a_l, and chooses eps, on OOD or adversarial images; no OOD image is used here. OpenOOD's
-    configuration reads the first layer only and divides the step by 0.5 for every dataset.
+    configuration reads the first layer only and divides the step by 0.5 for every dataset. The authors also read the
+    output of the first convolution.
 Parity: tests/parity/test_ood_posthoc_later.py::test_mds_ensemble
 Score: the weighted sum of half squared distances.
 """

@@ -8,7 +8,7 @@ Paper: Nearest Neighbor Guidance for Out-of-Distribution Detection, ICCV 2023.
 Code: https://github.com/roomo7time/nnguide; OpenOOD's `nnguide`.
 Settings: k = 100 and a bank of 1 % of the training images, OpenOOD's; the bank is drawn at random.
 Deviations: the bank has at least 500 images (1 % of CIFAR) or all there are, so that k neighbours mean something on
-    small datasets.
+    small datasets. The authors' configuration has k = 10.
 Parity: tests/parity/test_ood_posthoc_later.py::test_nnguide
 Score: the negative product of guidance and energy.
 """

@@ -14,7 +14,8 @@ Code: https://github.com/amazon-science/patchcore-inspection; OpenOOD's `patchco
 Settings: 1 % of the patches, at least 500 and at most 10,000; nine neighbours.
 Deviations: the network is the ID classifier (the paper: ImageNet's WideResNet-50). It looks for local defects, so that
     whole objects of other classes are not what it is made for. The weight is OpenOOD's, by plain distances (theirs:
-    squared ones); the paper has the nearest patch in its numerator, the authors' program no weight.
+    squared ones); the paper has the nearest patch in its numerator, the authors' program no weight. Coarse stages
+    are enlarged bilinearly (OpenOOD: by repetition).
 Parity: tests/parity/test_ood_anomaly.py::test_patchcore_score_by_brute_force
 Score: the weighted distance of the strangest patch.
 """

@@ -146,7 +146,7 @@ PARAMS = {  # method: parameter: its default, and the interval or the names it m
             "beta": (3.0, POSITIVE),
             "severity": (3.0, "[0.1, inf)"),
         },
-        "react": {"percentile": (None, "(0, 100]")},
+        "react": {"percentile": (90.0, "(0, 100]")},
         "udg": {
             "clusters": (1000, FROM_1),
             "purity": (0.8, INSIDE),

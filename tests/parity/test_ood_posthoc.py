@@ -139,28 +139,14 @@ def test_the_temperature_of_the_sentinel_is_offered_to_its_rivals(name):
         torch.testing.assert_close(found[candidate], expected, rtol=1e-4, atol=1e-5)
 
 
-@pytest.mark.parametrize(("labels_wrong", "expected"), [(False, 85.0), (True, 99.0)])
-def test_react_takes_the_smallest_percentile_that_keeps_the_accuracy(labels_wrong, expected):
-    """All features but one carry nothing: clipping costs nothing. If only large values tell the class, it costs all."""
-    task, images, _ = ood_task()
-    method = ReAct()
-    method.fit(task)
-    assert method.extras()["react_percentile"] in (85.0, 90.0, 95.0, 99.0)
-    chosen = f"p{method.percentile:.0f}"
-    found = method.scores(images)
-    assert torch.equal(found["chosen"], found[chosen])
-    features = torch.rand(200, 64)
-    labels = torch.arange(200) % 6
-    features[torch.arange(200), labels] += 1 if not labels_wrong else 0
-    weight, bias = torch.eye(6, 64), torch.zeros(6)
-    method.net.linear = lambda: (weight, bias)
-    if labels_wrong:  # the class shows in what lies beyond the 99th percentile alone
-        features = torch.ones(200, 64)
-        features[torch.arange(200), labels] = 2.0
-        method.thresholds = dict.fromkeys(method.thresholds, 1.0)
-    else:
-        method.thresholds = dict.fromkeys(method.thresholds, 1.5)
-    assert method._choose(features, features @ weight.T, labels) == expected
+def test_react_clips_at_its_percentile_of_the_validation_features():
+    task, _, _ = ood_task()
+    features = task.predict(task.plain.network(), task.val, features=True)[1]
+    for percent in (90.0, 99.0):
+        method = ReAct(percentile=percent)
+        method.fit(task)
+        assert method.threshold == pytest.approx(np.percentile(features.numpy(), percent), rel=1e-5)
+    assert ReAct().params.percentile == 90
 
 
 @pytest.mark.parametrize(("classes", "k"), [(2, 50), (10, 50), (11, 200), (100, 200), (101, 1000), (1000, 1000)])

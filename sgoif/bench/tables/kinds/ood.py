@@ -18,8 +18,8 @@ TUNING = (
     "Choice of settings: SG-OIF's form, its temperature and its shares were chosen by AUROC on other pairs of ID and "
     "OOD sets (about 1,500 forms; Fashion-MNIST against SVHN, DTD and CIFAR-10, and halves of CIFAR-100 against each "
     "other), so some of the OOD sets it was chosen with are reported here too. The other methods have the settings of "
-    "their papers or OpenOOD's defaults. Chosen were ReAct's percentile, on ID validation images, and which of two "
-    "scores ranks for ARPL, G-ODIN and CSI, on digits that no table reports. Declared scores: what methods with "
+    "their papers or OpenOOD's defaults. Chosen was which of two scores ranks for ARPL, G-ODIN and CSI, on digits that "
+    "no table reports. Declared scores: what methods with "
     "several were declared with; the first ranks."
 )
 
