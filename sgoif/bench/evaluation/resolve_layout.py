@@ -166,7 +166,7 @@ def _panel(table: str, spec: Mapping[str, Any], task: str, choice: _Choice, entr
         noise=noise.get("noise", noise.get("rate")),
         sparsity=noise.get("sparsity", 0.0) if noise.get("kind") == "class_conditional" else None,
         column=noise.get("column", ""),
-        methods=_shown_methods(spec, entry),
+        methods=_shown_methods(spec, task, entry),
         seeds=list(entry["seeds"]),
         tuning=[f"{title} {name}" for name in tuning],
         near=list(entry.get("near") or []),
@@ -174,7 +174,7 @@ def _panel(table: str, spec: Mapping[str, Any], task: str, choice: _Choice, entr
     )
 
 
-def _shown_methods(spec: Mapping[str, Any], entry: Mapping[str, Any]) -> list[str]:
+def _shown_methods(spec: Mapping[str, Any], task: str, entry: Mapping[str, Any]) -> list[str]:
     """Returns the methods of a panel: those the table names, else all with a row of their own.
 
     A table of variants that names none has those of our method.
@@ -184,7 +184,7 @@ def _shown_methods(spec: Mapping[str, Any], entry: Mapping[str, Any]) -> list[st
     methods = [PLAIN, *(m for m in entry["methods"] if m != PLAIN)]
     if spec["kind"] in VARIANT_KINDS:
         return [m for m in methods if split_variant(m)[0] == OURS]
-    return [m for m in methods if has_row("noisy", m)]
+    return [m for m in methods if has_row(task, m)]
 
 
 def _ood_panels(table: str, dataset: str, method: str, config: Mapping[str, Any]) -> list[Panel]:

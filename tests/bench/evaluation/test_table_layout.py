@@ -1,7 +1,9 @@
 """The layout of a table: what summary.json holds is what tables and figures read."""
 
+from sgoif.bench.config import load_config
 from sgoif.bench.evaluation.resolve_layout import resolve_layout
 from sgoif.bench.evaluation.table_layout import TableLayout
+from sgoif.utils.paths import ROOT
 from tests.helpers.fake_runs import config
 
 
@@ -29,3 +31,10 @@ def test_what_an_older_summary_leaves_out_has_its_default():
     assert TableLayout.from_json(least) == TableLayout("grid", "noisy", "T")
     whole = {**least, "task": "ood", "selection": "s", "extended": True, "full": {"gate": "none"}}
     assert TableLayout.from_json(whole) == TableLayout("grid", "ood", "T", "s", True, full={"gate": "none"})
+
+
+def test_variants_of_ood_methods_with_a_row_of_their_own_have_it():
+    config = load_config(ROOT / "configs" / "openood.yaml", skip_missing=False)
+    layout = resolve_layout("table3", config["tables"]["table3"], config)
+    for panel in layout.panels:
+        assert {"scale", "scale@searched", "msp"} <= set(panel.methods) and "msp@searched" not in panel.methods
