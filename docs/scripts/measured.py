@@ -21,6 +21,7 @@ PLACES = {
     "docs/results/measured.md": [
         other_tables.the_run,
         tables.over_seeds,
+        tables.one_draw,
         tables.detection_20,
         tables.detection_40,
         tables.detection_70,

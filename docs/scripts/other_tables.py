@@ -68,14 +68,16 @@ def _ood_methods(run: dict) -> set[str]:
 
 
 def _ood_title(method: str) -> str:
-    return OOD_NAMES.get(method) or registry.declaration("ood", method).title
+    name, variant = registry.split_variant(method)
+    title = OOD_NAMES.get(name) or registry.declaration("ood", name).title
+    return f"{title}, {variant}" if variant else title
 
 
 def _auroc_table(value: dict[str, list[float]], columns: list[str], last: str, ends: dict[str, str]) -> Iterator[str]:
     """A row for each method, best mean first; `ends` are the cells of the last column."""
     best = [max(round(v, 1) for v in column) for column in zip(*value.values(), strict=True)]
     table = [["", *(f"{title} {part}" for title in columns for part in PARTS), last]]
-    for m in sorted(value, key=lambda m: -mean(value[m])):
+    for m in sorted(value, key=lambda m: (-mean(value[m]), m)):
         cells = [bold(f"{v:.1f}", round(v, 1) >= top) for v, top in zip(value[m], best, strict=True)]
         table.append([_ood_title(m), *cells, ends[m]])
     yield from rows(table)

@@ -45,11 +45,11 @@ GROUPS = {  # columns of the README: settings of one kind
     "20%": [w for w in GRID if w[1].startswith("n20")],
     "40%": [w for w in GRID if w[1].startswith("n40")],
     "70%": [w for w in GRID if w[1].startswith("n70")],
-    "asym.": [("cifar10", "asym20"), ("cifar10", "asym40")],
-    "sym.": [("cifar10", "sym20"), ("cifar10", "sym50")],
+    "asymmetric": [("cifar10", "asym20"), ("cifar10", "asym40")],
+    "symmetric": [("cifar10", "sym20"), ("cifar10", "sym50")],
     "human": [("cifar10", "aggre"), ("cifar10", "random1"), ("cifar10", "worse")],
     "CIFAR-100": list(HUNDRED),
-    "photos": list(SCRATCH),
+    "Imagenette": list(SCRATCH),
     "frozen": list(FROZEN),
 }
 DATASETS = {"cifar10": "CIFAR-10", "cifar100": "CIFAR-100", "imagenette": "Imagenette"}
@@ -209,6 +209,11 @@ class Measured:
         """The mean of a method over all seeds that SG-OIF has in some settings; None if it lacks one."""
         wanted = [(where, seed) for where in places for seed in self.seeds_of(where, OWN)]
         found = [self.seeds_of(where, method, variant=variant).get(seed) for where, seed in wanted]
+        return None if None in found else 100 * mean(found)
+
+    def of_seed(self, places: list[Where], method: str, seed: int, variant: str = "") -> float | None:
+        """The mean of a method over settings with one seed; None if it lacks one."""
+        found = [self.seeds_of(where, method, variant=variant).get(seed) for where in places]
         return None if None in found else 100 * mean(found)
 
     def best_of_seed(self, where: Where, seed: int | None) -> tuple[float, str] | None:

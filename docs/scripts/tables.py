@@ -1,7 +1,7 @@
 """Tables of wrong labels found, for README and the page of results, as Markdown; what is not run yet is said so."""
 
 from collections.abc import Collection, Iterator
-from statistics import mean, median, stdev
+from statistics import median, stdev
 
 import readme_sentences
 import sentences
@@ -22,6 +22,7 @@ from records import (
     SCRATCH,
     THOUSAND,
     TRUSTED,
+    TWICE,
     WATCHED_GLC,
     WITH_CLEAN_LABELS,
     Measured,
@@ -37,8 +38,11 @@ WATCHING = {"sgoif@gce": "gce", "sgoif@elr": "elr"}  # SG-OIF that watches anoth
 SHORTER = {  # titles of rows in README
     "latent": "↳ class model alone",
     PAPER: "↳ paper's algorithm",
+    TWICE: "SG-OIF, two trainings",
     WATCHED_GLC: "SG-OIF on GLC ‡",
 }
+WHOLE = "CIFAR-10"  # column of all its settings
+USUAL = "confident_learning"  # the rival that most people know
 Line = tuple[str, str, str]  # method, variant, title
 
 
@@ -62,13 +66,16 @@ def by_method(measured: Measured, columns: dict[str, list[Where]], shown: list[L
 
 def over_seeds(measured: Measured) -> Iterator[str]:
     """AUC-PR over all seeds of SG-OIF; rivals that have them on CIFAR-10, by their mean there."""
-    places = [w for w in measured.settings if w[0] == "cifar10"]
-    value = {m: measured.over_own_seeds(places, m) for m in measured.detectors}
-    there = sorted((m for m in value if value[m] is not None), key=lambda m: -value[m])
-    shown = lines(there)
-    columns = {"CIFAR-10": places, **groups(measured)}
-    every = {(m, part): [measured.over_own_seeds(p, m, part) for p in columns.values()] for m, part, _ in shown}
-    yield from in_columns(list(columns), every, shown)
+    values = of_all_seeds(measured)
+    there = [m for m in measured.detectors if values[m, ""][0] is not None]
+    yield from in_columns([WHOLE, *groups(measured)], values, lines(sorted(there, key=lambda m: -values[m, ""][0])))
+
+
+def of_all_seeds(measured: Measured) -> dict[Score, list[float | None]]:
+    """AUC-PR over all seeds that SG-OIF has, on all of CIFAR-10 and by column of the README; None where one lacks."""
+    columns = [[w for w in measured.settings if w[0] == "cifar10"], *groups(measured).values()]
+    every = lines(measured.detectors)
+    return {(m, part): [measured.over_own_seeds(places, m, part) for places in columns] for m, part, _ in every}
 
 
 def in_columns(
@@ -76,7 +83,7 @@ def in_columns(
 ) -> Iterator[str]:
     """Rows of values. Bold: the best of all rows but those that stand `apart`, even if it is not shown."""
     competing = [column for (method, _), column in values.items() if method not in apart]
-    best = [max(round(v, 1) for v in column if v is not None) for column in zip(*competing, strict=True)]
+    best = [max((round(c[n], 1) for c in competing if c[n] is not None), default=0.0) for n in range(len(titles))]
     table = [["", *titles]]
     for method, part, title in shown:
         line = values[method, part]
@@ -93,49 +100,53 @@ def groups(measured: Measured) -> dict[str, list[Where]]:
     return {title: places for title, places in there.items() if places}
 
 
-def strongest(measured: Measured, count: int = 1) -> list[str]:
-    """The rivals without clean labels with the best mean over the columns of CIFAR-10, and the best of each column."""
-    columns = groups(measured)
-    value = {m: {title: measured.mean(places, m) for title, places in columns.items()} for m in measured.blind}
-    whole = [title for title, places in columns.items() if places[0][0] == "cifar10"]
-    complete = [m for m in value if None not in [value[m][title] for title in whole]]
-    ordered = sorted(complete, key=lambda m: -mean(value[m][title] for title in whole))
-    leaders = set()
-    for title in columns:
-        found = {m: value[m][title] for m in value if value[m][title] is not None}
-        leaders.add(max(found, key=found.__getitem__))
-    shown = [m for place, m in enumerate(ordered) if place < count or m in leaders]
-    return shown + sorted(leaders - set(shown))
-
-
-def strongest_with_clean_labels(measured: Measured) -> list[str]:
-    """The rival that is given 1,000 clean labels with the best mean over CIFAR-10; none if none is measured."""
-    places = [w for w in measured.settings if w[0] == "cifar10"]
-    value = {m: measured.mean(places, m) for m in GIVEN}
-    complete = {m: found for m, found in value.items() if found is not None}
-    return [max(complete, key=complete.__getitem__)] if complete else []
+def strongest(values: dict[Score, list[float | None]], methods: Collection[str], always: str = "") -> list[str]:
+    """The methods that are the best of a column as printed, and one that is always shown, by the first column."""
+    found = {m: [None if v is None else round(v, 1) for v in values[m, ""]] for m in methods}
+    shown = {always} & found.keys()
+    for column in zip(*found.values(), strict=True):
+        there = {m: v for m, v in zip(found, column, strict=True) if v is not None}
+        if there and max(there.values()) not in {there.get(m) for m in shown}:
+            shown |= {max(there, key=there.__getitem__)}
+    return sorted((m for m in methods if m in shown), key=lambda m: -(values[m, ""][0] or 0))
 
 
 def overview(measured: Measured) -> Iterator[str]:
-    """The README's table: SG-OIF without its influence alone, the strongest rivals, and rows with clean labels."""
-    with_clean = (FASTIF, *strongest_with_clean_labels(measured), TRUSTED, WATCHED_GLC)
-    shown = lines([*strongest(measured), *(m for m in with_clean if m in measured.detectors)])
-    shown = [(m, part, shorter(m, part, title)) for m, part, title in shown if part != "influence"]
-    head, rule, own, *others = by_method(measured, groups(measured), shown)
-    yield from (head, rule, own, *over_all_seeds(measured), *others)
+    """The README's table and what it shows: SG-OIF without its influence alone, and the best rivals of each column."""
+    values = of_all_seeds(measured)
+    titles = [WHOLE, *groups(measured)]
+    whole = [m for m in measured.detectors if values[m, ""][0] is not None]
+    rivals = strongest(values, [m for m in measured.blind if m in whole], always=USUAL)
+    shown = [line for line in lines(rivals) if line[1] != "influence"]
+    yield from in_columns(titles, values, [_shortened(line) for line in shown], WITH_CLEAN_LABELS)
+    if clean := [m for m in (FASTIF, *GIVEN, TRUSTED) if m in whole]:
+        yield f"| *{unbroken('with clean labels')}* |{' |' * len(titles)}"
+        _, _, *rest = in_columns(titles, values, [_shortened((m, "", name(m))) for m in clean], measured.detectors)
+        yield from rest
     yield ""
     yield from readme_sentences.standing(measured)
     yield from readme_sentences.overhead(measured)
     yield from readme_sentences.terms(measured)
 
 
-def over_all_seeds(measured: Measured) -> Iterator[str]:
-    """The row of SG-OIF over all its seeds; nothing if it has one."""
-    seeds = max(len(measured.seeds_of(w, OWN)) for w in measured.settings)
-    if seeds > 1:
-        values = [f"{measured.over_own_seeds(places, OWN):.1f}" for places in groups(measured).values()]
-        title = unbroken(f"↳ mean of {readme_sentences.SPELLED.get(seeds, seeds)} seeds")
-        yield f"| {' | '.join([title, *values])} |"
+def _shortened(line: Line) -> Line:
+    return (*line[:2], shorter(*line))
+
+
+def one_draw(measured: Measured) -> Iterator[str]:
+    """What was run with one draw of the noise on CIFAR-10, beside SG-OIF on the same draw."""
+    columns = {title: places for title, places in groups(measured).items() if places[0][0] == "cifar10"}
+    once = methods_of_one_draw(measured)
+    blind = [m for m in once if m not in WITH_CLEAN_LABELS]
+    shown = [OWN, TWICE, *blind, TRUSTED, *(m for m in once if m not in blind)]
+    values = {(m, ""): [measured.of_seed(places, m, 0) for places in columns.values()] for m in shown}
+    yield from in_columns(list(columns), values, [(m, "", name(m)) for m in shown])
+
+
+def methods_of_one_draw(measured: Measured) -> list[str]:
+    """Methods that lack a seed of SG-OIF on CIFAR-10, without variants that were made for a few settings."""
+    places = [w for w in measured.settings if w[0] == "cifar10"]
+    return [m for m in measured.detectors if "@" not in m and measured.over_own_seeds(places, m) is None]
 
 
 def shorter(method: str, part: str, title: str) -> str:

@@ -54,20 +54,20 @@ def test_ablations_are_compared_with_the_full_method_on_the_seeds_that_all_have(
     assert unfinished.ablation_losses(some, "Table 4") == [pytest.approx(2.0)], "the largest of all draws"
 
 
-def test_the_readme_tells_what_ablations_lose_beside_the_class_model_and_without_it(some):
+def test_the_readme_tells_what_ablations_lose(some):
     assert "here they have to be [run again]" in readme_sentences.ablations(some)
     for where, ablated in ((FIRST, 0.79), (("cifar100", "superclass20"), 0.75)):
         some.values |= {(*where, m, "auc_pr", "influence"): {0: v} for m, v in (("sgoif", 0.7), ("sgoif@no_gate", 0.2))}
         some.values |= {(*where, m, "auc_pr", ""): {0: v} for m, v in (("sgoif", 0.8), ("sgoif@no_gate", ablated))}
     some.ledger += [{**cell, "table": "Table 5"} for cell in some.ledger]
     told = readme_sentences.ablations(some)
-    assert told.startswith("Its ablations lose 30 to 30 points of AUC-PR on CIFAR-10. Here they lose 1.0, and 5.0 on")
-    assert told.endswith("loses up to 50.0 and 50.0.")
+    assert told.startswith("Its ablations lose 30 to 30 points of AUC-PR on CIFAR-10; here [the largest loss](")
+    assert told.endswith(") is 1.0, on CIFAR-100 5.0.")
     (row,) = [line for line in other_tables.ablations(some) if "Gate" in line]
     assert row == "| w/o Stability Gate | 60.0 | 79.00 | 20.00 | 60.0 | 75.00 | 20.00 |"
     for method, second in (("sgoif", 0.98), ("sgoif@no_gate", 0.98)):
         some.values[(*FIRST, method, "auc_pr", "")][1] = second
-    assert " Here they lose at most 1.0 in two draws, and 5.0 on CIFAR-100;" in readme_sentences.ablations(some)
+    assert ") over two draws is 1.0, on CIFAR-100 5.0." in readme_sentences.ablations(some)
     first, *_ = other_tables.ablations(some)
     assert first == "Means of two draws of the noise; the README gives the largest loss in any draw."
 
@@ -118,15 +118,52 @@ def test_rows_over_all_seeds_lack_rivals_that_lack_one(some):
 
 
 def test_a_rival_that_wins_a_column_is_shown_and_told(some):
-    assert list(tables.groups(some)) == ["20%", "sym."]
-    assert tables.strongest(some, count=0) == ["aum", "gce"], "also one that lacks a column"
+    assert list(tables.groups(some)) == ["20%", "symmetric"]
     table = "\n".join(tables.by_method(some, tables.groups(some)))
     assert "| AUM | 60.0 | **95.0** |" in table and "| GCE | 79.0 | – |" in table
     assert "| FastIF (100 clean labels) | **85.0** | – |" in table
     told = readme_sentences.losses(some)
-    assert "others are first in 1, by up to 5.0 (AUM, symmetric 50%)." in told
-    assert "FastIF, with 100 clean labels, is ahead in 1, by up to 5.0 (20% · 0.0)." in told
+    assert "rivals without clean labels are ahead in 1, by up to 5.0 (AUM, symmetric 50%)." in told
+    assert "FastIF, with 100 clean labels, is ahead in 1 of 1, by up to 5.0 (20% · 0.0)." in told
     assert "first in 1 of 2 settings among methods without clean labels" in "".join(readme_sentences.standing(some))
+
+
+def test_the_best_of_every_column_is_shown_and_one_that_is_always():
+    values = {("a", ""): [90.04, 80.0, None], ("b", ""): [90.0, 85.0, 70.0], ("c", ""): [50.0, 10.0, 10.0]}
+    assert tables.strongest(values, "abc") == ["a", "b"], "b is as good as a in the first column as printed"
+    assert tables.strongest(values, "abc", always="c") == ["a", "b", "c"]
+    assert tables.strongest(values, "bc") == ["b"] and tables.strongest(values, "") == []
+
+
+def test_the_readme_s_table_is_over_all_seeds_and_clean_labels_do_not_compete(some):
+    some.values[(*FIRST, "fastif", "auc_pr", "")] = {0: 0.99, 1: 0.99}
+    some.values[(*SECOND, "fastif", "auc_pr", "")] = {0: 0.99}
+    table = [line.replace("\N{NO-BREAK SPACE}", " ") for line in tables.overview(some)]
+    assert table[:7] == [
+        "|  | CIFAR-10 | 20% | symmetric |",
+        "|---|---:|---:|---:|",
+        "| SG-OIF | **89.3** | **89.0** | 90.0 |",
+        "| ↳ paper's algorithm | – | 83.5 | – |",
+        "| AUM | 84.7 | 79.5 | **95.0** |",
+        "| *with clean labels* | | | |",
+        "| FastIF † | 99.0 | 99.0 | 99.0 |",
+    ], "GCE and INCV lack a seed"
+
+
+def test_methods_of_one_draw_stand_beside_sgoif_on_that_draw(some):
+    some.values[(*SECOND, "gce", "auc_pr", "")] = {0: 0.91}
+    assert tables.methods_of_one_draw(some) == ["incv", "gce", "fastif"]
+    assert list(tables.one_draw(some))[2:] == [
+        "| SG-OIF | 80.0 | 90.0 |",
+        "| GCE | 79.0 | **91.0** |",
+        "| FastIF (100 clean labels) | **85.0** | – |",
+    ], "INCV has another draw, AUM more than one"
+    (told,) = readme_sentences.one_draw(some)
+    assert told.endswith("in the mean of the first twelve settings: SG-OIF 80.0 and GCE 79.0.")
+    found = {(where, m): some.seeds_of(where, m) for where in (FIRST, SECOND) for m in ("sgoif", "aum", "gce")}
+    found |= {(w, m): {0: v} for w in (FIRST, SECOND) for m, v in (("glc", 0.97), ("sgoif_trusted", 0.95))}
+    (told,) = readme_sentences.one_draw(Some(found))
+    assert "SG-OIF 80.0 and GCE 79.0 (GLC 97.0 and SG-OIF 95.0 with 1,000 clean labels each)." in told
 
 
 def test_what_is_not_run_is_named(some):
@@ -146,14 +183,12 @@ def test_what_is_not_run_is_named(some):
         "the tables show 1 seed, which all rows have; SG-OIF and some rivals have 2, which first places and means over"
         " seeds count"
     )
-    assert "Rows are of seed 0 unless" in next(readme_sentences.terms(some))
 
 
 def test_columns_of_more_seeds_are_named():
     frozen = ("imagenette", "frozen_noisy1")
     some = Some({(FIRST, "sgoif"): {0: 0.8, 1: 0.6}, (FIRST, "aum"): {0: 0.8}, (frozen, "sgoif"): {0: 0.9, 1: 0.9}})
     assert unfinished.seeds_compared(some) == {"CIFAR-10": 1, "Imagenette, frozen": 2}
-    assert "Rows are of seed 0 (frozen: 2 seeds) unless" in next(readme_sentences.terms(some))
 
 
 def test_a_number_is_counted_with_the_first_run_that_tells_something_of_it(monkeypatch):
@@ -168,17 +203,16 @@ def test_a_number_is_counted_with_the_first_run_that_tells_something_of_it(monke
     assert counts == {"differs": 1, "stand-in": 1, "reproduced": 1}
 
 
-def test_the_readme_shows_and_tells_of_a_rival_that_is_ahead_with_the_same_clean_labels():
+def test_the_readme_tells_of_a_rival_that_is_ahead_with_the_same_clean_labels():
     found = {(where, "sgoif"): {0: 0.80} for where in (FIRST, SECOND)}
     found |= {(where, "sgoif_trusted"): {0: 0.95} for where in (FIRST, SECOND)}
     found |= {(where, "trusted_probe"): {0: 0.90} for where in (FIRST, SECOND)}
     found |= {(FIRST, "glc"): {0: 0.94}, (SECOND, "glc"): {0: 0.97}}
     some = Some(found)
-    assert tables.strongest_with_clean_labels(some) == ["glc"]
-    assert "With 1,000 each, GLC is ahead in 1 of 2, by up to 2.0 (symmetric 50%)." in readme_sentences.losses(some)
+    told = readme_sentences.losses(some)
+    assert "With 1,000 clean labels for both, GLC is ahead in 1 of 2, by up to 2.0 (symmetric 50%)." in told
     del some.values[(*SECOND, "glc", "auc_pr", "")]
-    assert tables.strongest_with_clean_labels(some) == ["trusted_probe"], "GLC lacks a setting"
-    assert "With 1,000 each" not in readme_sentences.losses(some)
+    assert "With 1,000 clean labels" not in readme_sentences.losses(some)
 
 
 def test_methods_with_clean_labels_are_compared_in_words_where_both_are():
@@ -219,11 +253,11 @@ def test_long_training_is_told_beside_the_chosen_and_the_best_scores_of_rivals()
     assert "it is first in none: behind at 20% · 0.0 (by 5.0, AUM) and symmetric 50% (by 25.0, AUM)." in told
     assert "20% · 0.0 50 / 25, symmetric 50% 50 / 25." in told
     assert readme_sentences.long_training(some) == (
-        "After [100 epochs of a ResNet-18](docs/results/measured.md#long-training) it is first in 1 of 2, behind at "
-        "symmetric 50% (by 5.0, AUM), beside few rivals that train networks."
+        "After [100 epochs of a ResNet-18](docs/results/measured.md#long-training) it is first in 1 of 2 and behind at "
+        "symmetric 50% (by 5.0, AUM); few rivals that train a network of their own were run there."
     ), "README says the same"
     long.values[(*SECOND, "sgoif", "auc_pr", "")] = {0: 0.80}
-    assert "it is first in 2 of 2, beside few rivals" in readme_sentences.long_training(some)
+    assert "it is first in 2 of 2; few rivals" in readme_sentences.long_training(some)
 
 
 def test_a_second_training_is_told_where_it_gains_and_where_it_loses():
@@ -253,21 +287,22 @@ def test_a_second_training_is_told_where_it_gains_and_where_it_loses():
 
 
 def test_the_readme_tells_the_mean_of_all_draws_beside_a_rival_that_has_them(some, monkeypatch):
-    (own,) = tables.over_all_seeds(some)
-    assert own == f"| {tables.unbroken('↳ mean of two seeds')} | 89.0 | 90.0 |"
     told = readme_sentences.mean_in_words(some)
     assert "mean AUC-PR of 89.3% (2 settings of noise, 2 seeds each)" in told
-    assert "AUM, the best of 1 rival that were run with the same seeds and without clean labels, has 84.7%." in told, (
+    assert "The best of 1 rival without clean labels on the same seeds, AUM, has 84.7%." in told, (
         "GCE lacks a seed and a setting"
     )
     (draws,) = readme_sentences.draws(some)
-    assert "at 20% · 0.0 two draws of noise have 80.0 and 98.0." in draws and "Two trainings" not in draws
+    assert "at 20% · 0.0 it has 80.0 and 98.0 in two draws of the noise." in draws and "Two trainings" not in draws
     some.values[(*FIRST, "sgoif@twice", "auc_pr", "")] = {0: 0.85, 1: 0.90}
-    assert "Two trainings lose 8.0 in one draw of 20% · 0.0." in next(readme_sentences.draws(some))
+    told = next(readme_sentences.draws(some))
+    assert (
+        "Two trainings cost twice as much, are worse than one in 1 of 1 settings, and lose 8.0 in one draw of" in told
+    )
     monkeypatch.setattr(readme_sentences, "SAME_LABELS", {FIRST[0]})
-    assert "Two trainings lose 1.5 at 20% · 0.0." in next(readme_sentences.draws(some)), "there are no draws"
+    assert "and lose 1.5 at 20% · 0.0." in next(readme_sentences.draws(some)), "there are no draws"
     del some.values[(*FIRST, "sgoif", "auc_pr", "")][1]
-    assert not [*tables.over_all_seeds(some), *readme_sentences.draws(some)], "one draw"
+    assert not [*readme_sentences.draws(some)], "one draw"
 
 
 def test_rows_of_the_readme_have_short_titles_that_stay_on_one_line():

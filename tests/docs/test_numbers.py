@@ -57,7 +57,8 @@ def facts() -> dict[str, object]:
         [f[noise][method]["auc_pr"] for f in tables.values() for noise in f if noise != "none"]
         for method in ("sgoif", "cleanlab_linear", "cleanlab_forest")
     )
-    recipe = cifar["recipes"]["resnet9"]
+    rates = sorted({int(noise.split()[-1].strip("%")) for f in tables.values() for noise in f if noise != "none"})
+    recipe, settings_of_cifar = cifar["recipes"]["resnet9"], len(cifar["noisy"]["cifar10"]["settings"])
     return {
         "{} epochs (CIFAR-100": recipe["epochs"],
         "{} epochs on CIFAR-10": recipe["epochs"],
@@ -73,10 +74,13 @@ def facts() -> dict[str, object]:
         "† has {},": default("baselines/noisy/fastif.py", "n_anchors"),
         "{} clean labels": cifar["variants"]["fastif"]["all_trusted"]["n_anchors"],
         "first {} test images": cifar["variants"]["fastif"]["all_trusted"]["n_anchors"],
-        "first of {} images of CIFAR-10": scanned,
-        "all {} do": scanned,
-        "labels; {} of": differ,
-        "the page expects {}": expected,
+        "suspicious of {} images of CIFAR-10": scanned,
+        "In all {} differ": differ,
+        "the page estimates {}": expected,
+        "mean of {} settings, which": settings_of_cifar,
+        "noise of {}, {} and {}% (": (20, 40, 70),
+        "{}% noise with sparsity {})": (70, 0.6),
+        "with {} to {}% wrong labels the": (rates[0], rates[-1]),
         "more than {} configurations": 150,
         "{} images and ten classes": growth["n"]["50000"]["n"],
         "{} for the networks": growth["model"]["resnet18"]["n"],
@@ -105,7 +109,8 @@ def left_over(item: str) -> list[str]:
     text = re.sub(r"<!--.*?-->|`[^`]*`|\]\([^)]*\)|https?://\S+", " ", item, flags=re.S)
     text = " ".join(text.split())
     for phrase, value in facts().items():
-        text = text.replace(phrase.format(spoken(value)), phrase.format("…"))
+        values = value if isinstance(value, tuple) else (value,)
+        text = text.replace(phrase.format(*map(spoken, values)), phrase.format(*["…"] * len(values)))
     return NUMBER.findall(re.sub("|".join(NAMES), " ", text))
 
 
