@@ -208,8 +208,8 @@ def cleaned(measured: Measured) -> Iterator[str]:
         "Among models trained without clean labels, SG-OIF's is the best in",
         f"{best_in(grid, OWN, measured.blind)} of the {len(grid)} settings of the grid"
         + (f" and in {best_in(other, OWN, measured.blind)} of the {len(other)} others." if other else "."),
-        f"Trained again without what they suspect: {'; '.join(trained)}. The others are robust trainers,",
-        "whose model is their own, or have none.",
+        f"Networks were trained again without the suspected labels for {'; '.join(trained)}. The others are robust",
+        "trainers, whose model is their own, or have none.",
     )
     trusted = [w for w in there if measured(w, TRUSTED, metric) is not None]
     if trusted:
@@ -273,12 +273,12 @@ def parts_alone(measured: Measured) -> Iterator[str]:
         there = [w for w in measured.settings if measured(w, score[0], variant=score[1]) is not None]
         gain = {w: measured(w, OWN) - measured(w, score[0], variant=score[1]) for w in there}
         grid, rest = [gain[w] for w in there if w in GRID], [gain[w] for w in there if w not in GRID]
-        others = f"over the other {counted(len(rest), 'setting')}"
+        others = f"over the {counted(len(rest), 'setting')} outside the grid"
         means = [f"{ahead(sum(g) / len(g))} {of}" for g, of in ((grid, "over the grid"), (rest, others)) if g]
         worst, better = min(gain, key=gain.__getitem__), sum(round(g, 1) < 0 for g in gain.values())
         most = f", by up to {-gain[worst]:.1f} ({measured.settings[worst]})" if better else ""
         yield bullet(
-            f"**{title[0].upper()}{title[1:]}**: SG-OIF is {listed(means)}. It is better than SG-OIF in",
+            f"**{title[0].upper()}{title[1:]}**: SG-OIF is {listed(means)}. {title[0].upper()}{title[1:]} is better in",
             f"{better or 'none'} of {len(gain)} settings{most}.",
             f"It is first of all in {first(leads(measured, score))}, and in",
             f"{first(leads(measured, score, measured.blind))} among methods without clean labels.",
@@ -297,7 +297,7 @@ def reproduced(measured: Measured) -> Iterator[str]:
     again = [a["verdict"] for c in table1 for a in c["also"]]
     verdicts, (single, judged) = measured.verdicts(), of_one_seed(measured)
     one_seed = (
-        f"One seed, which {single} of the {judged} judged numbers have, can only differ from a number or leave it open."
+        f"A number measured with one seed ({single} of {judged}) is judged as differing or open, never as reproduced."
     )
     yield paragraph(
         f"{verdicts['not defined']} numbers are not defined well enough to be measured,",

@@ -69,7 +69,7 @@ def seeds_in_words(measured: Measured) -> str:
     others = f" ({'; '.join(more)})" if more else ""
     words = f"the tables show {counted(fewest, 'seed')}{others}, which all rows have"
     if own > fewest:
-        words += f"; SG-OIF and some rivals have {own}, which first places and means over seeds count"
+        words += f"; SG-OIF and some rivals have {own}; counts of first places and means over seeds use these"
     return words
 
 
