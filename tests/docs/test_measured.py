@@ -180,8 +180,8 @@ def test_what_is_not_run_is_named(some):
     assert "GCE in 1 setting" in told and "AUM" not in told and told.endswith("ablations")
     assert list(tables.detection_100(some)) == ["Not run yet."] == list(tables.clean_labels(some))
     assert unfinished.seeds_in_words(some) == (
-        "the tables show 1 seed, which all rows have; SG-OIF and some rivals have 2; counts of first places and means over"
-        " seeds use these"
+        "the tables show 1 seed, which all rows have; SG-OIF and some rivals have 2; counts of first places and means "
+        "over seeds use these"
     )
 
 

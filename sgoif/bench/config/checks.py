@@ -167,15 +167,25 @@ def check_noise(dataset: str, spec: NoisySpec) -> None:
                 noise |= label_file.seal(noise, f"{where}.{group}.{setting}")
 
 
-def check_starts(config: ResolvedConfig) -> None:
-    """Check that weights that training starts from exist and belong to the network of their recipe."""
+def check_recipes(config: ResolvedConfig) -> None:
+    """Check what of the recipes depends on the dataset: shifts, and weights that training starts from."""
     for dataset, ood in config["ood"].items():
         if "start" in ood["recipe"]:
             raise UserError(f"ood.{dataset}.recipe.start: some OOD methods build networks of their own; leave it out")
+        _check_shift(dataset, ood["recipe"], f"ood.{dataset}")
     for dataset, spec in config["noisy"].items():
         for group, settings in (("settings", spec["settings"]), ("tuning", spec.get("tuning", {}))):
             for setting, noise in settings.items():
-                _check_start({**spec["recipe"], **noise.get("recipe", {})}, f"noisy.{dataset}.{group}.{setting}")
+                recipe, where = {**spec["recipe"], **noise.get("recipe", {})}, f"noisy.{dataset}.{group}.{setting}"
+                _check_start(recipe, where)
+                _check_shift(dataset, recipe, where)
+
+
+def _check_shift(dataset: str, recipe: Mapping[str, Any], where: str) -> None:
+    """Check that images are shifted by less than their size, as the border that shows then is their reflection."""
+    shift, size = recipe.get("shift", 0), catalogue.get(dataset).image_size
+    if shift >= size:
+        raise UserError(f"{where}.recipe.shift: {shift} pixels, where images of {dataset} have {size}")
 
 
 def _check_start(recipe: Mapping[str, Any], where: str) -> None:

@@ -83,7 +83,7 @@ def resolve_config(
     checks.check_params(resolved)
     for name, noisy in resolved["noisy"].items():
         checks.check_noise(name, noisy)
-    checks.check_starts(resolved)
+    checks.check_recipes(resolved)
     for name, ood in resolved["ood"].items():
         check_ood_sets(name, ood)
     for name, measurement in resolved.get("fidelity", {}).items():

@@ -8,7 +8,7 @@ import torch
 import yaml
 
 from sgoif.bench.config import load_config
-from sgoif.bench.config.checks import check_starts
+from sgoif.bench.config.checks import check_recipes
 from sgoif.bench.data.holdout import hold_out
 from sgoif.bench.data.noisy_labels import write_setting
 from sgoif.bench.data.prepare import prepare
@@ -147,4 +147,13 @@ def test_a_start_that_does_not_fit_is_refused(tmp_path, recipe, told):
 def test_ood_detection_starts_from_scratch():
     config = {"ood": {"digits_id": {"recipe": {"start": {"weights": "digits_start"}}}}, "noisy": {}}
     with pytest.raises(UserError, match=r"ood\.digits_id\.recipe\.start: some OOD methods build networks"):
-        check_starts(config)
+        check_recipes(config)
+
+
+def test_images_are_shifted_by_less_than_their_size(tmp_path):
+    assert configuration(tmp_path, recipe={"shift": 7})
+    with pytest.raises(UserError, match=r"settings\.\w+\.recipe\.shift: 8 pixels, where images of digits have 8"):
+        configuration(tmp_path, recipe={"shift": 8})
+    config = {"ood": {"digits_id": {"recipe": {"shift": 1000}}}, "noisy": {}}
+    with pytest.raises(UserError, match=r"ood\.digits_id\.recipe\.shift: 1000 pixels"):
+        check_recipes(config)
