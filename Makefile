@@ -50,7 +50,7 @@ plan-measurement: $(VENV)/run.stamp  ## jobs, hours and storage of each part of 
 	@for config in $(filter-out configs/fidelity%,$(MEASUREMENT)); do python -m sgoif.bench plan --config=$$config || exit; echo; done
 
 # Runs with committed records; the embedded one is published by its own run.
-PUBLISHED := measurement measurement-long measured regimes openood
+PUBLISHED := measurement measurement-long ood-trained regimes openood
 
 published: $(VENV)/run.stamp  ## rebuild the published tables, figures and pages from their committed records
 	@for run in $(PUBLISHED); do python -m sgoif.bench republish --config=configs/$$run.yaml || exit; done

@@ -100,7 +100,7 @@ def ood_on_mnist(measured: Measured) -> Iterator[str]:
 
 def older_ood(measured: Measured) -> Iterator[str]:
     """What the run on MNIST lacks: methods that train a network of their own, beside the sentinel."""
-    run = summary("measured")
+    run = summary("ood-trained")
     value = {m: _auroc(run, m, list(OOD_SETS)) for m in {OWN} | _trained_alone(run, measured)}
     yield from _auroc_table(value, list(OOD_SETS.values()), "seeds", _seeds_on_mnist(run))
 
@@ -193,7 +193,7 @@ def _first_in_every_seed(measured: Measured, where: tuple[str, str], method: str
 
 def _ood_firsts(measured: Measured) -> tuple[int, int]:
     """On how many of the six columns of OOD detection the sentinel is first: OpenOOD's classifier, and MNIST."""
-    older, on_mnist = summary("measured"), summary(measured.run)
+    older, on_mnist = summary("ood-trained"), summary(measured.run)
     rivals = [_auroc(older, m, ["MNIST"]) for m in _trained_alone(older, measured)]
     found = []
     for run, datasets, further in (

@@ -132,7 +132,7 @@ class Measured:
     @cached_property
     def ledger(self) -> list[dict]:
         """One cell for each number of the paper: of this run, and where it has none of the runs on OOD detection."""
-        found = [_ledger(run) for run in dict.fromkeys((self.run, "openood", "measured"))]
+        found = [_ledger(run) for run in dict.fromkeys((self.run, "openood", "ood-trained"))]
         return [next((c for c in cells if c["verdict"] != NOT_RUN), cells[0]) for cells in zip(*found, strict=True)]
 
     def seeds_of(self, where: Where, method: str, metric: str = "auc_pr", variant: str = "") -> dict:

@@ -194,11 +194,11 @@ def test_columns_of_more_seeds_are_named():
 def test_a_number_is_counted_with_the_first_run_that_tells_something_of_it(monkeypatch):
     ledgers = {"measurement": ["differs", "not run", "not run"], "openood": ["not run", "stand-in", "not run"]}
     cells = {run: [{"verdict": v, "table": "Table 1", "of": run} for v in found] for run, found in ledgers.items()}
-    cells["measured"] = [{"verdict": "reproduced", "table": "Table 1", "of": "measured"} for _ in range(3)]
+    cells["ood-trained"] = [{"verdict": "reproduced", "table": "Table 1", "of": "ood-trained"} for _ in range(3)]
     monkeypatch.setattr(records, "_ledger", cells.get)
     found = records.Measured.__new__(records.Measured)
     found.run = "measurement"
-    assert [c["of"] for c in found.ledger] == ["measurement", "openood", "measured"]
+    assert [c["of"] for c in found.ledger] == ["measurement", "openood", "ood-trained"]
     counts = {verdict: n for verdict, n in found.verdicts().items() if n}
     assert counts == {"differs": 1, "stand-in": 1, "reproduced": 1}
 

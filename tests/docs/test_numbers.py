@@ -42,7 +42,7 @@ def default(path: str, name: str):
 @functools.cache
 def facts() -> dict[str, object]:
     """Phrase of a page -> what the number in it must be."""
-    cifar, measured = settings("cifar"), settings("measured")
+    cifar, measured = settings("cifar"), settings("ood-trained")
     scanned, differ, expected = (
         int(re.search(words, read("docs/scan.md"))[1].replace(",", ""))
         for words in (

@@ -42,7 +42,7 @@ def test_two_methods_must_not_have_the_same_title(monkeypatch):
         check_titles("noisy", ["loss", "aum", "aum@all"], "noisy")
 
 
-@pytest.mark.parametrize("name", ["embedded", "cifar", "paper", "measured"])
+@pytest.mark.parametrize("name", ["embedded", "cifar", "paper", "ood-trained"])
 def test_shipped_configurations_are_valid(name):
     config = load_config(CONFIGS / f"{name}.yaml")
     assert config["run"] == name
@@ -204,7 +204,7 @@ def test_a_mistake_names_the_file_and_those_that_it_extends(tmp_path):
         load_config(mid)
 
 
-@pytest.mark.parametrize("name", ["embedded", "cifar", "paper", "measured"])
+@pytest.mark.parametrize("name", ["embedded", "cifar", "paper", "ood-trained"])
 def test_no_variant_is_run_for_nobody(name):
     config = load_config(ROOT / "configs" / f"{name}.yaml", skip_missing=False)
     shown = {method for table in config["tables"].values() for method in table.get("methods", [])}

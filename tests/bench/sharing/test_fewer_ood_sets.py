@@ -43,6 +43,6 @@ def test_the_published_far_sets_of_cifar_100_share_no_class_with_it():
     from sgoif.bench.config import load_config
     from sgoif.utils.paths import ROOT
 
-    for name in ("measured", "cifar", "paper"):
+    for name in ("ood-trained", "cifar", "paper"):
         spec = load_config(ROOT / "configs" / f"{name}.yaml", skip_missing=False)["ood"]["cifar100"]
         assert "scenes3k" not in spec["near"] + spec["far"]  # forest, mountain, sea and road are classes of CIFAR-100

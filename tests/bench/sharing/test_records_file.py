@@ -16,7 +16,7 @@ from sgoif.utils.paths import ROOT
 @pytest.fixture(scope="module")
 def part() -> dict:
     """A small partial run: the first six cells of one that is published, with their records."""
-    parts = dict(read_parts([records_of_run(ROOT / "results", "measured")]))
+    parts = dict(read_parts([records_of_run(ROOT / "results", "ood-trained")]))
     one = copy.deepcopy(parts["noisy-mnist-sixth.json.gz"])
     cells = one["cells"][:6]
     owners = {owner_of(cell["cell"]) for cell in cells}
@@ -42,7 +42,7 @@ def files(part, tmp_path):
 
 def test_a_packed_file_says_what_its_parts_said_and_what_was_replaced_is_gone(files, tmp_path):
     out = tmp_path / "records.json.gz"
-    kept = pack_records(files, out, "measured")
+    kept = pack_records(files, out, "ood-trained")
     assert [(name, len(part["cells"])) for name, part in kept] == [("a.json.gz", 4), ("b.json.gz", 2)]
     before, after = (collect([part for _, part in read_parts(some)]) for some in (files, [out]))
     assert before.records == after.records and before.file_of == after.file_of
@@ -50,22 +50,22 @@ def test_a_packed_file_says_what_its_parts_said_and_what_was_replaced_is_gone(fi
         r["value"] for r in before.records[owner_of(kept[1][1]["cells"][0]["cell"])]
     } == {0.123}
     once = out.read_bytes()
-    pack_records([out], out, "measured")
+    pack_records([out], out, "ood-trained")
     assert out.read_bytes() == once, "packing what is packed changes nothing"
-    pack_records([*files, files[0]], out, "measured")
+    pack_records([*files, files[0]], out, "ood-trained")
     assert [name for name, _ in read_parts([out])] == ["a.json.gz"], "a part that nothing is left of goes"
 
 
 def test_the_step_adds_to_the_file_of_the_run_or_begins_anew(files, tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
-    config = ["--config", str(ROOT / "configs" / "measured.yaml")]
-    out = records_of_run(tmp_path / "results", "measured")
+    config = ["--config", str(ROOT / "configs" / "ood-trained.yaml")]
+    out = records_of_run(tmp_path / "results", "ood-trained")
     assert main(["pack-records", str(files[0]), *config]) == 0
     assert main(["pack-records", str(files[1]), *config]) == 0
     assert "6 cells of 2 partial runs" in capsys.readouterr().out and len(read_parts([out])) == 2
     assert main(["pack-records", "--fresh", str(files[1]), *config]) == 0
     assert [name for name, _ in read_parts([out])] == ["b.json.gz"]
-    with pytest.raises(UserError, match=r"a\.json\.gz holds records of run 'measured', not of 'other'"):
+    with pytest.raises(UserError, match=r"a\.json\.gz holds records of run 'ood-trained', not of 'other'"):
         pack_records(files, out, "other")
 
 
@@ -82,7 +82,7 @@ def test_the_step_adds_to_the_file_of_the_run_or_begins_anew(files, tmp_path, mo
 )
 def test_a_file_that_is_not_whole_is_refused_with_what_is_missing(files, tmp_path, broken, told):
     out = tmp_path / "records.json.gz"
-    pack_records(files, out, "measured")
+    pack_records(files, out, "ood-trained")
     content = read_packed_json(out, "")
     broken(content)
     write_packed_json(out, content)

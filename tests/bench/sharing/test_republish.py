@@ -15,7 +15,7 @@ from sgoif.errors import UserError
 from sgoif.utils.files import atomic_write_json, read_json
 from sgoif.utils.paths import ROOT
 
-MEASURED = ROOT / "configs" / "measured.yaml"
+MEASURED = ROOT / "configs" / "ood-trained.yaml"
 PUBLISHED = ROOT / "results" / "published"
 RUNS = sorted(path.name.removesuffix(".json.gz") for path in (PUBLISHED / "records").iterdir())
 
@@ -62,18 +62,18 @@ def results(tmp_path, monkeypatch) -> Path:
         (target / "table1.md").write_text("| 93.1 |\n")
         (target / "summary.json.gz").write_bytes(gzip.compress(b"[93.1]", mtime=0))
         (target / "report.html").write_text("<p>93.1, made by new on 2026-02-02</p>\n")
-        made = {"run": "measured", "published": "2026-02-02", "published_by_commit": "new", "config_hash": "h"}
+        made = {"run": "ood-trained", "published": "2026-02-02", "published_by_commit": "new", "config_hash": "h"}
         atomic_write_json(target / "provenance.json", made)
         return target
 
     def merge(files, config_file, folder):
-        atomic_write_json(folder / "measured" / "config.json", {})
-        return folder / "measured"
+        atomic_write_json(folder / "ood-trained" / "config.json", {})
+        return folder / "ood-trained"
 
     monkeypatch.setattr(module, "merge_records", merge)
     monkeypatch.setattr(module, "publish", publish)
     (tmp_path / "published" / "records").mkdir(parents=True)
-    (tmp_path / "published" / "records" / "measured.json.gz").write_bytes(b"")
+    (tmp_path / "published" / "records" / "ood-trained.json.gz").write_bytes(b"")
     return tmp_path
 
 
