@@ -1,5 +1,6 @@
 """OpenOOD's lists: as many images as it publishes, and applied where a configuration asks for it."""
 
+from functools import partial
 from types import SimpleNamespace
 
 import numpy as np
@@ -46,7 +47,7 @@ def test_a_job_reads_the_kept_images_alone(monkeypatch, asked):
     monkeypatch.setattr("sgoif.bench.execution.inputs.kept_images", lambda *_: np.array([2, 5]))
     spec = {"near": ["a"], "far": [], "openood_lists": asked}
     job = SimpleNamespace(spec=spec, dataset="cifar10", _images=lambda *_: images)
-    job._ood_set = lambda name: Inputs._ood_set(job, name)
+    job._ood_set, job._divided = partial(Inputs._ood_set, job), partial(Inputs._divided, job)
     (found,) = Inputs.ood_sets(job).values()
     assert len(found) == (2 if asked else len(images))
 
