@@ -2,8 +2,8 @@
 
 For a machine that is there for minutes and has no Snakemake. The jobs are those of the workflow (`run_batch`), one cell
 each, in the order of a file; variants of SG-OIF that differ in `InfluenceConfig` alone watch one training together
-(`run_together`). What is finished on this machine, or stands in published records, is not computed again, but for what
-others read (a plain training); its published records stay.
+(`run_together`). What is finished on this machine, stands in published records, or was written on a machine before
+(`--kept`) is not computed again, but for what others read (a plain training); its published records stay.
 Every few minutes and at the end all that is finished is written to `--out` (`export-records`), so that a machine which
 is taken away costs minutes; `pack-records` adds it to what is published. A job is begun only if there is time for it,
 as told by the jobs of its method before. The time for the last writing is taken from the jobs, as told by the writing
@@ -46,14 +46,22 @@ def open_plan(path: Path, workers: int, device: str | None) -> Plan:
     return with_one_cell_a_job(config, jobs_per_gpu=workers, threads=1, device=on)
 
 
-def published_cells(files: Sequence[Path], again: Collection[str] = ()) -> set[Cell]:
+def published_cells(files: Sequence[Path], again: Collection[str] = (), kept: Sequence[Path] = ()) -> set[Cell]:
     """Return the cells that files of records hold, but those of methods that are computed again.
 
     A file that is not there holds none.
+
+    Args:
+        files: What is published.
+        again: Methods whose published cells do not count.
+        kept: What a machine has written that is gone; these cells count, whatever their method.
     """
+    return {cell for cell in _cells_of(files) if cell.method not in again} | _cells_of(kept)
+
+
+def _cells_of(files: Sequence[Path]) -> set[Cell]:
     parts = read_parts([file for file in files if file.is_file()])
-    cells = {Cell(**cell["cell"]) for _, part in parts for cell in part["cells"] if cell["status"] == "ok"}
-    return {cell for cell in cells if cell.method not in again}
+    return {Cell(**cell["cell"]) for _, part in parts for cell in part["cells"] if cell["status"] == "ok"}
 
 
 def batch_file(run_dir: Path, job: Job) -> Path:
@@ -121,6 +129,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     parser.add_argument("--datasets", nargs="*", help="only these, because the others are not here")
     parser.add_argument("--published", type=Path, nargs="*", help="files of records whose cells are not computed again")
     parser.add_argument("--again", nargs="*", default=[], help="methods whose published cells are computed again")
+    parser.add_argument("--kept", type=Path, nargs="*", default=[], help="what this wrote on a machine that is gone")
     parser.add_argument("--seconds", type=float, required=True, help="for all of it, the last writing too")
     parser.add_argument("--workers", type=int, default=8, help="processes that share the GPU")
     parser.add_argument("--device", help="instead of the configuration's")
@@ -132,7 +141,7 @@ def main(arguments: Sequence[str] | None = None) -> None:
     plan = open_plan(options.config, options.workers, options.device)
     run_dir = folder_of(plan.config)
     files = options.published or [ROOT / "results/published/records" / f"{plan.config['run']}.json.gz"]
-    published = published_cells(files, options.again)
+    published = published_cells(files, options.again, options.kept)
     jobs = jobs_in_order(plan, yaml.safe_load(options.order.read_text()), published)
     jobs = [job for job in jobs if not batch_file(run_dir, job).is_file()]
     jobs = [job for job in jobs if options.datasets is None or job.dataset in options.datasets]

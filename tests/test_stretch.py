@@ -155,5 +155,7 @@ def test_a_stretch_goes_on_where_another_was(plan, tmp_path, monkeypatch, capsys
     assert {r["setting"] for r in new["records"]} == {"n40_s6"}
     published = stretch.published_cells([Path("out.json.gz")], again=["loss"])
     assert not stretch.published_cells([Path("out.json.gz")], again=["loss", "random"])
+    kept = stretch.published_cells([Path("out.json.gz")], again=["random"], kept=[Path("meanwhile.json.gz")])
+    assert {cell.setting for cell in kept} == {"n20_s0"}, "of what is computed again a part is there"
     with pytest.raises(UserError, match="no finished cell to export that is not published"):
         export_records(plan, run_dir, Path("new.json.gz"), published=published)
