@@ -208,9 +208,12 @@ def _missing(failures: Sequence[Mapping[str, Any]]) -> Statement:
     for one in failures:
         cells[one["status"]] += one["cells"] or 0
     whole = [one for one in failures if one["cells"] is None]
-    sets = [f"{one['dataset']}{' (OOD)' if one['task'] == 'ood' else ''}" for one in whole if one["task"] != "table"]
+    named = [(one, f"{one['dataset']}{' (OOD)' if one['task'] == 'ood' else ''}") for one in whole]
+    sets = [name for one, name in named if one["task"] != "table" and one["settings"] == "all"]
+    seeds = [f"{name}, {one['settings'].removeprefix('all with ')}" for one, name in named if one["settings"] != "all"]
     tables = [one["dataset"] for one in whole if one["task"] == "table"]
     words = [f"{n} {'cell' if n == 1 else 'cells'} {status}" for status, n in cells.items() if n]
     words += [f"not run at all: {', '.join(dict.fromkeys(sets))}"] if sets else []
+    words += [f"not run with further seeds: {'; '.join(seeds)}"] if seeds else []
     words += [f"no table yet: {', '.join(tables)}"] if tables else []
     return Statement("Missing", f"{'; '.join(words)}." if words else "nothing.")

@@ -111,6 +111,10 @@ def failures_section(run_dir: Path, config: Mapping[str, Any]) -> list[dict[str,
     for n in config.get("not_run") or []:
         about = {"method": "all", "task": n["task"], "dataset": n.get("title", n["dataset"]), "settings": "all"}
         out.append({**about, "cells": None, "status": "not run", "reason": n["reason"]})
+    for n in config.get("seeds_not_run") or []:
+        seeds = f"seed{'s' * (len(n['seeds']) > 1)} {', '.join(map(str, n['seeds']))}"
+        about = {"method": "all", "task": n["task"], "dataset": n["title"], "settings": f"all with {seeds}"}
+        out.append({**about, "cells": None, "status": "not run", "reason": n["reason"]})
     for n in config.get("tables_not_run") or []:
         about = {"method": "all", "task": "table", "dataset": n["title"], "settings": "all"}
         out.append({**about, "cells": None, "status": "not run", "reason": n["reason"]})

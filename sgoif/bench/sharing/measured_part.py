@@ -1,8 +1,8 @@
 """Reduces a configuration to what partial runs hold, so that a run that is not finished is shown as far as it is.
 
 A dataset without a cell goes to `not_run`, a table with nothing to show to `tables_not_run`. A setting without one is a
-gap of the tables that name it, and a seed that no cell of a dataset has is no seed of it. A cell that is missing
-beside others stays: it is "not run" in its row. What is there in full stays as it is.
+gap of the tables that name it. A seed that no cell of a dataset has is no seed of it, and goes to `seeds_not_run`. A
+cell that is missing beside others stays: it is "not run" in its row. What is there in full stays as it is.
 """
 
 from __future__ import annotations
@@ -45,6 +45,11 @@ def measured_part(config: Config, cells: Iterable[Owner]) -> Config:
             if name not in config[task] and (task, name) not in known and spec.get("tuning") is not True:
                 gap = {"task": task, "dataset": name, "title": spec.get("title", name), "reason": NOT_YET}
                 config["not_run"].append(gap)
+            there = config[task].get(name, spec)["seeds"]  # of one that is named as a whole all
+            lacking = [seed for seed in spec["seeds"] if seed not in there]
+            if lacking:
+                about = {"task": task, "title": spec.get("title", name), "seeds": lacking, "reason": NOT_YET}
+                config["seeds_not_run"] = [*config.get("seeds_not_run", []), about]
     settings = {(task, dataset, setting) for task, dataset, setting, _, _ in held}
     config["tables"] = {name: _with_gaps(table, wanted["noisy"], settings) for name, table in config["tables"].items()}
     empty = {name: table for name, table in config["tables"].items() if not _has_something(name, table, config, held)}

@@ -69,6 +69,15 @@ def test_one_dataset_and_one_seed_are_shown_as_such_and_the_rest_is_named(config
     assert {a.reason for a in layout.not_run if a.dataset == "cifar100"} == {NOT_YET}
 
 
+def test_seeds_that_nothing_is_measured_with_are_named(config, tmp_path):
+    found = measured_part(config, cells(config, ("cifar10",), {}))
+    named = [(one["task"], one["title"], one["seeds"], one["reason"]) for one in found["seeds_not_run"]]
+    assert named == [("noisy", "CIFAR-10", [1, 2], NOT_YET)], "datasets without any cell are named as such"
+    (row,) = [row for row in failures_section(tmp_path, found) if row["settings"].startswith("all with")]
+    assert (row["dataset"], row["settings"]) == ("CIFAR-10", "all with seeds 1, 2")
+    assert "not run with further seeds: CIFAR-10, seeds 1, 2" in _missing(failures_section(tmp_path, found)).text
+
+
 def test_a_setting_without_a_cell_is_no_column_of_a_grid(config):
     some = {cell for cell in cells(config, ("cifar10",), {}) if cell[2] != "n70_s6"}
     found = measured_part(config, some)
