@@ -6,8 +6,9 @@ from collections.abc import Mapping
 from typing import Any
 
 from sgoif.bench.config.schema import check_known
-from sgoif.bench.config.types import OodSpec
+from sgoif.bench.config.types import OodSpec, ResolvedConfig
 from sgoif.bench.data import catalogue
+from sgoif.bench.methods import registry
 from sgoif.errors import UserError
 
 
@@ -22,8 +23,8 @@ def other_sets(spec: Mapping[str, Any]) -> list[str]:
     return list(dict.fromkeys(name for name in names if name))
 
 
-def check_ood_sets(dataset: str, spec: OodSpec) -> None:
-    """Check that the other datasets exist, and that the auxiliary set is none of those that are tested on."""
+def check_ood_sets(dataset: str, spec: OodSpec, config: ResolvedConfig) -> None:
+    """Check that the other datasets exist and fit, and that methods which search have images to search on."""
     where = f"ood.{dataset}"
     for key in ("near", "far"):
         for name in spec[key]:
@@ -37,3 +38,12 @@ def check_ood_sets(dataset: str, spec: OodSpec) -> None:
         check_known(validation["set"], catalogue.DATASETS, f"{where}.validation.set", "dataset")
         if validation["set"] == dataset:
             raise UserError(f"{where}.validation.set: {dataset} is the ID dataset itself")
+        return
+    for method in spec["methods"]:
+        name, variant = registry.split_variant(method)
+        params = {**config["params"].get(name, {}), **config["variants"].get(name, {}).get(variant, {})}
+        if params.get("search"):
+            raise UserError(
+                f"{where}.methods: {method} searches its hyper-parameters on OOD validation images; say which by "
+                f"{where}.validation, or leave it out"
+            )

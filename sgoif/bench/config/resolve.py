@@ -85,7 +85,7 @@ def resolve_config(
         checks.check_noise(name, noisy)
     checks.check_recipes(resolved)
     for name, ood in resolved["ood"].items():
-        check_ood_sets(name, ood)
+        check_ood_sets(name, ood, resolved)
     for name, measurement in resolved.get("fidelity", {}).items():
         check_known(measurement["dataset"], catalogue.DATASETS, f"fidelity.{name}.dataset", "dataset")
     if os.environ.get("SGOIF_DATA"):

@@ -20,10 +20,10 @@ MINI = ROOT / "tests" / "helpers" / "mini.yaml"
 OTHERS = ("digits_id", "digits_near", "photo_patches", "digits_aux")
 
 
-def plan_of(root: Path, **spec):
+def plan_of(root: Path, methods: tuple[str, ...] = ("scale", "scale@searched"), **spec):
     config = yaml.safe_load(MINI.read_text()) | {"noisy": {}, "tables": {"table3": {"kind": "ood"}}}
     config["variants"] = {"scale": {"searched": {"search": True}}}
-    config["methods"] = {"noisy": [], "ood": ["scale", "scale@searched"]}
+    config["methods"] = {"noisy": [], "ood": list(methods)}
     config["ood"]["digits_id"] |= spec
     (root / "validation.yaml").write_text(yaml.safe_dump(config))
     return with_one_cell_a_job(load_config(root / "validation.yaml"))
@@ -42,7 +42,7 @@ def inputs_of(plan, folder: Path) -> Inputs:
 
 
 def test_images_for_validation_and_for_testing_share_none(folder):
-    whole = inputs_of(plan_of(folder), folder).ood_sets()
+    whole = inputs_of(plan_of(folder, ("scale",)), folder).ood_sets()
     inputs = inputs_of(plan_of(folder, validation={"set": "digits_near", "images": 100}), folder)
     sets, val = inputs.ood_sets(), inputs._ood_val()
     assert len(val) == 100 and len(sets["ood:digits_near"]) == len(whole["ood:digits_near"]) - 100
@@ -54,7 +54,7 @@ def test_images_for_validation_and_for_testing_share_none(folder):
 
 
 def test_a_set_of_its_own_leaves_the_tested_ones_whole(folder):
-    plain, own = plan_of(folder), plan_of(folder, validation={"set": "digits_aux", "images": 50})
+    plain, own = plan_of(folder, ("scale",)), plan_of(folder, validation={"set": "digits_aux", "images": 50})
     assert len(inputs_of(own, folder)._ood_val()) == 50
     sizes = [{name: len(s) for name, s in inputs_of(plan, folder).ood_sets().items()} for plan in (plain, own)]
     assert sizes[0] == sizes[1]
@@ -91,6 +91,13 @@ def test_a_change_of_the_validation_images_is_a_change_of_the_cell(folder):
 def test_mistakes_are_told_before_the_run(folder, validation, message):
     with pytest.raises(UserError, match=message):
         plan_of(folder, validation=validation)
+
+
+def test_a_method_that_searches_needs_images_to_search_on(folder):
+    with pytest.raises(
+        UserError, match=r"ood\.digits_id\.methods: scale@searched searches .* ood\.digits_id\.validation"
+    ):
+        plan_of(folder)
 
 
 def test_validation_must_leave_images_to_test_on(folder):
