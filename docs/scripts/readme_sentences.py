@@ -200,7 +200,7 @@ def terms(measured: Measured) -> Iterator[str]:
         "([spread](docs/results/measured.md#seeds)).",
         "SG-OIF was tuned over [several hundred rules](docs/lab-notebook/measurement.md#what-was-changed) on the same",
         "images with other noise. Rivals have published settings, and each is ranked by its score that was best on",
-        "digits. CORES² is [not run everywhere](docs/results/limits.md#what-is-missing) in its authors' form.",
+        "digits.",
     )
 
 
