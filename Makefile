@@ -10,8 +10,9 @@ export PYTHONWARNINGS := ignore:TF32 acceleration
 # The code of this folder, also where the environment was copied along from another one and still points there.
 export PYTHONPATH := $(CURDIR)$(if $(PYTHONPATH),:$(PYTHONPATH))
 
-# What a user names reaches a command as "$$NAME", through the environment: neither make nor the shell looks inside.
-USER_VALUES := CONFIG PROFILE NAME TASK METHOD SETTING SEED DATASET PORT METHODS SETTINGS SEEDS DATASETS LIMIT
+# What a user names reaches a command as "$$NAME", through the environment: neither make nor the shell looks inside
+# (but for UPGRADE, which is several words).
+USER_VALUES := CONFIG PROFILE NAME TASK METHOD SETTING SEED DATASET PORT METHODS SETTINGS SEEDS DATASETS LIMIT COUNT JOBS
 $(foreach name,$(USER_VALUES),$(eval override $(name) := $$(value $(name))))
 export $(USER_VALUES)
 
@@ -73,7 +74,7 @@ chaos: $(VENV)/test.stamp  ## inject every fault into a small run and count what
 	@python -m tests.chaos docs
 
 mutants: $(VENV)/test.stamp  ## change COUNT (200) places of the code one by one and see whether the nearest tests notice
-	@python -m tests.mutants --count $(or $(COUNT),200) $(if $(JOBS),--jobs $(JOBS))
+	@python -m tests.mutants --count "$${COUNT:-200}" $${JOBS:+--jobs "$$JOBS"}
 
 cluster: $(VENV)/cluster.stamp  ## also install what profiles/slurm and a PostgreSQL store need
 

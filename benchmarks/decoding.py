@@ -15,6 +15,7 @@ from pathlib import Path
 
 import torch
 
+from benchmarks.common import run_command
 from sgoif.bench.execution.environment import cpu_name
 from sgoif.training.streaming import decode_file
 
@@ -56,4 +57,4 @@ def photographs(folder: Path, n: int = 20) -> list[str]:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

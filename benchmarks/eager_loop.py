@@ -30,7 +30,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
-from benchmarks.common import Report
+from benchmarks.common import Report, run_command
 from sgoif import InfluenceConfig, OnlineInfluence
 from sgoif.training.models import build_network
 
@@ -214,4 +214,4 @@ def median_interval(values: list[float], level: float = 0.95) -> tuple[float, fl
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

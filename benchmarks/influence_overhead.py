@@ -19,7 +19,7 @@ import torch
 from torch import nn
 
 from benchmarks import posthoc
-from benchmarks.common import Bench, TimeUp, parser, plain, turns, watched
+from benchmarks.common import Bench, TimeUp, parser, plain, run_command, turns, watched
 from sgoif import InfluenceConfig, OnlineInfluence
 from sgoif.training.cost.peak_memory import PeakMemory
 
@@ -187,4 +187,4 @@ def packages(bench: Bench, net: nn.Module) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -45,7 +45,6 @@ def measure(method: str, seed: int, epochs: int = 8) -> Found:
         train=sets["train"],
         labels=torch.from_numpy(data["train"][1]),
         val=sets["val"],
-        val_labels=torch.from_numpy(data["val"][1]),
         n_classes=6,
         seed=seed,
         recipe=Recipe(model="small_cnn", epochs=epochs, batch_size=128, lr=0.2, shift=1),

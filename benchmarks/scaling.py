@@ -10,7 +10,7 @@ one of `--n`, with the fewest anchors.
 import functools
 import statistics
 
-from benchmarks.common import Bench, parser, turns
+from benchmarks.common import Bench, parser, run_command, turns
 from sgoif.training.models import more_models, resnet9
 
 WIDTHS = {"resnet9 x32": 32, "resnet9 x128": 128}  # of the first layer, 64 in `resnet9`; the head sees eight times that
@@ -63,4 +63,4 @@ def pair(bench: Bench, n: int, anchors: int, model: str) -> dict:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -18,7 +18,7 @@ import torch
 import torch.nn.functional as F
 from torch import nn
 
-from benchmarks.common import Bench, parser, plain
+from benchmarks.common import Bench, parser, plain, run_command
 from sgoif.training.models import build_network
 from sgoif.training.seeds import seeded_weights
 
@@ -174,4 +174,4 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

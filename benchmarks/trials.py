@@ -3,8 +3,8 @@
 The rivals are the five best without clean labels in the published tables: AUM, SCE, the last-epoch margin, the
 last-epoch loss and Mixup. A margin or loss of the last epoch is the mean over a window of one epoch, so that AUM and
 margin share their ten trials, and so do the mean and the last loss. The place that this leaves goes to the next in the
-tables, Co-Teaching. ELR and GCE, which were published later and are not in those tables, have ten trials each too.
-Trials of a trainer evaluate all its declared scores, which cost nothing more.
+tables, Co-Teaching. ELR and GCE have ten trials each too. Trials of a trainer evaluate all its declared scores, which
+cost nothing more.
 """
 
 from __future__ import annotations

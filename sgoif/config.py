@@ -58,8 +58,8 @@ class InfluenceConfig:
     )
     anchor_examples: int = option(
         512,
-        "Maximum number of external anchor examples evaluated per check. Larger sets are cycled through about once per "
-        "epoch.",
+        "Number of external anchor examples evaluated per check, or as many as let all of them pass within about an "
+        "epoch, if that is more.",
     )
     anchor_prior: str = option(
         "labels", "How anchors count in a score: 'labels' (by the share of their class) or 'uniform' (all alike)."

@@ -69,7 +69,7 @@ class OnlineInfluence:
             config: Settings; the defaults if None.
             total_steps: Optimiser steps of the whole training. If None, the score window is cut at epoch ends.
             anchor_data: Batches (x, y) for the sources "heldout" and "trusted", iterated again and again, so no
-                generator. Every check evaluates up to `anchor_examples` of them. Trusted data passes once more when
+                generator. Every check evaluates `anchor_examples` of them or more. Trusted data passes once more when
                 scores are read, to tell what the labels mean.
 
         Raises:

@@ -19,10 +19,9 @@ spec.loader.exec_module(package_graph)
 
 PACKAGES = package_graph.package_graph()
 METHOD = {  # needs torch and numpy, and knows nothing of who uses it
-    "__init__", "_engine", "anchors", "applications", "backend", "check_history", "config", "curvature", "errors",
-    "features", "gradients", "influence", "label_noise", "result", "scopes", "scores", "solvers",
+    "__init__", "_engine", "_parts", "_readings", "anchors", "applications", "backend", "check_history", "config",
+    "curvature", "errors", "features", "gradients", "influence", "label_noise", "result", "scopes", "scores", "solvers",
 }  # fmt: skip
-LIBRARY = METHOD | {"training", "utils", "scan", "interop", "cli", "__main__"}
 FACE = {  # what the rest may use of the method: what it exports, its applications, and what runs on several devices
     "sgoif", "sgoif.applications", "sgoif.backend", "sgoif.check_history", "sgoif.config", "sgoif.errors",
     "sgoif.features", "sgoif.influence", "sgoif.label_noise", "sgoif.result",

@@ -2,7 +2,6 @@
 
 GLC (`glc`) trains a second network by a loss that is corrected for how labels are corrupted, as the trusted images tell
 it, and on these images too. SG-OIF watches that training, whose network should learn fewer wrong labels by heart.
-Measured with one seed: level with GLC on CIFAR-10, ahead of it in three of four settings of CIFAR-100.
 
 The trusted images are both anchors and examples of the training; only the given labels are ranked.
 Cost: a training beyond the plain run, as for GLC, and a forward pass of some trusted images per check.

@@ -73,6 +73,8 @@ class ARPL(OODDetector):
     def __init__(self, **params):
         super().__init__(**params)
         self.need(self.params.temperature > 0, "temperature", "a temperature above 0")
+        for key in ("weight", "weight_decay"):
+            self.need(getattr(self.params, key) >= 0, key, "must not be negative")
 
     @staticmethod
     def loss(head: ReciprocalPoints, z: Tensor, y: Tensor, p: ARPL.Params) -> Tensor:

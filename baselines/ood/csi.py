@@ -167,6 +167,8 @@ class CSI(OODDetector):
     def __init__(self, **params):
         super().__init__(**params)
         self.need(self.params.temperature > 0, "temperature", "a temperature above 0")
+        self.need(self.params.projection >= 1, "projection", "at least 1")
+        self.need(self.params.weight_decay >= 0, "weight_decay", "must not be negative")
         for key in ("crop", "batch_share"):
             self.need(0 < getattr(self.params, key) <= 1, key, "a share above 0, at most 1")
 

@@ -60,6 +60,8 @@ class CutPaste(OODDetector):
             for field in ("epochs", "lr"):
                 value = getattr(self, field)
                 check_param(value > 0, f"cutpaste.{field}", "must be above 0", value)
+            check_param(self.depth >= 0, "cutpaste.depth", "must not be negative", self.depth)
+            check_param(self.weight_decay >= 0, "cutpaste.weight_decay", "must not be negative", self.weight_decay)
 
     @staticmethod
     def boxes(n: int, size: int, area, aspect, generator: torch.Generator | None = None) -> Tensor:

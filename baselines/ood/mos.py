@@ -102,6 +102,8 @@ class MOS(OODDetector):
         self.need(p.n_groups is None or p.n_groups >= 2, "n_groups", "at least 2 groups, or null")
         self.need(p.share >= 0, "share", "a share that is not negative")
         self.need(p.mixup >= 0, "mixup", "must not be negative")
+        self.need(p.lr > 0, "lr", "must be above 0")
+        self.need(p.min_steps >= 0, "min_steps", "must not be negative")
         self.need(p.batch_size >= 2, "batch_size", "must be at least 2")
 
     def fit(self, task: OODTask) -> None:

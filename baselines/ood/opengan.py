@@ -90,6 +90,8 @@ class OpenGAN(OODDetector):
         super().__init__(**params)
         for key in ("lr", "share"):
             self.need(getattr(self.params, key) > 0, key, "must be above 0")
+        self.need(self.params.noise >= 1, "noise", "at least 1")
+        self.need(self.params.min_steps >= 0, "min_steps", "must not be negative")
         self.need(self.params.batch_size >= 2, "batch_size", "at least 2, for the batch norm")
 
     def fit(self, task: OODTask) -> None:

@@ -97,6 +97,8 @@ class UDG(OODDetector):
         self.need(0 < self.params.purity < 1, "purity", "a share between 0 and 1")
         for key in ("clusters", "ratio"):
             self.need(getattr(self.params, key) >= 1, key, "at least 1")
+        for key in ("heavy", "outlier", "auxiliary"):
+            self.need(getattr(self.params, key) >= 0, key, "must not be negative")
 
     @staticmethod
     def loss(f: Tensor, y: Tensor, weight: Tensor, outlier: float) -> Tensor:

@@ -128,6 +128,7 @@ class VOS(OODDetector):
         p = self.params
         self.need(p.queue >= 2, "queue", "at least 2 features per class")
         self.need(1 <= p.keep <= p.candidates, "keep", "between 1 and candidates")
+        self.need(p.weight >= 0, "weight", "must not be negative")
         self.need(0 <= p.start <= 1, "start", "a share between 0 and 1")
 
     def fit(self, task: OODTask) -> None:

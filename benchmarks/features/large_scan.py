@@ -15,7 +15,7 @@ from pathlib import Path
 import numpy as np
 
 import sgoif
-from benchmarks.common import Report
+from benchmarks.common import Report, run_command
 from benchmarks.features.scan import flip, quality
 
 CLASSES = 10
@@ -71,4 +71,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -26,7 +26,7 @@ import torch
 from sklearn.metrics import average_precision_score
 
 import sgoif
-from benchmarks.common import Report
+from benchmarks.common import Report, run_command
 from sgoif.features.arrays import FeatureArray
 from sgoif.features.head import HeadRecipe, HeadTraining
 from sgoif.label_noise.projection import fit_projection
@@ -223,4 +223,4 @@ def main(argv: list[str] | None = None) -> None:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -18,6 +18,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.common import run_command
 from sgoif.bench.fidelity.cells import folder, measure_cells, truth_key
 from sgoif.bench.fidelity.problem import build_problem
 from sgoif.bench.fidelity.residual import measure_residuals
@@ -123,4 +124,4 @@ def work(args: argparse.Namespace, spec: Spec, seed: int, kept: Path, end: float
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -16,6 +16,7 @@ import torch
 import torch.nn.functional as F
 from torch import Tensor, nn
 
+from benchmarks.common import run_command
 from sgoif.bench.config.resolve import load_config
 from sgoif.bench.fidelity.measure import lds
 from sgoif.bench.fidelity.problem import AttributionProblem, build_problem
@@ -147,4 +148,4 @@ def _hessian(problem: AttributionProblem, model: nn.Module) -> Tensor:
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -16,6 +16,7 @@ from typing import Any
 
 import torch
 
+from benchmarks.common import run_command
 from sgoif.bench.config.resolve import load_config
 from sgoif.bench.fidelity.measure import lds
 from sgoif.bench.fidelity.methods import attribute
@@ -79,4 +80,4 @@ def score(
 
 
 if __name__ == "__main__":
-    main()
+    run_command(main)

@@ -73,9 +73,11 @@ class PredictionInfluence:
 
         Raises:
             ScopeError: If the model has no head or no supported layer in scope.
-            InfluenceError: If there is no target, no example or no step.
+            InfluenceError: If there is no target, no example or no step, or no temperature.
         """
         targets = as_batch(*targets, "targets")
+        if not config.temperature:
+            raise InfluenceError("PredictionInfluence: temperature = 0, which calibrates, is of OnlineInfluence alone")
         if n_examples < 1 or total_steps < 2 or len(targets[1]) < 1:
             raise InfluenceError(
                 f"PredictionInfluence: {n_examples} examples, {len(targets[1])} targets and {total_steps} steps; "
@@ -84,7 +86,7 @@ class PredictionInfluence:
         self._config, self._n_examples, self._total_steps, self._targets = config, n_examples, total_steps, targets
         self._scope = create_scope(model, n_examples, None, config)
         self._hooks = self._scope.hooks
-        self._temperature = config.softening(self._hooks.n_classes) if config.temperature else 1.0
+        self._temperature = config.softening(self._hooks.n_classes)
         device, dtype = self._scope.device, self._hooks.dtype
         with device:
             self._curvature = Curvature.registry[config.curvature](

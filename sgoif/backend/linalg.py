@@ -9,6 +9,7 @@ import torch
 from torch import Tensor, nn
 
 MAX_ROW_LENGTH = 2**20  # longer rows are multiplied in chunks
+SQUARINGS = 6  # the inverse is raised to the power 2^SQUARINGS for its largest eigenvalue
 ROW_CHUNK_LENGTH = 2**14  # columns of such a chunk
 
 
@@ -69,12 +70,11 @@ def orthonormal_rows(rows: Tensor) -> tuple[Tensor, Tensor]:
     return basis, lengths
 
 
-def smallest_eigenvalue(matrix: Tensor, squarings: int = 6) -> tuple[Tensor, Tensor]:
+def smallest_eigenvalue(matrix: Tensor) -> tuple[Tensor, Tensor]:
     """Estimate the smallest eigenvalue of a symmetric positive definite matrix by powers of its inverse.
 
     Args:
         matrix: Shape [K, K].
-        squarings: The inverse is raised to the power 2^squarings.
 
     Returns:
         The smallest eigenvalue, a scalar, and the diagonal of the inverse, shape [K].
@@ -82,7 +82,7 @@ def smallest_eigenvalue(matrix: Tensor, squarings: int = 6) -> tuple[Tensor, Ten
     eye = torch.eye(len(matrix), dtype=matrix.dtype, device=matrix.device)
     inverse, _ = torch.linalg.inv_ex(matrix + torch.finfo(matrix.dtype).eps * eye)
     power = inverse / torch.linalg.matrix_norm(inverse)
-    for _ in range(squarings):
+    for _ in range(SQUARINGS):
         power = power @ power
         power = power / torch.linalg.matrix_norm(power)
     # Rayleigh quotient of the inverse: its largest eigenvalue

@@ -59,8 +59,14 @@ class HeadRecipe:
         for name, least in (("epochs", 2), ("batch_size", 2), ("seed", 0)):
             if getattr(self, name) < least:
                 raise InfluenceError(f"{name} = {getattr(self, name)}: must be at least {least}")
+        for name in ("lr", "weight_decay"):
+            value = getattr(self, name)
+            if isinstance(value, bool) or not isinstance(value, (int, float)):
+                raise InfluenceError(f"{name} = {value!r}: must be a number")
         if not 0 < self.lr < math.inf:
             raise InfluenceError(f"lr = {self.lr}: must be above 0")
+        if not 0 <= self.weight_decay < math.inf:
+            raise InfluenceError(f"weight_decay = {self.weight_decay}: must not be negative")
 
     @classmethod
     def for_examples(cls, n: int, seed: int = 0) -> HeadRecipe:

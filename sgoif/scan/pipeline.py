@@ -185,7 +185,7 @@ class _Work:
         self.listing = self.listing.subset(decoded)
         rows = self.listing.rows_of_large_classes(self.skip_tiny)
         self.listing = self.listing.subset(rows)
-        _print_left_out(self.listing.left_out, "left out")
+        _print_left_out(self.listing.left_out, "left out", "; see left_out.csv")
         return np.array(decoded)[rows]
 
     def _checked_labels(self, decoded: list[int]) -> tuple[np.ndarray, np.ndarray]:
@@ -201,8 +201,8 @@ class _Work:
         self.seconds[stage] = time.perf_counter() - started
 
 
-def _print_left_out(left_out: list[tuple[str, str]], what: str) -> None:
+def _print_left_out(left_out: list[tuple[str, str]], what: str, where: str = "") -> None:
     for name, reason in left_out[:MAX_NAMED_FILES]:
         print(f"  {what}: {name} ({reason})")
     if len(left_out) > MAX_NAMED_FILES:
-        print(f"  … and {len(left_out) - MAX_NAMED_FILES} more, see left_out.csv")
+        print(f"  … and {len(left_out) - MAX_NAMED_FILES} more{where}")

@@ -154,14 +154,8 @@ class MappedImages(ImageSet):
 
     def batch(self, index: Tensor, shift: Tensor | None = None, flip: Tensor | None = None, pad: int = 0) -> Tensor:
         """Returns normalised images as `ImageSet.batch` does; the border is reflected around each image."""
-        x = self.normalise(torch.from_numpy(self.mapped[self.rows[index.cpu().numpy()]]).to(self.device))
-        if flip is not None:
-            x = torch.where(flip[:, None, None, None], x.flip(3), x)
-        if shift is not None:
-            span = torch.arange(self.size, device=self.device)
-            wide = F.pad(x, (pad,) * 4, mode="reflect").permute(0, 2, 3, 1)
-            n = torch.arange(len(x), device=self.device)[:, None, None]
-            rows = span + shift[:, :1]
-            columns = span + shift[:, 1:]
-            x = wide[n, rows[:, :, None], columns[:, None, :]].permute(0, 3, 1, 2)
-        return x
+        x = torch.from_numpy(self.mapped[self.rows[index.cpu().numpy()]]).to(self.device)
+        if shift is None and flip is None:
+            return self.normalise(x)
+        wide = F.pad(x.permute(0, 3, 1, 2).float(), (pad,) * 4, mode="reflect").permute(0, 2, 3, 1)
+        return self._windows(wide, torch.arange(len(x), device=self.device), shift, flip, 0)

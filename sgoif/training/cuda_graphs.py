@@ -1,7 +1,6 @@
 """Runs a training step as one CUDA graph, so that the launches of some hundred kernels become one.
 
-`GraphedStep` is for whole training steps, whose inputs are a `Batch`. (`sgoif.backend.cuda` captures functions of plain
-tensors, for the method.)
+`GraphedStep` is for whole training steps, whose inputs are a `Batch`.
 """
 
 from __future__ import annotations

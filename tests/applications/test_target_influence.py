@@ -113,6 +113,8 @@ def test_wrong_use_is_told():
         early.effects()
     with pytest.raises(InfluenceError, match="two steps"):
         PredictionInfluence(model, 10, (x, y), 1)
+    with pytest.raises(InfluenceError, match="temperature = 0"):
+        PredictionInfluence(model, 10, (x, y), 10, replace(SETTINGS, temperature=0.0))
     influence = PredictionInfluence(model, 10, (x, y), 10)
     with pytest.raises(CaptureError, match="without a watched pass"):
         influence.step()

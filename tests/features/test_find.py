@@ -345,6 +345,7 @@ def test_checked_examples_must_fit(trees):
 
 
 def test_a_recipe_out_of_range_is_refused():
-    for values in ({"epochs": 1}, {"batch_size": 1}, {"lr": 0.0}, {"seed": -1}):
+    wrong = [{"epochs": 1}, {"batch_size": 1}, {"lr": 0.0}, {"lr": "3"}, {"seed": -1}, {"weight_decay": -1.0}]
+    for values in (*wrong, {"weight_decay": float("nan")}):
         with pytest.raises(sgoif.InfluenceError, match=next(iter(values))):
             sgoif.HeadRecipe(**values)

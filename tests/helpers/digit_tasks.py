@@ -112,7 +112,6 @@ def ood_task(seed: int = 0, plain: bool = True, recipe: Recipe = RECIPE, n_train
         train=ImageSet(x[train], MEAN, STD),
         labels=torch.from_numpy(y[train]),
         val=ImageSet(x[val], MEAN, STD),
-        val_labels=torch.from_numpy(y[val]),
         n_classes=6,
         seed=seed,
         recipe=recipe,

@@ -184,7 +184,7 @@ def colour_task() -> OODTask:
     images = ImageSet(x, (0.2, 0.5, 0.8), (0.1, 0.25, 0.5))
     recipe = replace(RECIPE, epochs=1, batch_size=24, shift=0, flip=True)
     return OODTask(
-        train=images, labels=y, val=images, val_labels=y, n_classes=3, seed=0, recipe=recipe,
+        train=images, labels=y, val=images, n_classes=3, seed=0, recipe=recipe,
         session=Session(None, "test", 0),
     )  # fmt: skip
 

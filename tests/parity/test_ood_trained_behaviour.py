@@ -101,7 +101,6 @@ def test_colour_images_on_a_gpu_in_bfloat16(name, tmp_path):
             train=images,
             labels=labels,
             val=images,
-            val_labels=labels,
             n_classes=10,
             seed=0,
             recipe=recipe,

@@ -141,4 +141,5 @@ def test_mapped_images_are_an_image_set():
     shift = torch.tensor([[0, 4], [2, 2], [3, 1]])
     assert torch.equal(mapped.batch(index), plain.batch(index))
     assert torch.allclose(mapped.batch(index, shift, None, 2), plain.batch(index, shift, None, 2), atol=1e-6)
-    assert torch.allclose(mapped.batch(index, None, flip, 2), plain.batch(index, None, flip, 0), atol=1e-6)
+    assert torch.allclose(mapped.batch(index, None, flip, 0), plain.batch(index, None, flip, 0), atol=1e-6)
+    assert torch.allclose(mapped.batch(index, shift, flip, 2), plain.batch(index, shift, flip, 2), atol=1e-6)

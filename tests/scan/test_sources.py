@@ -17,6 +17,7 @@ import pytest
 from PIL import Image
 
 from sgoif.cli import main
+from sgoif.errors import UserError
 from sgoif.scan.sources.read import ReadOptions, read_source
 from sgoif.utils.paths import ROOT
 from tests.helpers.scan_folders import blobs, rows, run
@@ -98,6 +99,8 @@ def test_a_torchvision_data_set_that_is_here(tmp_path):
     )
     assert table[0]["path"].startswith("MNIST/train/")
     assert run("explain", table[0]["path"], "--scan", out, "--top", 2) == 0
+    with pytest.raises(UserError, match="--split: MNIST has train and test, not trian"):
+        read_source("mnist", ReadOptions(root=str(tmp_path), split="trian"))
 
 
 def test_the_readme_runs(tmp_path, monkeypatch):

@@ -22,6 +22,7 @@ from sgoif.bench.config.types import (
     TableSpec,
     Task,
 )
+from sgoif.bench.config.values import datasets_of
 from sgoif.bench.data import catalogue
 from sgoif.bench.data.availability import check_availability
 from sgoif.errors import UserError
@@ -73,12 +74,12 @@ def resolve_config(
     checks.check_run(plain["run"])
     resolved = cast(ResolvedConfig, fill_defaults(plain))
     checks.check_data_root(resolved["data"]["root"])
-    for task, name, spec in _datasets(resolved):
+    for task, name, spec in datasets_of(resolved):
         _complete_dataset(task, name, spec, resolved)
     check_tables(resolved)
     _add_table_rows(resolved)
     variants = [f"{method}@{name}" for method, named in resolved.get("variants", {}).items() for name in named]
-    for task, name, spec in _datasets(resolved):
+    for task, name, spec in datasets_of(resolved):
         checks.check_restrictions(spec, f"{task}.{name}", variants)
     checks.check_params(resolved)
     for name, noisy in resolved["noisy"].items():
@@ -108,14 +109,6 @@ def check_resolved(config: Any, path: Path) -> None:
             raise UserError("defaults are missing")
     except UserError as e:
         raise UserError(f"{path}: {e}; delete it and run again: Snakemake writes it") from None
-
-
-def _datasets(config: ResolvedConfig) -> Iterator[tuple[Task, str, DatasetSpec]]:
-    """Yield (task, name, specification) of all datasets; a dataset may be deleted meanwhile."""
-    for name, noisy in list(config["noisy"].items()):
-        yield "noisy", name, noisy
-    for name, ood in list(config["ood"].items()):
-        yield "ood", name, ood
 
 
 def _complete_dataset(task: Task, name: str, spec: DatasetSpec, config: ResolvedConfig) -> None:
@@ -194,7 +187,7 @@ def _add_row(spec: NoisySpec, method: str, setting: str) -> None:
 def _skip_missing_datasets(config: ResolvedConfig) -> None:
     """Move optional datasets of which something is missing on this machine to `not_run`."""
     root, mirror = Path(config["data"]["root"]), config["data"]["mirror"]
-    for task, name, spec in _datasets(config):
+    for task, name, spec in datasets_of(config):
         if not spec["optional"]:
             continue
         missing = [n for n in [name, *other_sets(spec)] if check_availability(n, root, mirror).missing]

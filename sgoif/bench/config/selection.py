@@ -15,7 +15,7 @@ from sgoif.bench.config.schema import check_known
 from sgoif.bench.config.shares import allowed, restriction
 from sgoif.bench.config.table_checks import table_task
 from sgoif.bench.config.types import TABLE_ROW_REASON, VARIANT_KINDS, ResolvedConfig, SelectSpec, TableSpec, Task
-from sgoif.bench.config.values import digest
+from sgoif.bench.config.values import datasets_of, digest
 from sgoif.bench.methods import registry
 from sgoif.errors import UserError
 
@@ -61,10 +61,10 @@ def apply_selection(config: ResolvedConfig) -> None:
         return
     chosen = _in_order(select, config)
     held_out = _held_out(config)
-    for task, name, spec in list(_datasets(config)):
+    for task, name, spec in datasets_of(config):
         if not _reduce_dataset(task, name, spec, chosen, config):
             del config[task][name]
-    if not any(_has_cells(task, spec) for task, _, spec in _datasets(config)):
+    if not any(_has_cells(task, spec) for task, _, spec in datasets_of(config)):
         named = ", ".join(f"{key} {' '.join(map(str, chosen[key]))}" for key in KEYS if key in chosen)  # type: ignore[literal-required]
         raise UserError(f"select: no cell of run {config['run']!r} has all of: {named}")
     config["not_run"] = []
@@ -76,17 +76,10 @@ def apply_selection(config: ResolvedConfig) -> None:
     config["select"] = chosen
 
 
-def _datasets(config: ResolvedConfig) -> Iterator[tuple[Task, str, Any]]:
-    for name, noisy in config["noisy"].items():
-        yield "noisy", name, noisy
-    for name, ood in config["ood"].items():
-        yield "ood", name, ood
-
-
 def _held_out(config: ResolvedConfig) -> dict[str, int]:
     """Test images that are set aside, by dataset: the most that one of the tasks asks for."""
     counts: dict[str, int] = {}
-    for _, name, spec in _datasets(config):
+    for _, name, spec in datasets_of(config):
         counts[name] = max(counts.get(name, 0), spec["val"])
     return counts
 
@@ -110,11 +103,11 @@ def _in_order(select: Mapping[str, Any], config: ResolvedConfig) -> SelectSpec:
 def _known(config: ResolvedConfig) -> dict[str, list[str]]:
     """Every name that may be selected, by key: what the run has, and methods and variants that it could run."""
     methods, settings, seeds, datasets = [], [], [], []
-    for task, name, spec in _datasets(config):
+    for task, name, spec in datasets_of(config):
         datasets.append(name)
         seeds += [str(seed) for seed in spec["seeds"]]
         methods += spec["methods"]
-        settings += [*spec["settings"]] if task == "noisy" else [CLEAN]
+        settings += [*config["noisy"][name]["settings"]] if task == "noisy" else [CLEAN]
     for kind in registry.TASKS:
         methods += registry.available(kind) if config[kind] else []  # type: ignore[literal-required]
     methods += [f"{m}@{variant}" for m, variants in config["variants"].items() if m in methods for variant in variants]

@@ -7,6 +7,8 @@ import json
 from collections.abc import Iterator
 from typing import Any
 
+from sgoif.bench.config.types import DatasetSpec, ResolvedConfig, Task
+
 
 def digest(value: Any) -> str:
     """Return a short hash of a JSON value that does not depend on the order of keys."""
@@ -21,3 +23,11 @@ def walk(config: Any, path: str = "") -> Iterator[tuple[str, Any]]:
             yield from walk(value, f"{path}.{key}" if path else str(key))
     else:
         yield path, config
+
+
+def datasets_of(config: ResolvedConfig) -> Iterator[tuple[Task, str, DatasetSpec]]:
+    """Yield (task, name, specification) of all datasets; a dataset may be deleted meanwhile."""
+    for name, noisy in list(config["noisy"].items()):
+        yield "noisy", name, noisy
+    for name, ood in list(config["ood"].items()):
+        yield "ood", name, ood

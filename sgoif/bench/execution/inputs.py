@@ -318,17 +318,16 @@ class Inputs:
 
     def ood_task(self, cell: Cell, session: Session) -> OODTask:
         """Returns what the method of an OOD cell gets."""
-        images, labels = self.val
+        declared = self._declaration(cell)
         return OODTask(
             train=self.train(cell),
             labels=self.labels(cell),
-            val=images,
-            val_labels=labels,
+            val=self.val[0],
             n_classes=len(self.facts.classes),
             seed=cell.seed,
             recipe=self.recipe(cell.setting),
             session=session,
             plain=self._plain(cell),
-            auxiliary=self._auxiliary() if cell.method not in SHARED else None,
+            auxiliary=self._auxiliary() if declared is not None and declared.uses_auxiliary else None,
             ood_val=self._ood_val() if cell.method not in SHARED else None,
         )

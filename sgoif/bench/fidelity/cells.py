@@ -23,6 +23,7 @@ from sgoif.bench.fidelity.problem import AttributionProblem, build_problem
 from sgoif.bench.fidelity.residual import measure_residuals
 from sgoif.bench.fidelity.truth import compute_truth
 from sgoif.errors import UserError
+from sgoif.utils.device import pick_device
 from sgoif.utils.files import atomic_write_json, load_npz, read_json, save_npz
 
 DRAWN = (
@@ -61,8 +62,7 @@ def measure_cells(
     Returns:
         The file that lists all methods of the seed.
     """
-    if device == "auto":
-        device = "cuda" if torch.cuda.is_available() else "cpu"
+    device = pick_device(device, "execution.device", "see `make doctor`").type
     place = folder(run_dir, name, seed)
     problem = build_problem(root, spec, seed, device)
     truth = _truth(place, problem, spec, log)

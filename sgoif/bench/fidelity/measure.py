@@ -27,24 +27,23 @@ class WithError:
     error: float | None = None
 
 
-def rank_correlation(a: Tensor, b: Tensor) -> Tensor:
-    """Return Spearman's correlation of each column, shape [m], of two tensors [n, m] without ties."""
-    ranks = [values.argsort(0).argsort(0).double() for values in (a, b)]
-    left, right = (r - r.mean(0) for r in ranks)
-    return (left * right).sum(0) / (left.norm(dim=0) * right.norm(dim=0))
-
-
 def average_ranks(values: Tensor) -> Tensor:
-    """Return the rank of each value, shape [n]; equal values have the mean of their ranks."""
-    _, group, counts = values.double().unique(return_inverse=True, return_counts=True)
-    middle = counts.cumsum(0) - (counts - 1) / 2
-    return middle[group].double()
+    """Return the rank of each value in its column, shape [n, m]; equal values have the mean of their ranks."""
+    columns = values.double().T.contiguous()
+    in_order = columns.sort(1).values
+    below, up_to = (torch.searchsorted(in_order, columns, right=right) for right in (False, True))
+    return ((below + up_to + 1) / 2).double().T
+
+
+def rank_correlation(a: Tensor, b: Tensor) -> Tensor:
+    """Return Spearman's correlation of each column, shape [m], of two tensors [n, m]; 0 where one is constant."""
+    left, right = (ranks - ranks.mean(0) for ranks in (average_ranks(a), average_ranks(b)))
+    return ((left * right).sum(0) / (left.norm(dim=0) * right.norm(dim=0))).nan_to_num(0)
 
 
 def spearman(a: Tensor | Sequence[float], b: Tensor | Sequence[float]) -> float:
-    """Return the rank correlation of two vectors, which may have ties; 0 where one of them is constant."""
-    both = torch.stack([average_ranks(torch.as_tensor(values)) for values in (a, b)])
-    return torch.corrcoef(both)[0, 1].nan_to_num(0).item()
+    """Return the rank correlation of two vectors; 0 where one of them is constant."""
+    return rank_correlation(*(torch.as_tensor(values)[:, None] for values in (a, b))).item()
 
 
 def lds(effects: Tensor, masks: Tensor, outcome: Tensor) -> WithError:

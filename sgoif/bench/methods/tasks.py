@@ -168,13 +168,11 @@ class OODTask(Task):
 
     Attributes:
         val: ID validation images.
-        val_labels: Their labels, shape [V].
         auxiliary: Unlabelled images, disjoint from every OOD test set, for methods with `uses_auxiliary`.
         ood_val: OOD validation images, none of which is tested on, for methods that search their hyper-parameters.
     """
 
     val: ImageSource
-    val_labels: Tensor
     auxiliary: ImageSource | None = None
     ood_val: ImageSource | None = None
 

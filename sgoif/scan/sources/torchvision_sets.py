@@ -55,16 +55,20 @@ def _torchvision_name(name: str) -> str:
 
 
 def _load(title: str, root: str, split: str, download: bool, hint: str) -> Any:
-    """Returns the torchvision data set; its classes choose a part by `train` or by `split`."""
+    """Returns the torchvision data set; its classes choose a part by `train` or by `split`, or have but one."""
     from torchvision import datasets
 
     kind = getattr(datasets, title)
     accepted = inspect.signature(kind).parameters
     arguments: dict[str, object] = {}
     if "train" in accepted:
+        if split not in ("train", "test"):
+            raise UserError(f"--split: {title} has train and test, not {split}")
         arguments["train"] = split == "train"
     elif "split" in accepted:
         arguments["split"] = split
+    elif split != "train":
+        raise UserError(f"--split: {title} has no parts; leave --split out")
     if "download" in accepted:
         arguments["download"] = download
     try:

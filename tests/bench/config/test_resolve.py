@@ -76,6 +76,10 @@ def test_shipped_configurations_are_valid(name):
         ("noisy.digits.recipe.base", "digit", r"no recipe 'digit'; did you mean digits"),
         ("noisy.digits.recipe.epochs", 0, "noisy.digits.recipe.epochs"),
         ("ood.digits_id.auxiliary", "digits_near", "must be disjoint"),
+        ("ood.digits_id.auxiliary", "digits_id", "digits_id is the ID dataset itself"),
+        ("ood.digits_id.near", ["digits_id"], "digits_id is the ID dataset itself"),
+        ("ood.digits_id.far", ["digits_near"], "is also in ood.digits_id.near"),
+        ("ood.digits_id.validation", {"set": "digits_id", "images": 9}, "digits_id is the ID dataset itself"),
         ("ood.digits_id.near", ["digits_nea"], r"no dataset 'digits_nea'"),
         ("params.mixup", {"alpha": -1}, "params.mixup.alpha"),
         ("params.mixup", {"alfa": 1}, "params.mixup.alfa: no such hyper-parameter; there are: alpha"),
@@ -380,3 +384,11 @@ def test_the_schema_and_the_page_of_settings_have_every_kind_of_noise():
     assert set(read_schema()["$defs"]["noise"]["properties"]["kind"]["enum"]) == kinds
     page = (ROOT / "docs" / "benchmark" / "settings.md").read_text()
     assert set(re.findall(r"^\| `(\w+)` \|", page.split("## Noise")[1].split("##")[0], re.M)) == kinds
+
+
+def test_a_method_that_trains_on_auxiliary_images_needs_some():
+    config = changed("methods.ood", ["msp", "udg"])
+    resolve_config(config)
+    del config["ood"]["digits_id"]["auxiliary"]
+    with pytest.raises(UserError, match="udg trains on unlabelled images of other classes; say which by"):
+        resolve_config(config)

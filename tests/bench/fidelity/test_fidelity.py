@@ -283,6 +283,13 @@ def test_spearman_knows_ties():
     a, b = [1.0, 2.0, 2.0, 3.0, 0.0], [2.0, 1.0, 1.0, 5.0, 4.0]
     assert measure.spearman(a, b) == pytest.approx(spearmanr(a, b).statistic)
     assert measure.spearman(a, [1.0] * 5) == 0
+    columns = measure.rank_correlation(torch.tensor([a, a]).T, torch.tensor([b, [1.0] * 5]).T)
+    assert columns.tolist() == [pytest.approx(spearmanr(a, b).statistic), 0]
+
+
+def test_scores_that_are_all_alike_have_no_lds():
+    masks, outcome = torch.eye(40).repeat(2, 1), torch.arange(80.0)[:, None].repeat(1, 3)
+    assert measure.lds(torch.zeros(3, 40), masks, outcome).value == 0
 
 
 def test_the_pools_have_no_image_in_common():

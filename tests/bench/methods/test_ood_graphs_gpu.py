@@ -48,7 +48,6 @@ def task_of(images: ImageSet, recipe: Recipe) -> OODTask:
         train=images,
         labels=labels,
         val=images,
-        val_labels=labels,
         n_classes=10,
         seed=0,
         recipe=recipe,
