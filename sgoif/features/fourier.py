@@ -22,6 +22,7 @@ import torch
 from torch import Tensor
 
 from sgoif.features.arrays import FeatureArray
+from sgoif.label_noise.copies import copy_groups
 from sgoif.label_noise.held_out_classes import draw_folds, fit_held_out_classes
 from sgoif.label_noise.projection import MAX_DIRECTIONS, Projection
 
@@ -84,7 +85,7 @@ def choose_projection(
     rows = np.sort(rng.permutation(len(labels))[:SAMPLE])
     sample, own = features.rows(rows), labels[rows]
     known = torch.from_numpy(own)
-    fold = torch.from_numpy(draw_folds(own, seed))
+    fold = torch.from_numpy(draw_folds(own, seed, copy_groups(iter([(0, sample)]), own)))
     best, before = linear, _likelihoods(linear, sample, known, fold, n_classes)
     kept = before
     for width in WIDTHS:

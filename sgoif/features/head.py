@@ -186,6 +186,10 @@ class HeadTraining:
         """Return the projected features of all examples, on the host, shape [N, k]."""
         return (self._project_all() if self._kept is None else self._kept).cpu()
 
+    def blocks(self) -> Iterator[tuple[int, Tensor]]:
+        """Yield the first position and the features [b, d] of every block, in order, on the host."""
+        return self.features.blocks()
+
     @torch.no_grad()
     def project_rows(self, rows: np.ndarray) -> Tensor:
         """Return the projected features of some examples, shape [n, k], on the device.

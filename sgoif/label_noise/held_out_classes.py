@@ -105,16 +105,22 @@ class HeldOutClasses:
         return _joint(logits, labels, self.transition, self.temperature).logsumexp(1)
 
 
-def draw_folds(labels: np.ndarray, seed: int) -> np.ndarray:
+def draw_folds(labels: np.ndarray, seed: int, group: np.ndarray | None = None) -> np.ndarray:
     """Draw folds at random, all labels spread evenly over them.
 
     Args:
         labels: Shape [n].
         seed: Seed of the draw.
+        group: Number of the group of every example, counted in the order in which they first occur, shape [n]. A group
+            is in one fold and counts as one example, of the first one's label. None: each is a group of its own.
 
     Returns:
         A fold in 0 ... FOLDS - 1 for every example, shape [n].
     """
+    if group is not None:
+        _, first = np.unique(group, return_index=True)
+        shared: np.ndarray = draw_folds(labels[first], seed)[group]
+        return shared
     order = np.lexsort((np.random.default_rng(seed).random(len(labels)), labels))
     fold = np.empty(len(labels), dtype=np.int64)
     fold[order] = np.arange(len(labels)) % FOLDS

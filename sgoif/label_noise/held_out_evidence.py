@@ -18,6 +18,7 @@ from torch import Tensor
 
 from sgoif.backend.linalg import margins_of
 from sgoif.label_noise.class_mixture import noise_entropy
+from sgoif.label_noise.copies import copy_groups
 from sgoif.label_noise.held_out_classes import draw_folds, fit_held_out_classes, log_odds_of
 from sgoif.label_noise.projection import MAX_DIRECTIONS, Projection, fit_projection
 
@@ -28,7 +29,10 @@ BLOCK_ROWS = 16_384  # rows that are asked about at a time
 
 
 class ProjectedFeatures(Protocol):
-    """Projected features of N examples."""
+    """Features of N examples, as they are and projected."""
+
+    def blocks(self) -> Iterator[tuple[int, Tensor]]:
+        """Yield the first position and the features [b, d] of every block, in order, on the host."""
 
     def project_rows(self, rows: np.ndarray) -> Tensor:
         """Return those of some examples, by their positions [n], shape [n, k], on the device."""
@@ -111,8 +115,10 @@ def fitted_examples(n: int, width: int, n_classes: int) -> int:
 def read_held_out_heads(features: ProjectedFeatures, labels: Tensor, n_classes: int, seed: int) -> HeldOutEvidence:
     """Fit heads that each leave out a fold of the examples, and ask them about it.
 
+    Copies are in one fold: a head that has learnt the label of one knows the others'.
+
     Args:
-        features: Projected features of the n examples.
+        features: Features of the n examples.
         labels: Labels, on the host, shape [n].
         n_classes: Number of classes C, not too many (`fitted_examples`).
         seed: Seed of the folds.
@@ -120,7 +126,7 @@ def read_held_out_heads(features: ProjectedFeatures, labels: Tensor, n_classes: 
     Returns:
         What they say about every label.
     """
-    fold = torch.from_numpy(draw_folds(labels.numpy(), seed))
+    fold = torch.from_numpy(draw_folds(labels.numpy(), seed, copy_groups(features.blocks(), labels.numpy())))
     rows = np.arange(len(labels))
     width = features.project_rows(rows[:1]).shape[1]
     most = fitted_examples(len(rows), width, n_classes)

@@ -11,6 +11,10 @@ the network is at all, which depends on the noise. Of two such steps the later o
 with the variance over the examples of the step. It needs no score window: it is small at the start and vanishes once
 the labels are memorised, however long the training is.
 
+The variance of a step speaks for the training set only if the batch does. Where the loader does not shuffle, all labels
+of a batch may be wrong, and their ratios all small until they are memorised. So a step whose positions span less than a
+quarter of the training set has the variance over all steps that are added with it, those since the last check.
+
 The margin of a visit is the largest other logit minus the label's. The class influence of a visit says how the scoring
 direction would move each logit (`ScoredBatch.class_influence`); only scope "head" has one.
 """
@@ -28,6 +32,7 @@ from sgoif.backend.linalg import margins_of, zero_rows_unless
 VARIANCE_POWER = 2.0  # in the weight of a step
 EPOCH_POWER = 1.5
 LEARNING_EPOCHS = 30.0  # a later step counts more than an earlier one, up to here
+SPANNED = 0.25  # of the positions; a batch of eight random examples spans less once in two thousand steps
 MIN_LARGEST = 1e-12  # largest probability of rows that do not count, which are 0
 MIN_STEP_VARIANCE = 1e-6  # so that steps of one example, which have no variance, count alike
 STATE = ("labels", "predictions", "class_influence", "margin", "weight")
@@ -104,7 +109,8 @@ class PredictionStatistics:
         index, valid, labels = visits.index, visits.valid, visits.labels.unsqueeze(1)
         logits, predicted = zero_rows_unless(valid, visits.logits, visits.predicted)
         ratio = predicted.gather(1, labels)[:, 0] / predicted.amax(1).clamp(min=MIN_LARGEST)
-        weight = step_weights(ratio, valid, place, steps, epoch_steps)[place] * valid
+        local = spans(index, valid, place, len(steps)) < SPANNED * len(self.weight)
+        weight = step_weights(ratio, valid, place, steps, epoch_steps, local)[place] * valid
         margin = margins_of(logits, visits.labels)
         self.predictions.index_add_(0, index, predicted * weight.unsqueeze(1))
         self.margin.index_add_(0, index, margin * weight)
@@ -141,7 +147,25 @@ class PredictionStatistics:
             getattr(self, name).copy_(state[name])
 
 
-def step_weights(ratio: Tensor, valid: Tensor, place: Tensor, steps: range, epoch_steps: int) -> Tensor:
+def spans(index: Tensor, valid: Tensor, place: Tensor, n_steps: int) -> Tensor:
+    """Return the largest less the smallest position of each step, over the examples of all processes, shape [n_steps].
+
+    Args:
+        index: Positions in the training set, shape [n].
+        valid: Which visits count, shape [n].
+        place: Step of each visit, counted from 0, shape [n].
+        n_steps: Number of steps.
+    """
+    nowhere = torch.iinfo(torch.int32).min  # far below every position
+    ends = torch.stack([index, -index]).masked_fill(~valid, nowhere)
+    found = ends.new_full((2, n_steps), nowhere).scatter_reduce_(1, place.expand(2, -1), ends, "amax")
+    collectives.max_(found)
+    return found.sum(0)
+
+
+def step_weights(
+    ratio: Tensor, valid: Tensor, place: Tensor, steps: range, epoch_steps: int, local: Tensor | None = None
+) -> Tensor:
     """Return the weight min(t, 30)^(3/2) var(q)^2 of each step, over the examples of all processes.
 
     Args:
@@ -150,6 +174,7 @@ def step_weights(ratio: Tensor, valid: Tensor, place: Tensor, steps: range, epoc
         place: Which of the `steps` each visit belongs to, counted from 0, shape [n].
         steps: The steps; the first of the training is 0.
         epoch_steps: Number of steps in an epoch.
+        local: Steps that have the variance over all steps, because theirs says little, shape [len(steps)]; None: none.
 
     Returns:
         Weights, shape [len(steps)].
@@ -158,9 +183,16 @@ def step_weights(ratio: Tensor, valid: Tensor, place: Tensor, steps: range, epoc
     moments = torch.stack([ratio, ratio.square(), torch.ones_like(ratio)]) * counted
     sums = moments.new_zeros(3, len(steps)).index_add_(1, place, moments)
     collectives.sum_(sums)
-    count = sums[2].clamp(min=1)
-    mean, square = sums[0] / count, sums[1] / count
-    variance = (square - mean.square()).clamp(min=MIN_STEP_VARIANCE)
+    variance = _variance(sums)
+    if local is not None:
+        variance = torch.where(local, _variance(sums.sum(1, keepdim=True)), variance)
     number = torch.arange(steps.start, steps.stop, device=variance.device, dtype=variance.dtype)
     epoch = (1 + number / max(epoch_steps, 1)).clamp(max=LEARNING_EPOCHS)
     return epoch**EPOCH_POWER * variance**VARIANCE_POWER
+
+
+def _variance(sums: Tensor) -> Tensor:
+    """Returns the variance, not too small, from sums of values and squares and the number of values, shape [3, k]."""
+    count = sums[2].clamp(min=1)
+    mean, square = sums[0] / count, sums[1] / count
+    return (square - mean.square()).clamp(min=MIN_STEP_VARIANCE)

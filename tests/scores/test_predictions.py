@@ -4,7 +4,14 @@ import pytest
 import torch
 
 from sgoif.backend import collectives
-from sgoif.scores.predictions import MIN_STEP_VARIANCE, STATE, PredictedVisits, PredictionStatistics, step_weights
+from sgoif.scores.predictions import (
+    MIN_STEP_VARIANCE,
+    STATE,
+    PredictedVisits,
+    PredictionStatistics,
+    spans,
+    step_weights,
+)
 
 CPU, DOUBLE = torch.device("cpu"), torch.float64
 WEIGHT = [name for name in STATE if name != "labels"].index("weight")
@@ -45,6 +52,28 @@ def test_of_two_equal_steps_the_later_one_counts_more_in_the_first_thirty_epochs
     assert weights(0) == pytest.approx([0.25**4, 1.25**1.5 * 0.25**4])
     assert weights(115) == pytest.approx([29.75**1.5 * 0.25**4, 30**1.5 * 0.25**4])
     assert weights(4000) == pytest.approx([30**1.5 * 0.25**4] * 2)
+
+
+def test_the_span_of_a_step_counts_valid_visits_alone():
+    index, valid = torch.tensor([7, 2, 5, 0, 9, 4]), torch.tensor([True, True, True, False, True, True])
+    found = spans(index, valid, torch.tensor([0, 0, 1, 1, 2, 2]), 4)
+    assert found[:3].tolist() == [5, 0, 5] and found[3] < 0  # nothing in the last
+
+
+def test_steps_of_neighbours_have_the_variance_of_all_steps():
+    """Four examples side by side, all with wrong labels, and four from everywhere, half of them wrong."""
+    right, wrong = [LOGIT, 0], [0, LOGIT]
+    logits, place = [wrong] * 4 + [right, wrong, right, wrong], [0] * 4 + [1] * 4
+
+    def weights(index: list[int]) -> list[float]:
+        kept = PredictionStatistics(100, 2, CPU, DOUBLE, False)
+        add(kept, logits, [0] * 8, place, index=index)
+        return kept.weight[torch.tensor(index)[[0, 4]]].tolist()
+
+    alone, both = (1 / 3) ** 2, ((2 / 3) ** 2 * 2 / 8 * 6 / 8)  # variances of q, which is 1 or 1/3
+    assert weights([30, 31, 32, 33, 1, 90, 50, 60]) == pytest.approx([both**2, 2**1.5 * alone**2])
+    least = MIN_STEP_VARIANCE
+    assert weights([30, 31, 32, 80, 1, 90, 50, 60]) == pytest.approx([least**2, 2**1.5 * alone**2])
 
 
 def test_the_ratio_is_the_labels_probability_over_the_largest_one():
