@@ -27,7 +27,7 @@ SCAN_PACKAGES = {  # module -> package of the extra `scan`
 
 
 def main(argv: list[str] | None = None) -> int:
-    """Runs one command.
+    """Run one command.
 
     Args:
         argv: The words of the command line; None: those of this process.
@@ -64,7 +64,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _prepare_streams() -> None:
-    """Makes output possible where it is closed (`>&-`), and texts that its encoding lacks readable as escapes."""
+    """Make output possible where it is closed (`>&-`), and texts that its encoding lacks readable as escapes."""
     for name in ("stdout", "stderr"):
         stream = getattr(sys, name)
         if stream is None:
@@ -81,7 +81,7 @@ def _describe_os_error(error: OSError) -> str:
 
 
 def parser() -> argparse.ArgumentParser:
-    """Returns the parser of the command line."""
+    """Return the parser of the command line."""
     top = argparse.ArgumentParser(prog="sgoif", description=__doc__, formatter_class=argparse.RawTextHelpFormatter)
     commands = top.add_subparsers(required=True, metavar="COMMAND")
     _scan_arguments(commands.add_parser("scan", help="rank the labels of a folder, a CSV or a data set by suspicion"))
@@ -176,7 +176,7 @@ def _count(text: str) -> int:
 
 
 def _require_scan_packages() -> None:
-    """Raises UserError if a package of the extra `scan` is not installed."""
+    """Raise UserError if a package of the extra `scan` is not installed."""
     missing = [package for module, package in SCAN_PACKAGES.items() if find_spec(module) is None]
     if missing:
         raise UserError(f'{", ".join(missing)} not installed; install what is missing with: pip install "sgoif[scan]"')

@@ -93,7 +93,7 @@ def site(wheel, tmp_path_factory) -> Path:
 
 
 def python(site: Path, code: str, *words: str) -> subprocess.CompletedProcess[str]:
-    """Runs code in an isolated Python that sees the standard library and `site` alone."""
+    """Run code in an isolated Python that sees the standard library and `site` alone."""
     start = f"import sys; sys.path.append({str(site)!r})\n"
     command = [sys.executable, "-I", "-S", "-c", start + code, *words]
     return subprocess.run(command, cwd=site, capture_output=True, text=True)

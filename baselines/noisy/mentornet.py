@@ -225,7 +225,7 @@ class Mentor:
         return torch.where(self.clock < 0, torch.ones_like(weights), weights)
 
     def watch(self, position: Tensor, losses: Tensor, percent: int, is_right: Tensor) -> None:
-        """Writes down the trusted examples of a minibatch (those with `position` >= 0)."""
+        """Write down the trusted examples of a minibatch (those with `position` >= 0)."""
         mine = position >= 0
         rows = [losses, losses - self.average, torch.full_like(losses, percent)]
         right = is_right[position.clamp(min=0)].float()

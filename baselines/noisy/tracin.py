@@ -41,7 +41,7 @@ from sgoif.bench.methods.base import Detection, NoisyLabelDetector
 from sgoif.bench.methods.robust.visits import in_window
 from sgoif.bench.methods.score_threshold import by_mixture
 from sgoif.bench.methods.tasks import NoisyTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.models import Network
 
 TEMPERATURE = 4.0  # of `late_soft`: SG-OIF's default
@@ -153,6 +153,6 @@ class TracIn(NoisyLabelDetector):
                 product.append(sum(g.flatten(1) @ anchor[name].flatten() for name, g in part.items()))
         return {"own": torch.cat(own), **({"anchor": torch.cat(product)} if product else {})}
 
-    def chunks(self, net: Network, images: ImageSet, labels: Tensor):
+    def chunks(self, net: Network, images: ImageSource, labels: Tensor):
         for index in torch.arange(len(images), device=images.device).split(self.params.chunk):
             yield all_gradients(net, images.batch(index), labels.to(images.device)[index])

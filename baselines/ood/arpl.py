@@ -29,7 +29,7 @@ from torch import Tensor, nn
 
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.learner import Learner
 from sgoif.training.models import Network, build_network
 from sgoif.training.seeds import seeded_weights
@@ -96,6 +96,6 @@ class ARPL(OODDetector):
                 step(batch)
         self.task, self.net = task, net
 
-    def scores(self, images: ImageSet) -> dict[str, Tensor]:
+    def scores(self, images: ImageSource) -> dict[str, Tensor]:
         logits = self.logits(images)
         return {"distance": -logits.amax(1), "softmax": -logits.double().softmax(1).amax(1)}

@@ -23,7 +23,7 @@ from torch import Tensor
 
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, features_and_logits, largest
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 FORMS = ("P", "B", "S")
 
@@ -54,10 +54,10 @@ class ASH(OODDetector):
             return kept * (total / kept.sum(1, keepdim=True).clamp_min(1e-12)).exp()
         return kept
 
-    def logits(self, images: ImageSet) -> Tensor:
+    def logits(self, images: ImageSource) -> Tensor:
         features, _ = features_and_logits(self.net, images, self.name)
         weight, bias = self.net.linear()
         return self.shaped(features, self.params.percentile, self.params.form) @ weight.T + bias
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         return -self.logits(images).logsumexp(1)

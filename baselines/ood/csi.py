@@ -40,7 +40,7 @@ from torch import Tensor, nn
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.cost.compute_counter import COMPUTE
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.learner import Learner
 from sgoif.training.models import build_network
 from sgoif.training.seeds import seeded_weights
@@ -227,7 +227,7 @@ class CSI(OODDetector):
                 step(batch.with_extra(*draws(len(batch.labels))))
 
     @torch.no_grad()
-    def _head_logits(self, images: ImageSet) -> dict[str, Tensor]:
+    def _head_logits(self, images: ImageSource) -> dict[str, Tensor]:
         """Logits of the ensemble and of the class head, [n, K] each, of one pass over the rotations."""
         both: dict[str, list[Tensor]] = {"ensemble": [], "class_head": []}
         for index in torch.arange(len(images), device=images.device).split(512):
@@ -237,8 +237,8 @@ class CSI(OODDetector):
             COMPUTE.forward_passes += len(z)
         return {name: torch.cat(parts) for name, parts in both.items()}
 
-    def logits(self, images: ImageSet) -> Tensor:
+    def logits(self, images: ImageSource) -> Tensor:
         return self._head_logits(images)[self.score_name]
 
-    def scores(self, images: ImageSet) -> dict[str, Tensor]:
+    def scores(self, images: ImageSource) -> dict[str, Tensor]:
         return {name: -logits.softmax(1).amax(1) for name, logits in self._head_logits(images).items()}

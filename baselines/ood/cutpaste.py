@@ -30,7 +30,7 @@ from torch import Tensor, nn
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, features_and_logits
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.learner import Learner
 from sgoif.training.models import Network
 from sgoif.training.seeds import mix_seed, seeded_weights, torch_generator
@@ -140,10 +140,10 @@ class CutPaste(OODDetector):
         self.mean, covariance, self.shrinkage = self.ledoit_wolf(self._embed(task.train))
         self.precision = torch.linalg.inv(covariance)
 
-    def _embed(self, images: ImageSet) -> Tensor:
+    def _embed(self, images: ImageSource) -> Tensor:
         return F.normalize(features_and_logits(self.embedder, images, self.name)[0])
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         return self.mahalanobis(self._embed(images), self.mean, self.precision)
 
     def extras(self) -> dict[str, float]:

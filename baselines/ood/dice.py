@@ -23,7 +23,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, features_and_logits, finite, percentile
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class DICE(OODDetector):
@@ -50,9 +50,9 @@ class DICE(OODDetector):
         mean = finite(task.plain.features, "dice: training features").mean(0)
         self.weight = self.sparse_weight(weight, mean, self.params.percentile)
 
-    def logits(self, images: ImageSet) -> Tensor:
+    def logits(self, images: ImageSource) -> Tensor:
         features, _ = features_and_logits(self.net, images, self.name)
         return features @ self.weight.T + self.bias
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         return -self.logits(images).logsumexp(1)

@@ -38,7 +38,7 @@ from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, finite
 from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.cost.compute_counter import COMPUTE
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.learner import Learner
 from sgoif.training.seeds import mix_seed, seeded_weights, torch_generator
 
@@ -236,7 +236,7 @@ class DRAEM(OODDetector):
         self.detector = learner.net.eval()
 
     @torch.no_grad()
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         scores = []
         for part in torch.arange(len(images), device=images.device).split(512):
             COMPUTE.forward_passes += len(part)

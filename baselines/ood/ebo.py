@@ -18,7 +18,7 @@ from torch import Tensor
 
 from sgoif.bench.methods.ood.features import check_param, finite
 from sgoif.bench.methods.ood.softened import SoftenedDetector
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class EBO(SoftenedDetector):
@@ -38,6 +38,6 @@ class EBO(SoftenedDetector):
     def from_logits(logits: Tensor, temperature: float = 1.0) -> Tensor:
         return -temperature * (logits / temperature).logsumexp(1)
 
-    def scores(self, images: ImageSet) -> dict[str, Tensor]:
+    def scores(self, images: ImageSource) -> dict[str, Tensor]:
         logits = finite(self.logits(images), "ebo: logits of the network")
         return self.at_both(lambda t: self.from_logits(logits, t), logits.shape[1], self.params.temperature)

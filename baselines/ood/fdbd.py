@@ -24,7 +24,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import features_and_logits, finite
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class FDBD(OODDetector):
@@ -50,7 +50,7 @@ class FDBD(OODDetector):
         super().fit(task)
         self.mean = finite(task.plain.features, "fdbd: training features").mean(0) if self.params.centred else 0.0
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         features, logits = features_and_logits(self.net, images, self.name)
         weight, _ = self.net.linear()
         parts = zip(features.split(4096), logits.split(4096), strict=True)

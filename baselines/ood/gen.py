@@ -22,7 +22,7 @@ from torch import Tensor
 
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, finite
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class GEN(OODDetector):
@@ -47,6 +47,6 @@ class GEN(OODDetector):
         p = logits.double().softmax(1).topk(min(largest, logits.shape[1]), dim=1).values
         return (p * (1 - p)).pow(gamma).sum(1)
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         logits = finite(self.logits(images), "gen: logits of the network")
         return self.from_logits(logits, self.params.gamma, self.params.largest)

@@ -29,7 +29,7 @@ from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import moved, pixel_step
 from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.cost.compute_counter import COMPUTE
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.learner import Learner
 from sgoif.training.models import Network, build_network
 from sgoif.training.seeds import seeded_weights
@@ -88,7 +88,7 @@ class GODIN(OODDetector):
         return moved(x, lambda moving: net.head.cosine(net.features(moving)).amax(1), step)
 
     @torch.no_grad()
-    def scores(self, images: ImageSet) -> dict[str, Tensor]:
+    def scores(self, images: ImageSource) -> dict[str, Tensor]:
         self.net.eval()
         step, found = pixel_step(self.params.epsilon, images), []
         for index in torch.arange(len(images), device=images.device).split(512):

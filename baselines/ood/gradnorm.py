@@ -21,7 +21,7 @@ from torch import Tensor
 
 from sgoif.bench.methods.ood.features import check_param, features_and_logits
 from sgoif.bench.methods.ood.softened import SoftenedDetector
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class GradNorm(SoftenedDetector):
@@ -42,6 +42,6 @@ class GradNorm(SoftenedDetector):
         away = (logits / temperature).softmax(1) - 1.0 / logits.shape[1]
         return -features.abs().sum(1) * away.abs().sum(1) / temperature
 
-    def scores(self, images: ImageSet) -> dict[str, Tensor]:
+    def scores(self, images: ImageSource) -> dict[str, Tensor]:
         features, logits = features_and_logits(self.net, images, self.name)
         return self.at_both(lambda t: self.closed_form(features, logits, t), logits.shape[1], self.params.temperature)

@@ -31,7 +31,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, stage_outputs
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.seeds import numpy_generator
 
 
@@ -87,7 +87,7 @@ class Gram(OODDetector):
         self.expected = torch.where(mean > 0, mean, torch.ones_like(mean))  # [L]
 
     def _widen(self, stats: list[Tensor], labels: Tensor) -> None:
-        """Extends the bounds of every class by the images of a batch."""
+        """Extend the bounds of every class by the images of a batch."""
         if not self.low:
             shapes = [(self.task.n_classes, *g.shape[1:]) for g in stats]
             self.low = [torch.full(s, torch.inf, device=labels.device) for s in shapes]
@@ -109,7 +109,7 @@ class Gram(OODDetector):
         bounds = zip(stats, self.low, self.high, strict=True)
         return torch.stack([self.deviation(g, low[predicted], high[predicted]) for g, low, high in bounds], 1)
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         scores = []
         for inner in stage_outputs(self.net, images, self.name):
             total = (self._deviations(inner) / self.expected).sum(1)

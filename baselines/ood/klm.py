@@ -21,7 +21,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import finite
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class KLM(OODDetector):
@@ -51,5 +51,5 @@ class KLM(OODDetector):
         super().fit(task)
         self.fitted = self.templates(finite(self.logits(task.val), "klm: logits of the validation images"))
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         return self.from_logits(finite(self.logits(images), "klm: logits of the network"), self.fitted)

@@ -22,7 +22,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, features_and_logits, finite, nearest
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class KNN(OODDetector):
@@ -53,6 +53,6 @@ class KNN(OODDetector):
         self.k = self.params.k or self.published_k(task.n_classes)
         self.bank = F.normalize(finite(task.plain.features, "knn: training features"))
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         features, _ = features_and_logits(self.net, images, self.name)
         return self.kth_distance(features, self.bank, self.k)

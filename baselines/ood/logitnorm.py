@@ -26,7 +26,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.robust.training import clip_gradients
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class LogitNorm(OODDetector):
@@ -65,5 +65,5 @@ class LogitNorm(OODDetector):
                 step(batch)
         self.task, self.net = task, learner.net
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         return self.from_logits(self.logits(images))

@@ -20,7 +20,7 @@ from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.class_gaussians import ClassGaussians
 from sgoif.bench.methods.ood.features import features_and_logits, finite
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class MDS(OODDetector):
@@ -34,6 +34,6 @@ class MDS(OODDetector):
         features = finite(task.plain.features, "mds: training features")
         self.gaussians = ClassGaussians.of_training(features, task.labels, task.n_classes)
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         features, _ = features_and_logits(self.net, images, self.name)
         return self.gaussians.distances(features).amin(1)

@@ -31,7 +31,7 @@ from sgoif.bench.methods.ood.class_gaussians import ClassGaussians
 from sgoif.bench.methods.ood.features import as_map, check_param, finite, pixel_step, stage_outputs
 from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.cost.compute_counter import COMPUTE
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class MDSEnsemble(OODDetector):
@@ -60,7 +60,7 @@ class MDSEnsemble(OODDetector):
         for gaussians in self.gaussians:
             gaussians.finish()
 
-    def _layers(self, images: ImageSet) -> list[nn.Module]:
+    def _layers(self, images: ImageSource) -> list[nn.Module]:
         """The stages and the whole backbone, unless its features are the mean of the last stage's output."""
         layers = [*self.net.stages, self.net.backbone]
         few = torch.arange(min(8, len(images)))
@@ -91,7 +91,7 @@ class MDSEnsemble(OODDetector):
             after = [self._distances(x - step * gradient.sign())[layer] for layer, gradient in enumerate(gradients)]
         return torch.stack(after).sum(0)
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         step, scores = pixel_step(self.params.epsilon, images), []
         for index in torch.arange(len(images), device=images.device).split(256):
             scores.append(self.after_steps(images.batch(index), step))

@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import finite
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class MLS(OODDetector):
@@ -29,5 +29,5 @@ class MLS(OODDetector):
     def from_logits(logits: Tensor) -> Tensor:
         return -logits.amax(1)
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         return self.from_logits(finite(self.logits(images), "mls: logits of the network"))

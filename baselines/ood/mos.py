@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.kmeans import kmeans
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.learner import Learner
 from sgoif.training.models import Network
 from sgoif.training.seeds import numpy_generator, seeded_weights
@@ -138,10 +138,10 @@ class MOS(OODDetector):
                 step(batch.with_extra(torch.tensor([lam, 1 - lam]), partners))
         self.task, self.net = task, net
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         return self.groups.score(self.task.predict(self.net, images)[0])
 
-    def logits(self, images: ImageSet) -> Tensor:
+    def logits(self, images: ImageSource) -> Tensor:
         return self.groups.classes(self.task.predict(self.net, images)[0])
 
     def extras(self) -> dict[str, float]:

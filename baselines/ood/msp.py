@@ -16,7 +16,7 @@ from torch import Tensor
 
 from sgoif.bench.methods.ood.features import finite
 from sgoif.bench.methods.ood.softened import SoftenedDetector
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class MSP(SoftenedDetector):
@@ -29,6 +29,6 @@ class MSP(SoftenedDetector):
     def from_logits(logits: Tensor, temperature: float = 1.0) -> Tensor:
         return -(logits.double() / temperature).softmax(1).amax(1)
 
-    def scores(self, images: ImageSet) -> dict[str, Tensor]:
+    def scores(self, images: ImageSource) -> dict[str, Tensor]:
         logits = finite(self.logits(images), "msp: logits of the network")
         return self.at_both(lambda t: self.from_logits(logits, t), logits.shape[1])

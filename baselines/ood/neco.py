@@ -26,7 +26,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, features_and_logits, finite
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class NECO(OODDetector):
@@ -63,7 +63,7 @@ class NECO(OODDetector):
         self.deviation = torch.where(deviation > 0, deviation, 1.0)  # a dead unit stays 0
         self.space = self.components((features - self.mean) / self.deviation, self.params.variance)
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         features, logits = features_and_logits(self.net, images, self.name)
         share = self.share_of_length((features - self.mean) / self.deviation, self.space)
         return -share * logits.amax(1) if self.params.max_logit else -share

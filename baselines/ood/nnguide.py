@@ -24,7 +24,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, features_and_logits, finite
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.seeds import numpy_generator
 
 
@@ -64,7 +64,7 @@ class NNGuide(OODDetector):
         drawn = drawn.to(features.device)
         self.fitted = self.bank(features[drawn], task.plain.logits[drawn])
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         features, logits = features_and_logits(self.net, images, self.name)
         parts = zip(features.split(4096), logits.split(4096), strict=True)
         return torch.cat([self.guided(z, f, self.fitted, self.params.k) for z, f in parts])

@@ -27,7 +27,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, finite, moved, pixel_step
 from sgoif.training.cost.compute_counter import COMPUTE
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.models import Network
 
 
@@ -59,7 +59,7 @@ class ODIN(OODDetector):
         logits = finite(net(moved(x, loss, -step)), "odin: logits of the network")
         return -(logits.double() / temperature).softmax(1).amax(1)
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         step, scores = pixel_step(self.params.epsilon, images), []
         for index in torch.arange(len(images), device=images.device).split(512):
             scores.append(self.after_step(self.net, images.batch(index), step, self.params.temperature))

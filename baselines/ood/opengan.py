@@ -28,7 +28,7 @@ from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.batches import Batch
 from sgoif.training.cuda_graphs import GraphedStep, uses_cuda_graphs
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.seeds import seeded_weights
 
 
@@ -129,6 +129,6 @@ class OpenGAN(OODDetector):
         optimizer.step()
 
     @torch.no_grad()
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         _, z = self.task.predict(self.net, images, features=True)
         return torch.sigmoid(-self.gan.logit(z))  # 1 - D without rounding at D near 1

@@ -32,7 +32,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, nearest, stage_outputs
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.seeds import numpy_generator
 
 
@@ -118,7 +118,7 @@ class PatchCore(OODDetector):
         matrix = rng.standard_normal((width, self.params.projection)) / self.params.projection**0.5
         return points @ torch.from_numpy(matrix).to(points)
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         scores = []
         for inner in stage_outputs(self.net, images, self.name, self.stages):
             patches = self.patches(inner.maps)

@@ -34,7 +34,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.fractals import fractals
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.seeds import mix_seed
 
 TONE = ("autocontrast", "equalize", "posterize", "solarize")
@@ -227,5 +227,5 @@ class PixMix(OODDetector):
                 step(batch.with_extra(x, copies, where, choices(len(x), p.k, p.beta)))
         self.task, self.net = task, learner.net
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         return -self.logits(images).softmax(1).amax(1)

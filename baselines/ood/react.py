@@ -21,7 +21,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, features_and_logits, percentile
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class ReAct(OODDetector):
@@ -47,9 +47,9 @@ class ReAct(OODDetector):
         features, _ = features_and_logits(self.net, task.val, self.name)
         self.threshold = percentile(features, self.params.percentile)
 
-    def logits(self, images: ImageSet) -> Tensor:
+    def logits(self, images: ImageSource) -> Tensor:
         features, _ = features_and_logits(self.net, images, self.name)
         return self.clipped_logits(features, self.threshold, *self.net.linear())
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         return -self.logits(images).logsumexp(1)

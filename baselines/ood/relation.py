@@ -24,7 +24,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, features_and_logits, finite
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 ENTRIES = 2**25  # floats of the relation matrix that are held at a time
 
@@ -55,7 +55,7 @@ class Relation(OODDetector):
         self.units = F.normalize(finite(task.plain.features, "relation: training features"))
         self.probabilities = task.plain.logits.softmax(1)
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         features, logits = features_and_logits(self.net, images, self.name)
         rows, scores = max(ENTRIES // len(self.units), 1), []
         for z, f in zip(features.split(rows), logits.split(rows), strict=True):

@@ -21,7 +21,7 @@ from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.class_gaussians import ClassGaussians
 from sgoif.bench.methods.ood.features import features_and_logits, finite
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class RMDS(OODDetector):
@@ -35,6 +35,6 @@ class RMDS(OODDetector):
         features = finite(task.plain.features, "rmds: training features")
         self.gaussians = ClassGaussians.of_training(features, task.labels, task.n_classes)
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         features, _ = features_and_logits(self.net, images, self.name)
         return self.gaussians.distances(features).amin(1) - self.gaussians.background(features)

@@ -28,7 +28,7 @@ from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import finite
 from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.cost.compute_counter import COMPUTE
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.learner import Learner
 from sgoif.training.models import build_network
 from sgoif.training.seeds import seeded_weights
@@ -82,7 +82,7 @@ class RotPred(OODDetector):
         self.task, self.net = task, net
 
     @torch.no_grad()
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         self.net.eval()
         scores = []
         for index in torch.arange(len(images), device=images.device).split(256):

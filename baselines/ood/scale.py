@@ -21,7 +21,7 @@ from torch import Tensor
 
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, features_and_logits, largest
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class SCALE(OODDetector):
@@ -43,10 +43,10 @@ class SCALE(OODDetector):
         kept = (features * largest(features, percent)).sum(1, keepdim=True).clamp_min(1e-12)
         return features * (features.sum(1, keepdim=True) / kept).exp()
 
-    def logits(self, images: ImageSet) -> Tensor:
+    def logits(self, images: ImageSource) -> Tensor:
         features, _ = features_and_logits(self.net, images, self.name)
         weight, bias = self.net.linear()
         return self.scaled(features, self.params.percentile) @ weight.T + bias
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         return -self.logits(images).logsumexp(1)

@@ -26,7 +26,7 @@ from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, stage_outputs
 from sgoif.bench.methods.tasks import OODTask
 from sgoif.errors import InfluenceError, UserError
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 DEFAULT = ShiftConfig()
 PARTS = ("output", "kinship", "leverage")
@@ -88,14 +88,14 @@ class SGOIF(OODDetector):
             self.sentinel.observe(trace, task.labels[index])
         self.sentinel.calibrate(trace for _, trace in self._traces(task.val))
 
-    def _traces(self, images: ImageSet) -> Iterator[tuple[Tensor, Activations]]:
+    def _traces(self, images: ImageSource) -> Iterator[tuple[Tensor, Activations]]:
         """One forward pass over `images`: positions and traces, batch by batch."""
         for inner in stage_outputs(self.net, images, self.name, stages=[*self.net.stages, self.net.backbone]):
             *stages, features = inner.maps
             views = [view for m in stages for view in pooled(m, self.width)]
             yield inner.index, Activations(views, features.flatten(1), inner.logits)
 
-    def scores(self, images: ImageSet) -> dict[str, Tensor]:
+    def scores(self, images: ImageSource) -> dict[str, Tensor]:
         """All forms of one forward pass: the full score, each part alone, and each pair."""
         parts = [self.sentinel.components(trace) for _, trace in self._traces(images)]
         whole = {name: torch.cat([p[name] for p in parts]) for name in parts[0]}

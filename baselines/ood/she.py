@@ -21,7 +21,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import features_and_logits, finite
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class SHE(OODDetector):
@@ -53,5 +53,5 @@ class SHE(OODDetector):
         right = task.plain.logits.argmax(1) == task.labels
         self.fitted = self.patterns(features, task.labels, right, task.n_classes)
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         return self.from_features(*features_and_logits(self.net, images, self.name), self.fitted)

@@ -27,7 +27,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, features_and_logits
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.learner import Learner
 from sgoif.training.models import Network, build_network
 from sgoif.training.seeds import seeded_weights
@@ -74,10 +74,10 @@ class T2FNorm(OODDetector):
                 step(batch)
         self.task, self.net = task, net
 
-    def logits(self, images: ImageSet) -> Tensor:
+    def logits(self, images: ImageSource) -> Tensor:
         features, _ = features_and_logits(self.net, images, self.name)
         return self.net.classify(self.normalised(features, self.params.tau)).detach()
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         features, _ = features_and_logits(self.net, images, self.name)
         return self.from_logits(self.net.classify(features / self.params.tau).detach())

@@ -38,7 +38,7 @@ from sgoif.bench.methods.ood.kmeans import kmeans
 from sgoif.bench.methods.tasks import OODTask
 from sgoif.errors import UserError
 from sgoif.training.batches import Batches
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.learner import Learner
 from sgoif.training.models import build_network
 from sgoif.training.predict import predict
@@ -165,7 +165,7 @@ class UDG(OODDetector):
         for turn in range(10_000):
             yield from batches.epoch(10_000 * epoch + turn)
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         return -self.logits(images).softmax(1).amax(1)
 
     def extras(self) -> dict[str, float]:

@@ -25,7 +25,7 @@ from torch import Tensor
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import check_param, features_and_logits, finite
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class ViM(OODDetector):
@@ -70,7 +70,7 @@ class ViM(OODDetector):
         residual = self.virtual_logit(features, self.origin, self.space).mean()
         self.alpha = float(largest / residual.clamp_min(1e-12))  # features that fill D dimensions leave no residual
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         features, logits = features_and_logits(self.net, images, self.name)
         return self.alpha * self.virtual_logit(features, self.origin, self.space) - logits.logsumexp(1)
 

@@ -36,7 +36,7 @@ from torch import Tensor, nn
 
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.tasks import OODTask
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.learner import Learner
 from sgoif.training.models import build_network
 from sgoif.training.seeds import seeded_weights
@@ -158,6 +158,6 @@ class VOS(OODDetector):
                 step(batch.with_extra(net.outliers.sample(p.candidates, p.keep)) if ready else batch)
         self.task, self.net = task, net
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         weights = self.net.outliers.weights.detach()
         return weighted_energy(self.logits(images), weights if self.params.weighted else torch.ones_like(weights))

@@ -23,7 +23,7 @@ SHOWN = 12
 
 
 def count_finds(order: np.ndarray, judged: list[Judged]) -> list[tuple[int, int, int]]:
-    """Returns (n, judged errors, other judged labels) among the first n of a ranking, for each of `COUNTS`."""
+    """Return (n, judged errors, other judged labels) among the first n of a ranking, for each of `COUNTS`."""
     wrong = {j.index for j in judged if j.wrong}
     right = {j.index for j in judged} - wrong
     return [(n, len(wrong & set(order[:n].tolist())), len(right & set(order[:n].tolist()))) for n in COUNTS]

@@ -25,7 +25,7 @@ def linked() -> set[Path]:
 
 
 def on_files(files: Files, config: MkDocsConfig) -> Files:
-    """Adds the published files that are linked."""
+    """Add the published files that are linked."""
     for path in sorted(linked()):
         uri = f"published/{path.relative_to(PUBLISHED)}"
         files.append(File.generated(config, uri, abs_src_path=str(path)))
@@ -33,7 +33,7 @@ def on_files(files: Files, config: MkDocsConfig) -> Files:
 
 
 def on_page_markdown(markdown: str, page: Page, config: MkDocsConfig, files: Files) -> str:
-    """Turns links that leave docs into links to the published pages, or into their text."""
+    """Turn links that leave docs into links to the published pages, or into their text."""
     folder = (ROOT / "docs" / page.file.src_uri).parent
 
     def turned(link: re.Match[str]) -> str:

@@ -83,7 +83,7 @@ def main(argv: list[str] | None = None) -> int:
 
 
 def _require_checkout() -> None:
-    """Raises UserError if this package was installed without the rest of the repository."""
+    """Raise UserError if this package was installed without the rest of the repository."""
     if not (ROOT / "Snakefile").is_file() or not (ROOT / "baselines").is_dir():
         raise UserError(
             f"the benchmark needs a checkout of its repository, and the sgoif in {ROOT} was installed without one; "

@@ -19,12 +19,12 @@ MIN_FREE_GIB = 2.0  # a run on the embedded data stays far below this
 
 
 def report(path: Path) -> str:
-    """Returns the report on a configuration file as text: configuration, machine, packages and data."""
+    """Return the report on a configuration file as text: configuration, machine, packages and data."""
     return diagnose(path)[0]
 
 
 def diagnose(path: Path) -> tuple[str, bool]:
-    """Returns the report on a configuration file, and whether the configuration is right."""
+    """Return the report on a configuration file, and whether the configuration is right."""
     lines = [f"Configuration {path}"]
     try:
         config = load_config(path)

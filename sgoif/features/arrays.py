@@ -72,7 +72,7 @@ class FeatureArray:
 
 
 def _as_matrix(values: Any) -> np.ndarray:
-    """Returns features as an array [N, d] of numbers, a mapped one as it is."""
+    """Return features as an array [N, d] of numbers, a mapped one as it is."""
     if isinstance(values, (str, Path)):
         values = _map_file(Path(values))
     if isinstance(values, Tensor):
@@ -119,7 +119,7 @@ def _kind(dtype: Any) -> str:
 
 
 def _require_finite(part: np.ndarray, rows: np.ndarray) -> None:
-    """Raises InfluenceError that names the first row with a missing or infinite number."""
+    """Raise InfluenceError that names the first row with a missing or infinite number."""
     bad = np.flatnonzero(~np.isfinite(part).all(1))
     if len(bad):
         raise InfluenceError(

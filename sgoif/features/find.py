@@ -186,7 +186,7 @@ def _split_frame(frame: Any, column: str) -> tuple[Any, Any]:
 
 
 def _encode_checked(checked: Any, known: ClassLabels, dim: int) -> tuple[torch.Tensor, torch.Tensor]:
-    """Returns features [m, d] and classes [m] of checked examples."""
+    """Return features [m, d] and classes [m] of checked examples."""
     if not isinstance(checked, tuple | list) or len(checked) != 2:
         raise InfluenceError("checked must be a pair: features and right labels of further examples")
     array = FeatureArray(checked[0])

@@ -217,7 +217,7 @@ class HeadTraining:
             return torch.cat([self.projection(block.to(self.device)) for _, block in self.features.blocks()])
 
     def _batches(self, epoch: int) -> Iterator[tuple[Tensor, Tensor]]:
-        """Yields positions and projected features of every batch, in random order.
+        """Yield positions and projected features of every batch, in random order.
 
         A block of random rows is read at a time, in ascending order: of a mapped file no more is in memory.
         """

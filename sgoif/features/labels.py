@@ -70,7 +70,7 @@ def require_judgeable(labels: ClassLabels) -> None:
 
 
 def _as_vector(labels: Any) -> np.ndarray:
-    """Returns labels as an array [n]."""
+    """Return labels as an array [n]."""
     if isinstance(labels, Tensor):
         labels = labels.detach().cpu().numpy()
     if isinstance(labels, np.ma.MaskedArray) and (masked := np.ma.getmaskarray(labels)).any():
@@ -102,7 +102,7 @@ def _multi_label(found: str) -> str:
 
 
 def _plain(values: np.ndarray) -> np.ndarray:
-    """Returns labels of mixed Python objects as texts or whole numbers."""
+    """Return labels of mixed Python objects as texts or whole numbers."""
     if any(isinstance(v, (list, tuple, set, dict, np.ndarray)) for v in values):
         raise InfluenceError(_multi_label("lists"))
     missing = [i for i, v in enumerate(values) if _is_missing(v)]

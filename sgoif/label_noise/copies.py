@@ -43,7 +43,7 @@ def copy_groups(blocks: Iterator[tuple[int, Tensor]], labels: np.ndarray) -> np.
 
 
 def _hashes(rows: Tensor) -> np.ndarray:
-    """Returns a whole number for each row [b, d], the same for equal rows, shape [b]."""
+    """Return a whole number for each row [b, d], the same for equal rows, shape [b]."""
     factors = np.random.default_rng(FACTOR_SEED).integers(0, 2**64, rows.shape[1], np.uint64) | np.uint64(1)
     found = np.empty(len(rows), np.uint64)
     size = max(1, CHUNK // rows.shape[1])

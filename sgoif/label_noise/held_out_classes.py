@@ -314,11 +314,11 @@ class _ScaledLogits:
 
 
 def _held_out_logits(x: Tensor, weight: Tensor, bias: Tensor, fold: Tensor) -> Tensor:
-    """Returns the logits [n, C] of the head that has not seen the example's fold."""
+    """Return the logits [n, C] of the head that has not seen the example's fold."""
     logits = torch.addmm(bias, x, weight).view(len(x), FOLDS, -1)
     return logits[torch.arange(len(x), device=x.device), fold]
 
 
 def _joint(logits: Tensor, labels: Tensor, transition: Tensor, temperature: float) -> Tensor:
-    """Returns log P(c, y_i | x_i) of every class, shape [n, C]."""
+    """Return log P(c, y_i | x_i) of every class, shape [n, C]."""
     return (logits.double() / temperature).log_softmax(1) + transition.log().T[labels]

@@ -55,7 +55,7 @@ class Applied:
 def apply(
     folder: Path, decisions: Path | None, above: float | None, out: Path | None, tree: Path | None, link: bool
 ) -> Applied:
-    """Writes the cleaned list of a finished scan.
+    """Write the cleaned list of a finished scan.
 
     Args:
         folder: Folder of the scan.
@@ -97,7 +97,7 @@ def apply(
 
 
 def _read_ranking(folder: Path, examples: int) -> tuple[dict[str, str], dict[str, float]]:
-    """Returns the label of each path of the ranking, and the probability that it is wrong."""
+    """Return the label of each path of the ranking, and the probability that it is wrong."""
     path = folder / "ranking.csv"
     if not path.exists():
         raise UserError(f"{path} is gone; run the same `sgoif scan` again")
@@ -121,7 +121,7 @@ def _check_tree(tree: Path | None, scan: dict[str, Any], base: Path | None) -> N
 
 
 def _kept_examples(labels: dict[str, str], made: dict[str, Decision]) -> list[tuple[str, str]]:
-    """Returns (path, label) of the examples that are not removed, sorted by path."""
+    """Return (path, label) of the examples that are not removed, sorted by path."""
     kept = []
     for path in sorted(labels):
         decision = made.get(path, Decision("keep", labels[path]))
@@ -131,7 +131,7 @@ def _kept_examples(labels: dict[str, str], made: dict[str, Decision]) -> list[tu
 
 
 def read_decisions(path: Path, labels: dict[str, str], classes: list[str]) -> dict[str, Decision]:
-    """Reads the gallery's export and checks every entry.
+    """Read the gallery's export and check every entry.
 
     Args:
         path: The export, CSV or JSON.
@@ -160,7 +160,7 @@ def read_decisions(path: Path, labels: dict[str, str], classes: list[str]) -> di
 
 
 def _read_entries(path: Path) -> list[tuple[str, str, str, str]]:
-    """Returns (place in the file, path, action, label) of each entry of an export."""
+    """Return (place in the file, path, action, label) of each entry of an export."""
     require_no_special(path, "export the decisions from gallery.html to a file")
     if not path.is_file():
         raise UserError(f"no file {path}: export the decisions from gallery.html first")
@@ -180,7 +180,7 @@ def _read_entries(path: Path) -> list[tuple[str, str, str, str]]:
 
 
 def build_tree(tree: Path, base: Path, kept: list[tuple[str, str]], link: bool) -> None:
-    """Writes TREE/<label>/<file> for every example: a copy, or a symbolic link to the original.
+    """Write TREE/<label>/<file> for every example: a copy, or a symbolic link to the original.
 
     Args:
         tree: A new or empty folder.
@@ -213,7 +213,7 @@ def build_tree(tree: Path, base: Path, kept: list[tuple[str, str]], link: bool) 
 
 
 def _path_below_class(path: str) -> Path:
-    """Returns the path without its first folder, or the file name alone where the path leads elsewhere."""
+    """Return the path without its first folder, or the file name alone where the path leads elsewhere."""
     original = Path(path)
     if original.is_absolute() or len(original.parts) == 1 or ".." in original.parts[1:]:
         return Path(original.name)
@@ -221,7 +221,7 @@ def _path_below_class(path: str) -> Path:
 
 
 def _free_name(target: Path, taken: set[Path]) -> Path:
-    """Returns `target`, with -2, -3, … behind its stem if that is taken."""
+    """Return `target`, with -2, -3, … behind its stem if that is taken."""
     free = target
     n = 1
     while free in taken:

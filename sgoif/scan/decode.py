@@ -28,7 +28,7 @@ class Unreadable(Exception):
 
 
 def inspect_header(open: Opener, i: int) -> tuple[int, bool, float]:
-    """Reads the header of an image, and of one with more than eight bits a pixel all of it.
+    """Read the header of an image, and of one with more than eight bits a pixel all of it.
 
     Args:
         open: Opens the image at a position.
@@ -46,12 +46,12 @@ def inspect_header(open: Opener, i: int) -> tuple[int, bool, float]:
 
 
 def white_level(top: float) -> float:
-    """Returns the value that is shown white: the largest one of the bits that `top` needs, 1 at least."""
+    """Return the value that is shown white: the largest one of the bits that `top` needs, 1 at least."""
     return float(2 ** max(math.ceil(top).bit_length(), 1) - 1)
 
 
 def with_white(open: Callable[[K], Image], white: float) -> Callable[[K], Image]:
-    """Gives all images of a scan one range, so that equal values are equally bright.
+    """Give all images of a scan one range, so that equal values are equally bright.
 
     Args:
         open: Opens an image.
@@ -74,7 +74,7 @@ def with_white(open: Callable[[K], Image], white: float) -> Callable[[K], Image]
 
 
 def decode_square(open: Opener, i: int, size: int, channels: int) -> np.ndarray:
-    """Decodes the centre square of an image: the first frame, upright, over white.
+    """Decode the centre square of an image: the first frame, upright, over white.
 
     Args:
         open: Opens the image at a position.
@@ -94,7 +94,7 @@ def decode_square(open: Opener, i: int, size: int, channels: int) -> np.ndarray:
 
 
 def make_thumbnail(open: Opener, i: int, side: int) -> Image:
-    """Decodes a whole image (not cropped) at most `side` pixels wide and high.
+    """Decode a whole image (not cropped) at most `side` pixels wide and high.
 
     Raises:
         Unreadable: If the image cannot be decoded.
@@ -106,7 +106,7 @@ def make_thumbnail(open: Opener, i: int, side: int) -> Image:
 
 
 def to_upright(picture: Image, channels: int, size: int) -> Image:
-    """Returns the image turned as its EXIF data says, over white, in mode RGB (3 channels) or L (1 channel).
+    """Return the image turned as its EXIF data says, over white, in mode RGB (3 channels) or L (1 channel).
 
     Large JPEG files are decoded at a fraction of their resolution, never below `size`.
     """
@@ -142,7 +142,7 @@ def _wide_values(picture: Image) -> np.ndarray:
 
 @contextlib.contextmanager
 def _as_unreadable() -> Iterator[None]:
-    """Turns whatever a decoder raises into `Unreadable` with a message of one line."""
+    """Turn whatever a decoder raises into `Unreadable` with a message of one line."""
     from PIL import UnidentifiedImageError
 
     try:

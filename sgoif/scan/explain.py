@@ -40,7 +40,7 @@ Normalisation = tuple[Sequence[float], Sequence[float]]  # mean and deviation of
 
 
 def save_state(out: Path, listing: Listing, trained: TrainedScan, normalisation: Normalisation) -> None:
-    """Writes what `explain` needs: the weights as safetensors, the rest as npz, nothing that is unpickled.
+    """Write what `explain` needs: the weights as safetensors, the rest as npz, nothing that is unpickled.
 
     Nothing is written of a set that is too large to keep its features.
 
@@ -92,18 +92,18 @@ class Explanation:
     classes: list[str]
 
     def helpful(self, n: int) -> np.ndarray:
-        """Returns the positions of up to `n` examples that help, the most helpful first."""
+        """Return the positions of up to `n` examples that help, the most helpful first."""
         first = np.argsort(self.influence, kind="stable")[:n]
         return first[self.influence[first] < 0]
 
     def harmful(self, n: int) -> np.ndarray:
-        """Returns the positions of up to `n` examples that harm, the most harmful first."""
+        """Return the positions of up to `n` examples that harm, the most harmful first."""
         first = np.argsort(-self.influence, kind="stable")[:n]
         return first[self.influence[first] > 0]
 
 
 def explain(image: str, out: Path, label: str | None = None) -> Explanation:
-    """Computes the influence of every training example on what the network says about an image.
+    """Compute the influence of every training example on what the network says about an image.
 
     Args:
         image: An image file, or the name of an example of the scan.
@@ -137,7 +137,7 @@ def explain(image: str, out: Path, label: str | None = None) -> Explanation:
 
 
 def _of_example(image: str, names: list[str], state: dict[str, np.ndarray], out: Path) -> tuple[Tensor, Tensor]:
-    """Returns logits [1, C] and features [1, d] of an example of a scan by features."""
+    """Return logits [1, C] and features [1, d] of an example of a scan by features."""
     import torch
 
     if image not in names:
@@ -149,7 +149,7 @@ def _of_example(image: str, names: list[str], state: dict[str, np.ndarray], out:
 def _of_image(
     image: str, names: list[str], settings: Settings, state: dict[str, np.ndarray], out: Path
 ) -> tuple[Tensor, Tensor]:
-    """Returns logits [1, C] and features [1, d] of an image file, or of an example of the scan."""
+    """Return logits [1, C] and features [1, d] of an image file, or of an example of the scan."""
     if image not in names:
         require_no_special(Path(image), "name an image file, or an example of the scan")
     if image not in names and not Path(image).is_file():
@@ -162,7 +162,7 @@ def _of_image(
 
 
 def _read_state(out: Path) -> tuple[Settings, dict[str, np.ndarray]]:
-    """Returns the settings and the arrays of explain.npz of a finished scan."""
+    """Return the settings and the arrays of explain.npz of a finished scan."""
     about = read_finished(out)
     path = out / "explain.npz"
     require_no_special(path, REMAKE)
@@ -182,7 +182,7 @@ def _read_state(out: Path) -> tuple[Settings, dict[str, np.ndarray]]:
 
 @contextmanager
 def _refuse_other_versions(out: Path) -> Iterator[None]:
-    """Reports missing and unknown names or shapes in the files of a scan in one line."""
+    """Report missing and unknown names or shapes in the files of a scan in one line."""
     try:
         yield
     except (TypeError, RuntimeError, KeyError):
@@ -190,7 +190,7 @@ def _refuse_other_versions(out: Path) -> Iterator[None]:
 
 
 def open_image(image: str, out: Path) -> Image:
-    """Opens a file, or else an example of the scan in `out` by its name, in the range of the scan."""
+    """Open a file, or else an example of the scan in `out` by its name, in the range of the scan."""
     if not Path(image).is_file():
         return image_opener(out)(image)
     return with_white(open_image_file, read_finished(out).get("white", 0))(image)
@@ -199,7 +199,7 @@ def open_image(image: str, out: Path) -> Image:
 def _predict(
     out: Path, settings: Settings, n_classes: int, pixels: np.ndarray, normalisation: np.ndarray
 ) -> tuple[Tensor, Tensor]:
-    """Returns logits [1, C] and features [1, d] of the scan's network for one image."""
+    """Return logits [1, C] and features [1, d] of the scan's network for one image."""
     import torch
 
     from sgoif.scan.network import build_network, with_projection
@@ -234,7 +234,7 @@ def _read_weights(path: Path) -> dict[str, Tensor]:
 
 
 def _influence_on(target: Tensor, features: Tensor, state: dict[str, np.ndarray], out: Path) -> Tensor:
-    """Returns -<H^-1 g_t, g_i> for every training example, shape [N].
+    """Return -<H^-1 g_t, g_i> for every training example, shape [N].
 
     Args:
         target: Gradient of the explained prediction with respect to the logits, shape [1, C].
@@ -263,14 +263,14 @@ def _influence_on(target: Tensor, features: Tensor, state: dict[str, np.ndarray]
 
 
 def _logit_gradient(logits: Tensor, labels: Tensor, temperature: float) -> Tensor:
-    """Returns softmax(f / T) - onehot(y), shape [n, C]."""
+    """Return softmax(f / T) - onehot(y), shape [n, C]."""
     import torch.nn.functional as F
 
     return (logits / temperature).softmax(1) - F.one_hot(labels, logits.shape[1])
 
 
 def _append_ones(features: Tensor) -> Tensor:
-    """Returns [z, 1], shape [n, d + 1]."""
+    """Return [z, 1], shape [n, d + 1]."""
     import torch
 
     return torch.cat([features, features.new_ones(len(features), 1)], dim=1)

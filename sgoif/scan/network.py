@@ -15,7 +15,7 @@ LOGIT_SCALE = 0.125  # of the compact network
 
 
 def build_network(settings: Settings, n_classes: int, weights: Weights | None = None) -> Network:
-    """Builds a network for the images of a scan.
+    """Build a network for the images of a scan.
 
     Args:
         settings: Model, size and channels.
@@ -39,7 +39,7 @@ def build_network(settings: Settings, n_classes: int, weights: Weights | None = 
 
 
 def with_projection(network: Network, state: dict[str, Tensor]) -> Network:
-    """Returns a network that projects its features before the head, as a scan by embeddings trains it.
+    """Return a network that projects its features before the head, as a scan by embeddings trains it.
 
     Args:
         network: The network that embeds.
@@ -54,7 +54,7 @@ def with_projection(network: Network, state: dict[str, Tensor]) -> Network:
 
 
 def compact_network(n_classes: int, channels: int, size: int, width: int) -> Network:
-    """Builds a residual network of nine layers.
+    """Build a residual network of nine layers.
 
     The first convolution strides so that the rest works on at most about 40 x 40 positions.
 
@@ -81,7 +81,7 @@ def compact_network(n_classes: int, channels: int, size: int, width: int) -> Net
 
 
 def check_network(settings: Settings, n_classes: int, weights: Weights | None = None) -> Network:
-    """Builds the network and applies it once, so that an error comes before anything is written or trained.
+    """Build the network and apply it once, so that an error comes before anything is written or trained.
 
     Args:
         settings: Model, size and channels.

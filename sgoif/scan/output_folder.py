@@ -39,7 +39,7 @@ NEEDED = {"source", "kind", "base", "reading", "settings", "classes"}  # of scan
 
 @contextmanager
 def lock_folder(out: Path) -> Iterator[None]:
-    """Creates the folder if needed, and keeps other scans from writing it meanwhile.
+    """Create the folder if needed, and keep other scans from writing it meanwhile.
 
     Raises:
         UserError: If it holds other files, cannot be written, or another scan is writing it.
@@ -74,7 +74,7 @@ def _holds_other_files(out: Path) -> bool:
 def claim_folder(
     out: Path, listing: Listing, identity: dict[str, Any], reading: dict[str, str], inputs: list[str] | None = None
 ) -> bool:
-    """Makes `out` the folder of this scan by writing scan.json.
+    """Make `out` the folder of this scan by writing scan.json.
 
     Args:
         out: The folder, locked.
@@ -105,7 +105,7 @@ def claim_folder(
 
 
 def _why_unfinished(out: Path) -> str:
-    """Returns why a scan has to go on, or to be made again; nothing if it is finished."""
+    """Return why a scan has to go on, or to be made again; nothing if it is finished."""
     if not (out / "report.json").is_file():
         return "Going on with the scan that was interrupted"
     try:
@@ -118,7 +118,7 @@ def _why_unfinished(out: Path) -> str:
 
 
 def keeps_features(report: dict[str, Any]) -> bool:
-    """Returns whether a finished scan has what `explain` needs; one of very many features has not."""
+    """Return whether a finished scan has what `explain` needs; one of very many features has not."""
     from sgoif.features.head import KEPT_ROWS
 
     method = report.get("settings", {}).get("method")
@@ -163,7 +163,7 @@ def _check_identity(out: Path, before: dict[str, Any], identity: dict[str, Any])
 
 
 def read_finished(out: Path) -> dict[str, Any]:
-    """Returns scan.json and report.json of a finished scan as one dictionary.
+    """Return scan.json and report.json of a finished scan as one dictionary.
 
     Raises:
         UserError: If there is no finished scan in `out`, or another version wrote it.
@@ -179,7 +179,7 @@ def read_finished(out: Path) -> dict[str, Any]:
 
 
 def other_version(out: Path) -> str:
-    """Returns the message about a scan whose files this version cannot read."""
+    """Return the message about a scan whose files this version cannot read."""
     return f"the scan in {out} was written by another version of sgoif; {REMAKE}"
 
 
@@ -188,7 +188,7 @@ def _no_picture(name: str) -> Image:
 
 
 def image_opener(out: Path) -> Callable[[str], Image]:
-    """Returns a function that opens an example of a finished scan by its name."""
+    """Return a function that opens an example of a finished scan by its name."""
     about = read_finished(out)
     if about["base"] is None and about["kind"] == "features":
         return _no_picture

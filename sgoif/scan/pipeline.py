@@ -33,7 +33,7 @@ MAX_NAMED_FILES = 10  # printed of those left out; all of them are in left_out.c
 
 
 def scan(source: str, task: ScanTask) -> Path:
-    """Scans the labels of a source.
+    """Scan the labels of a source.
 
     Args:
         source: A folder, a CSV file, or the name of a data set.
@@ -115,11 +115,11 @@ class _Work:
     values: np.ndarray = field(default_factory=lambda: np.zeros(0))
 
     def contents(self) -> Iterator[np.ndarray]:
-        """Yields what each example consists of, once trained: its pixels, or its features, equal for equal pixels."""
+        """Yield what each example consists of, once trained: its pixels, or its features, equal for equal pixels."""
         return (self.values[i] for i in self.rows)
 
     def train_network(self) -> tuple[TrainedScan, Normalisation]:
-        """Decodes the images, and trains a network on them."""
+        """Decode the images, and train a network on them."""
         import torch
 
         from sgoif.scan.pixel_cache import MappedImages, channel_moments, decode_all
@@ -189,7 +189,7 @@ class _Work:
         return np.array(decoded)[rows]
 
     def _checked_labels(self, decoded: list[int]) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the positions of the checked images that can be used, and their classes."""
+        """Return the positions of the checked images that can be used, and their classes."""
         assert self.checked is not None
         _print_left_out(self.checked.left_out, "left out of --checked")
         return match_checked(self.checked, decoded, self.listing.classes)

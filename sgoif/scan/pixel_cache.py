@@ -32,7 +32,7 @@ T = TypeVar("T")
 
 
 def survey_headers(listing: Listing, progress: Progress) -> tuple[list[int], int, bool]:
-    """Reads the headers of all images; files that are not images are added to `listing.left_out`.
+    """Read the headers of all images; files that are not images are added to `listing.left_out`.
 
     Images of more than eight bits a pixel get one range: `listing.white` is set, and `listing.open` keeps to it.
 
@@ -58,7 +58,7 @@ def survey_headers(listing: Listing, progress: Progress) -> tuple[list[int], int
 def decode_all(
     listing: Listing, folder: Path, size: int, channels: int, progress: Progress
 ) -> tuple[np.ndarray, list[int]]:
-    """Decodes the images into a file, or those that an earlier call has not decoded yet.
+    """Decode the images into a file, or those that an earlier call has not decoded yet.
 
     Images that cannot be decoded are added to `listing.left_out`.
 
@@ -89,7 +89,7 @@ def decode_all(
 
 
 def _open_pixels(path: Path, notes: Path, shape: tuple[int, ...]) -> tuple[np.memmap, int, dict[str, str]]:
-    """Returns the mapped file, the number of images done, and the reasons of those that failed, by position."""
+    """Return the mapped file, the number of images done, and the reasons of those that failed, by position."""
     if path.is_file() and notes.is_file():
         saved = load_npz(notes)
         pixels = np.lib.format.open_memmap(path, mode="r+")
@@ -101,7 +101,7 @@ def _open_pixels(path: Path, notes: Path, shape: tuple[int, ...]) -> tuple[np.me
 
 
 def map_in_order(work: Callable[[int], T], first: int, last: int) -> Iterator[tuple[int, T | Unreadable]]:
-    """Yields (i, work(i) or the `Unreadable` that it raised) for first <= i < last, in order, from several threads."""
+    """Yield (i, work(i) or the `Unreadable` that it raised) for first <= i < last, in order, from several threads."""
 
     def guarded(i: int) -> T | Unreadable:
         try:
@@ -116,7 +116,7 @@ def map_in_order(work: Callable[[int], T], first: int, last: int) -> Iterator[tu
 
 
 def channel_moments(pixels: np.ndarray, rows: np.ndarray) -> tuple[list[float], list[float]]:
-    """Computes mean and deviation of each channel in 0..1, over at most `MOMENT_IMAGES` evenly spaced images.
+    """Compute mean and deviation of each channel in 0..1, over at most `MOMENT_IMAGES` evenly spaced images.
 
     Args:
         pixels: uint8, shape [N, size, size, channels].
@@ -153,7 +153,7 @@ class MappedImages(ImageSet):
         return len(self.rows)
 
     def batch(self, index: Tensor, shift: Tensor | None = None, flip: Tensor | None = None, pad: int = 0) -> Tensor:
-        """Returns normalised images as `ImageSet.batch` does; the border is reflected around each image."""
+        """Return normalised images as `ImageSet.batch` does; the border is reflected around each image."""
         x = torch.from_numpy(self.mapped[self.rows[index.cpu().numpy()]]).to(self.device)
         if shift is None and flip is None:
             return self.normalise(x)

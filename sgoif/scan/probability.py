@@ -11,7 +11,7 @@ if TYPE_CHECKING:
 
 
 def wrong_probability(result: InfluenceResult) -> np.ndarray:
-    """Returns the probability that each label is wrong, falling with the rank of the example.
+    """Return the probability that each label is wrong, falling with the rank of the example.
 
     It is the isotonic regression of the class model's probabilities on the order of the suspicion: the decreasing
     sequence nearest to them. Their sum, the expected number of wrong labels, stays as it is. Examples that were never

@@ -24,7 +24,7 @@ class RemainingTime:
         self.first_share: float | None = None
 
     def left(self, share: float) -> str:
-        """Returns ", about 3 min left", or "" while nothing is known. `share` of the work is done (0 to 1)."""
+        """Return ", about 3 min left", or "" while nothing is known. `share` of the work is done (0 to 1)."""
         if self.first_share is None:
             self.first_share = share
             return ""
@@ -36,7 +36,7 @@ class RemainingTime:
 
 
 def format_duration(seconds: float) -> str:
-    """Returns a duration in words: 12 s, 3 min, 1 h 20 min."""
+    """Return a duration in words: 12 s, 3 min, 1 h 20 min."""
     if seconds < 90:
         return f"{max(round(seconds), 1)} s"
     minutes = round(seconds / 60)
@@ -44,7 +44,7 @@ def format_duration(seconds: float) -> str:
 
 
 def image_progress(session: Session, what: str) -> Progress:
-    """Returns a function that reports the progress of a loop over images, and ends it after Ctrl-C."""
+    """Return a function that reports the progress of a loop over images, and ends it after Ctrl-C."""
     remaining = RemainingTime()
 
     def report(done: int, total: int) -> None:

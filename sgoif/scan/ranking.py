@@ -96,7 +96,7 @@ class Ranking:
         )
 
     def columns(self, listing: Listing) -> dict[str, list[Any]]:
-        """Returns the columns of ranking.csv, most suspicious example first."""
+        """Return the columns of ranking.csv, most suspicious example first."""
         order = self.order
         classes = np.array(listing.classes, dtype=object)
         columns = (
@@ -118,12 +118,12 @@ class Ranking:
 
 
 def count_other_suggestions(ranking: Ranking) -> int:
-    """Counts the flagged examples whose suggested label is more probable than their label."""
+    """Count the flagged examples whose suggested label is more probable than their label."""
     return int((ranking.flagged & (ranking.probability > ranking.label_probability)).sum())
 
 
 def count_by_class(listing: Listing, ranking: Ranking) -> dict[str, dict[str, int]]:
-    """Counts the examples and the flagged examples of each class."""
+    """Count the examples and the flagged examples of each class."""
     labels = np.array(listing.labels)
     return {
         name: {"examples": int((labels == c).sum()), "flagged": int(ranking.flagged[labels == c].sum())}
@@ -132,7 +132,7 @@ def count_by_class(listing: Listing, ranking: Ranking) -> dict[str, dict[str, in
 
 
 def most_common_confusions(listing: Listing, ranking: Ranking, limit: int = 20) -> list[dict[str, Any]]:
-    """Returns the most common pairs of label and suggested label among the flagged examples."""
+    """Return the most common pairs of label and suggested label among the flagged examples."""
     pairs = Counter((listing.labels[i], int(ranking.suggested[i])) for i in np.flatnonzero(ranking.flagged))
     common = sorted(pairs.items(), key=lambda item: (-item[1], item[0]))[:limit]
     return [{"given": listing.classes[a], "suggested": listing.classes[b], "flagged": n} for (a, b), n in common]

@@ -43,7 +43,7 @@ def write_scan(
     start: dict[str, Any],
     contents: Iterable[np.ndarray] | None = None,
 ) -> None:
-    """Writes every file of a finished scan, report.json last, and prints where they are.
+    """Write every file of a finished scan, report.json last, and print where they are.
 
     Args:
         out: Folder of the scan.
@@ -81,7 +81,7 @@ def write_scan(
 
 
 def make_report(listing: Listing, ranking: Ranking, settings: Settings, seconds: dict[str, float]) -> dict[str, Any]:
-    """Returns the content of report.json."""
+    """Return the content of report.json."""
     import torch
 
     expected = expected_wrong(ranking.wrong_probability)
@@ -111,13 +111,13 @@ def _print_summary(out: Path, summary: list[str], ranking: Ranking, parquet: boo
 
 
 def _quote_path(path: Path) -> str:
-    """Returns a path as a word of a command that can be copied into a shell."""
+    """Return a path as a word of a command that can be copied into a shell."""
     text = str(path)
     return shlex.quote(f"./{text}" if text.startswith("-") else text)
 
 
 def write_csv(path: Path, table: dict[str, list[Any]]) -> None:
-    """Writes a table of columns; numbers get six digits, truth values are true and false."""
+    """Write a table of columns; numbers get six digits, truth values are true and false."""
     out = io.StringIO()
     writer = csv.writer(out, lineterminator="\n")
     writer.writerow(table)
@@ -135,7 +135,7 @@ def _format_cell(value: Any) -> Any:
 
 
 def write_parquet(path: Path, table: dict[str, list[Any]]) -> bool:
-    """Writes a table of columns as Parquet.
+    """Write a table of columns as Parquet.
 
     Returns:
         False where pyarrow is not installed.

@@ -76,7 +76,7 @@ def expected_wrong(
 
 
 def _posterior(judged: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.ndarray, np.ndarray]:
-    """Returns the slopes, the shifts and the weights of the grid's points after the judged examples."""
+    """Return the slopes, the shifts and the weights of the grid's points after the judged examples."""
     steps = np.linspace(-REACH, REACH, GRID)
     a, b = (g.ravel() for g in np.meshgrid(steps, steps, indexing="ij"))
     slope = SLOPE * np.exp(SLOPE_SD * a)
@@ -90,7 +90,7 @@ def _posterior(judged: np.ndarray, wrong: np.ndarray) -> tuple[np.ndarray, np.nd
 
 
 def bin_probabilities(probability: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Groups probabilities into at most `BINS` values of equal width in their logits.
+    """Group probabilities into at most `BINS` values of equal width in their logits.
 
     Args:
         probability: Shape [n].
@@ -117,13 +117,13 @@ def _sigmoid(x: np.ndarray) -> np.ndarray:
 
 
 def round_count(count: float) -> int:
-    """Rounds an estimated number: to the nearest ten from 100 on, to two digits from 1,000 on."""
+    """Round an estimated number: to the nearest ten from 100 on, to two digits from 1,000 on."""
     whole = round(count)
     return whole if whole < 100 else round(whole, -max(len(str(whole)) - 2, 1))
 
 
 def summary_sentence(probability: np.ndarray, shown: np.ndarray) -> str:
-    """Returns how many labels are wrong, and how many of those that the page shows.
+    """Return how many labels are wrong, and how many of those that the page shows.
 
     Args:
         probability: Probability that each label is wrong, shape [N].

@@ -72,11 +72,11 @@ class Settings:
             raise UserError(f"--shift {self.shift}: must be less than the image's {self.size} pixels")
 
     def to_dict(self) -> dict[str, Any]:
-        """Returns the settings by name."""
+        """Return the settings by name."""
         return asdict(self)
 
     def describe(self) -> str:
-        """Returns the sentence that is printed before training."""
+        """Return the sentence that is printed before training."""
         if self.method != NETWORK:
             inputs = f" on images of {self.size} pixels" if self.method == EMBED else ""
             return (
@@ -94,7 +94,7 @@ class Settings:
 
 
 def check_options(options: Mapping[str, Any]) -> None:
-    """Checks the range of settings that are given, which can be done before anything is read.
+    """Check the range of settings that are given, which can be done before anything is read.
 
     Args:
         options: Settings by name; those that are None, and other names, are not looked at.
@@ -200,14 +200,14 @@ def choose_head_settings(n: int, device: str, options: Mapping[str, Any]) -> Set
 
 
 def head_defaults(n: int) -> dict[str, Any]:
-    """Returns the settings of a head for n examples, by name."""
+    """Return the settings of a head for n examples, by name."""
     from sgoif.features.head import HeadRecipe
 
     return {"optimizer": "sgd", **asdict(HeadRecipe.for_examples(n))}
 
 
 def _given(options: Mapping[str, Any]) -> dict[str, Any]:
-    """Returns the settings that the command line gives."""
+    """Return the settings that the command line gives."""
     names = {f.name for f in fields(Settings)} - {"method", "device", "model", "weights"}
     return {name: value for name, value in options.items() if name in names and value is not None}
 
@@ -219,7 +219,7 @@ def _optimizer_defaults(model: str, pretrained: bool) -> dict[str, Any]:
 
 
 def _input_size(model: str, pretrained: bool, size: int) -> int:
-    """Returns the side of the network's input for images of `size` pixels."""
+    """Return the side of the network's input for images of `size` pixels."""
     if model == COMPACT:
         return size
     if not pretrained:
@@ -234,7 +234,7 @@ def _has_fixed_size(model: str) -> bool:
 
 
 def _pretrained_about(model: str) -> Any:
-    """Returns what timm says about the weights of a model, or None."""
+    """Return what timm says about the weights of a model, or None."""
     import timm
 
     return timm.get_pretrained_cfg(model) if timm.is_model(model) else None

@@ -42,12 +42,12 @@ class ScanTask:
     classes: Path | None = None
 
     def folder(self, source: Path) -> Path:
-        """Returns the folder to write for a source."""
+        """Return the folder to write for a source."""
         whole = source.resolve()
         return Path(self.out) if self.out else Path(f"{whole.name if whole.is_dir() else whole.stem}-scan")
 
     def use_device(self) -> str:
-        """Sets the number of threads and returns the device, "cpu" or "cuda".
+        """Set the number of threads and return the device, "cpu" or "cuda".
 
         Raises:
             UserError: If a GPU is asked for and there is none.
@@ -60,7 +60,7 @@ class ScanTask:
         return device
 
     def open_session(self, out: Path, listing: Listing, data: str, settings: Settings) -> Session | None:
-        """Makes `out` the folder of this scan, or goes on with it.
+        """Make `out` the folder of this scan, or go on with it.
 
         Args:
             out: The folder, locked.
@@ -85,6 +85,6 @@ class ScanTask:
         return Session(state, repr(identity), settings.seed, settings.device, save_every=SAVE_SECONDS, label="scan")
 
     def _input_files(self) -> list[str]:
-        """Returns the files that were named on the command line, resolved."""
+        """Return the files that were named on the command line, resolved."""
         named = [self.options.get(name) for name in ("source", "features", "labels", "checked", "classes", "weights")]
         return [str(Path(name).resolve()) for name in named if name is not None and Path(name).is_file()]

@@ -202,7 +202,7 @@ def _train(
 
 
 def make_recipe(settings: Settings) -> Recipe:
-    """Returns the training recipe of the settings; the model is built apart, so its name here is not used."""
+    """Return the training recipe of the settings; the model is built apart, so its name here is not used."""
     return Recipe(
         model="small_cnn",
         epochs=settings.epochs,
@@ -217,7 +217,7 @@ def make_recipe(settings: Settings) -> Recipe:
 
 
 def require_memory(n: int, n_classes: int) -> None:
-    """Checks before the training that the per-class arrays of all examples fit into memory.
+    """Check before the training that the per-class arrays of all examples fit into memory.
 
     Raises:
         UserError: If less memory is free than needed.

@@ -192,7 +192,7 @@ def step_weights(
 
 
 def _variance(sums: Tensor) -> Tensor:
-    """Returns the variance, not too small, from sums of values and squares and the number of values, shape [3, k]."""
+    """Return the variance, not too small, from sums of values and squares and the number of values, shape [3, k]."""
     count = sums[2].clamp(min=1)
     mean, square = sums[0] / count, sums[1] / count
     return (square - mean.square()).clamp(min=MIN_STEP_VARIANCE)

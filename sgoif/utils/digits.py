@@ -6,7 +6,7 @@ import numpy as np
 
 
 def load_digit_images() -> tuple[np.ndarray, np.ndarray]:
-    """Loads the 1,797 digits as grey images.
+    """Load the 1,797 digits as grey images.
 
     Returns:
         Images as uint8, shape [1797, 8, 8], with the 17 grey levels spread over 0..255, and labels as int64,

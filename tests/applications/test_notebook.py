@@ -26,7 +26,7 @@ def cells():
 
 
 def run_cell(source: str, variables: dict) -> object:
-    """Runs a cell as Jupyter does; returns the value of its last expression, or None."""
+    """Run a cell as Jupyter does; return the value of its last expression, or None."""
     tree = ast.parse(source)
     last = tree.body.pop() if isinstance(tree.body[-1], ast.Expr) else None
     exec(compile(tree, str(NOTEBOOK), "exec"), variables)

@@ -43,7 +43,7 @@ class Chaos:
         return f"differs: {', '.join(wrong[:4])}" if wrong else ""
 
     def recover(self, *targets: str) -> tuple[str, str]:
-        """Runs again, doing once what an error says; (outcome, what was said)."""
+        """Run again, doing once what an error says; (outcome, what was said)."""
         targets = targets or self.targets
         status, said = self.project.run(*targets)
         if status == 0:
@@ -233,7 +233,7 @@ def wait_for(path: Path, seconds: float = 200) -> None:
 
 
 def _end(process: subprocess.Popen) -> None:
-    """Ends what is left of a run's process group."""
+    """End what is left of a run's process group."""
     try:
         os.killpg(process.pid, signal.SIGKILL)
     except ProcessLookupError:

@@ -68,7 +68,7 @@ class Project:
         )
 
     def run(self, *targets: str, **how) -> tuple[int, str]:
-        """Runs to the end, whatever it is: (exit status, all it said)."""
+        """Run to the end, whatever it is: (exit status, all it said)."""
         process = self.start(*targets, **how)
         try:
             said, _ = process.communicate(timeout=TIMEOUT)
@@ -102,7 +102,7 @@ class Project:
             shutil.rmtree(self.folder / part, ignore_errors=True)
 
     def forget(self, *paths: str) -> None:
-        """Deletes outputs, so that the jobs that make them run again."""
+        """Delete outputs, so that the jobs that make them run again."""
         for path in paths:
             there = self.folder / RUN / path
             shutil.rmtree(there) if there.is_dir() else there.unlink(missing_ok=True)
@@ -123,7 +123,7 @@ def last_error(said: str) -> str:
 
 
 def do_as_told(project: Project, error: str) -> list[str]:
-    """Deletes what the error says to delete, no more: "it" and "this folder" are what its line names first."""
+    """Delete what the error says to delete, no more: "it" and "this folder" are what its line names first."""
     told = re.search(r"\b[Dd]elete (.*)", error)
     cure = told[1] if told else ""
     named = _paths(project, cure)

@@ -18,7 +18,7 @@ WORDS = {
 
 
 def merge(folder: Path, family: str, records: list[dict[str, str]], order: list[str]) -> list[dict[str, str]]:
-    """Puts the records of a family in the place of its old ones and writes both files; returns all records."""
+    """Put the records of a family in the place of its old ones and write both files; return all records."""
     path = folder / "chaos.json"
     before = read_json(path) if path.is_file() else {"records": []}
     old = [{"machine": before["machine"], **r} for r in before["records"]]

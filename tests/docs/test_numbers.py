@@ -52,7 +52,7 @@ def facts() -> dict[str, object]:
         )
     )
     growth = json.loads(read("benchmarks/measured/scaling-h200-2026-11-15.json"))["figures"]
-    tables = json.loads(read("benchmarks/measured/tables-xeon-2026-11-19.json"))["figures"]
+    tables = json.loads(read("benchmarks/measured/tables-xeon-2026-11-20.json"))["figures"]
     ours, linear, forest = (
         [f[noise][method]["auc_pr"] for f in tables.values() for noise in f if noise != "none"]
         for method in ("sgoif", "cleanlab_linear", "cleanlab_forest")

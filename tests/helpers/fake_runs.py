@@ -67,7 +67,7 @@ class Run:
         return self.labels[dataset]
 
     def truth(self, dataset: str, setting: str, rate: float) -> tuple[np.ndarray, np.ndarray]:
-        """Writes the truth of the draws of eight seeds, all alike."""
+        """Write the truth of the draws of eight seeds, all alike."""
         wrong, ids = self.rng.random(N) < rate, np.array([f"id{i:05d}" for i in range(N)])
         true_labels = self.rng.integers(0, CLASSES, N)
         for draw in range(8):
@@ -78,7 +78,7 @@ class Run:
     def cell(
         self, task, dataset, setting, seed, method, arrays=None, *, status="ok", reason="", key="k", batch="0", **more
     ):
-        """Writes one cell and enters it in its batch file."""
+        """Write one cell and enter it in its batch file."""
         path = f"cells/{task}/{dataset}/{setting}/seed{seed}/{method}"
         folder = self.root / path
         sha = None

@@ -25,7 +25,7 @@ FIGURES = ("table1_detection.svg", "table1_detection.png")
 
 
 def write_config(folder: Path) -> Path:
-    """Writes the mini configuration without OOD detection to mini.yaml."""
+    """Write the mini configuration without OOD detection to mini.yaml."""
     raw = yaml.safe_load(MINI_CONFIG.read_text())
     raw |= {"ood": {}, "methods": {"noisy": ["random", "loss", "mixup"], "ood": ["msp"]}}
     raw["tables"].pop("table3")
@@ -35,7 +35,7 @@ def write_config(folder: Path) -> Path:
 
 
 def finished_run(folder: Path) -> tuple[Plan, Path]:
-    """Writes the run to `folder`/results/mini and its data to `folder`/data; no training takes place."""
+    """Write the run to `folder`/results/mini and its data to `folder`/data; no training takes place."""
     plan = Plan(load_config(write_config(folder)))
     run_dir = folder / "results" / "mini"
     for name in sorted(plan.needed_datasets()):
@@ -57,7 +57,7 @@ def finished_run(folder: Path) -> tuple[Plan, Path]:
 
 
 def write_records(folder: Path) -> None:
-    """Writes a record of Snakemake for every file of the run."""
+    """Write a record of Snakemake for every file of the run."""
     records = folder / ".snakemake" / "metadata"
     records.mkdir(parents=True)
     for path in folder.glob("results/mini/**/*"):
@@ -67,7 +67,7 @@ def write_records(folder: Path) -> None:
 
 
 def write_cell(run_dir: Path, cell, config: dict) -> results.ResultRecord:
-    """Writes a cell: a plain run has a checkpoint, mixup failed with seed 0, the plain run and what reads it with 1."""
+    """Write a cell: a plain run has a checkpoint, mixup failed with seed 0, the plain run and what reads it with 1."""
     failed = (cell.method, cell.seed) in {("mixup", 0), ("plain", 1), ("loss", 1)} and cell.setting == "n20_s0"
     if failed:
         reason = "SharedRunFailed: its plain run failed" if cell.method == "loss" else "ValueError: no luck"
@@ -79,7 +79,7 @@ def write_cell(run_dir: Path, cell, config: dict) -> results.ResultRecord:
 
 
 def write_store(run_dir: Path) -> None:
-    """Writes as much of MLflow's tables as tells which runs there are."""
+    """Write as much of MLflow's tables as tells which runs there are."""
     folder = run_dir / "mlflow"
     folder.mkdir(parents=True)
     with contextlib.closing(sqlite3.connect(folder / "mlflow.db")) as database:

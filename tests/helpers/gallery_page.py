@@ -29,7 +29,7 @@ def decisions(b) -> dict:
 
 
 def write_page(folder: Path) -> SimpleNamespace:
-    """Writes a page of 12 examples in 4 classes with names and labels that hurt."""
+    """Write a page of 12 examples in 4 classes with names and labels that hurt."""
     rng = np.random.default_rng(0)
     names = [f"{i:02d}.png" for i in range(11)] + [EVIL]
     labels = [i % 4 for i in range(12)]

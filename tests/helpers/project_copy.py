@@ -33,7 +33,7 @@ def import_nothing_beforehand(folder: Path) -> None:
 
 
 def sh(folder: Path, command: str) -> subprocess.CompletedProcess:
-    """Runs a command line there with this environment's programs first, on one thread; pytest without its plugins."""
+    """Run a command line there with this environment's programs first, on one thread; pytest without its plugins."""
     path = f"{Path(sys.executable).parent}:{os.environ['PATH']}"
     environment = {**os.environ, "PATH": path, "OMP_NUM_THREADS": "1", "PYTHONDONTWRITEBYTECODE": "1"}
     environment["PYTEST_DISABLE_PLUGIN_AUTOLOAD"] = "1"  # they take a second to load

@@ -14,7 +14,7 @@ def accuracy(logits) -> float:
 def check_behaviour(
     method: NoisyLabelDetector, auroc: float = 0.95, rate: float = 0.4, slack: float = 0.03
 ) -> Detection:
-    """Runs on digits with `rate` wrong labels; the test accuracy may lie `slack` below the plain run's."""
+    """Run on digits with `rate` wrong labels; the test accuracy may lie `slack` below the plain run's."""
     task, wrong = noisy_task(rate=rate)
     detection = method.detect(task)
     n, epochs = len(wrong), task.recipe.epochs

@@ -19,7 +19,7 @@ def project(tmp_path_factory) -> Path:
 
 
 def snakemake(folder: Path, *arguments: str, config: Path = MINI_CONFIG) -> subprocess.CompletedProcess:
-    """Runs Snakemake, which need not check the hyper-parameters of `config` again."""
+    """Run Snakemake, which need not check the hyper-parameters of `config` again."""
     command = [sys.executable, "-m", "snakemake", "--nolock", *arguments]
     variables = {**environment(), **checked(config)}
     return subprocess.run(command, cwd=folder, env=variables, capture_output=True, text=True, timeout=180)

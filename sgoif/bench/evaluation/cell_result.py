@@ -39,16 +39,16 @@ class CellResult:
         return cell.setting, cell.seed, cell.method
 
     def matches(self, entry: BatchEntry) -> bool:
-        """Returns whether an entry of a batch file describes this result."""
+        """Return whether an entry of a batch file describes this result."""
         mine = (self.result.key, self.result.status, self.result.arrays_sha256)
         return mine == (entry.key, entry.status, entry.arrays_sha256)
 
     def damaged(self, what: str) -> UserError:
-        """Builds the error for this cell: what is wrong with it, and what to delete."""
+        """Build the error for this cell: what is wrong with it, and what to delete."""
         return damaged_cell(self.directory, self.batch, what)
 
     def arrays(self) -> dict[str, np.ndarray]:
-        """Loads the arrays that are evaluated.
+        """Load the arrays that are evaluated.
 
         Raises:
             UserError: If arrays.npz is missing, is not the file that result.json describes, or holds other arrays than
@@ -66,7 +66,7 @@ class CellResult:
 
 
 def read_cell(directory: Path, batch: Path) -> CellResult:
-    """Reads one cell.
+    """Read one cell.
 
     Args:
         directory: The cell's folder.
@@ -88,7 +88,7 @@ def read_cell(directory: Path, batch: Path) -> CellResult:
 def read_cells(
     run_dir: Path | str, task: str, dataset: str, methods: Collection[str] | None = None
 ) -> list[CellResult]:
-    """Reads the cells that the batch files of one task and dataset list.
+    """Read the cells that the batch files of one task and dataset list.
 
     Args:
         run_dir: Folder of the run.

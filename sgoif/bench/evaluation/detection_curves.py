@@ -34,7 +34,7 @@ Arrays = Mapping[str, np.ndarray]
 
 
 def write_curves(run_dir: Path | str, data_root: Path | str, dataset: str, config: Mapping[str, Any]) -> list[Path]:
-    """Writes precision-recall and cumulative-recall curves, traces and the gallery of a dataset.
+    """Write precision-recall and cumulative-recall curves, traces and the gallery of a dataset.
 
     Args:
         run_dir: Folder of the run.
@@ -95,14 +95,14 @@ def _average(setting: str, method: str, found: Sequence[dict[str, np.ndarray]]) 
 
 
 def example_setting(settings: Mapping[str, Mapping[str, Any]]) -> str:
-    """Returns the setting that is shown where there is room for one: human labels first, then the paper's noise."""
+    """Return the setting that is shown where there is room for one: human labels first, then the paper's noise."""
     preferred = ("human", "class_conditional")
     kinds = {name: noise["kind"] for name, noise in settings.items()}
     return min(kinds, key=lambda s: preferred.index(kinds[s]) if kinds[s] in preferred else len(preferred))
 
 
 def ranking_curves(scores: np.ndarray, wrong: np.ndarray) -> dict[str, np.ndarray]:
-    """Computes the precision-recall and the cumulative-recall curve of a ranking.
+    """Compute the precision-recall and the cumulative-recall curve of a ranking.
 
     Ties: the first curve moves past all examples of one score at once, as average precision does; the second counts
     them as if in random order, so it is linear between the ends of a tie.
@@ -126,7 +126,7 @@ def ranking_curves(scores: np.ndarray, wrong: np.ndarray) -> dict[str, np.ndarra
 
 
 def probability_bins(log_odds: np.ndarray, wrong: np.ndarray) -> np.ndarray:
-    """Counts examples by how probable it is said to be that their label is wrong.
+    """Count examples by how probable it is said to be that their label is wrong.
 
     Args:
         log_odds: Log-odds that a label is wrong, shape [n].
@@ -142,7 +142,7 @@ def probability_bins(log_odds: np.ndarray, wrong: np.ndarray) -> np.ndarray:
 
 
 def _reliability(setting: str, sums: np.ndarray) -> dict[str, Any]:
-    """Makes the means of each bin of all seeds; 0 where a bin is empty."""
+    """Make the means of each bin of all seeds; 0 where a bin is empty."""
     count, probability, wrong = sums
     filled = np.maximum(count, 1)
     means = {"probability": _rounded(probability / filled), "wrong": _rounded(wrong / filled)}
@@ -150,7 +150,7 @@ def _reliability(setting: str, sums: np.ndarray) -> dict[str, Any]:
 
 
 def _trace(cell: CellResult, arrays: Arrays) -> Iterator[dict[str, Any]]:
-    """Yields what a method recorded during training (`trace:<name>`), by epoch; a value that is not finite is null."""
+    """Yield what a method recorded during training (`trace:<name>`), by epoch; a value that is not finite is null."""
     steps = arrays.get("trace:step")
     if steps is None or not len(steps):
         return
@@ -165,7 +165,7 @@ def _trace(cell: CellResult, arrays: Arrays) -> Iterator[dict[str, Any]]:
 def _gallery(
     cell: CellResult, labels_file: Path, data_root: Path, scores: np.ndarray, truth: Arrays
 ) -> dict[str, np.ndarray]:
-    """Returns the most suspicious examples of a cell: images, labels and true labels, names of the classes."""
+    """Return the most suspicious examples of a cell: images, labels and true labels, names of the classes."""
     dataset = cell.result.cell.dataset
     setting, seed, _ = cell.name
     top = np.argsort(-scores, kind="stable")[:GALLERY_SIZE]
@@ -184,7 +184,7 @@ def _gallery(
 
 
 def _thumbnails(data_root: Path, dataset: str, top: np.ndarray) -> np.ndarray:
-    """Returns the training images at some positions, reduced, uint8 of shape [n, H, W] or [n, H, W, 3]."""
+    """Return the training images at some positions, reduced, uint8 of shape [n, H, W] or [n, H, W, 3]."""
     folder = load.image_folder(data_root, dataset)
     if folder is None:
         images = load.images(data_root, dataset, "train")
@@ -199,7 +199,7 @@ def _thumbnails(data_root: Path, dataset: str, top: np.ndarray) -> np.ndarray:
 
 
 def _thumbnail(path: Path, channels: int) -> np.ndarray:
-    """Returns a reduced image; grey for a file that cannot be read any more, as in the training that scored it."""
+    """Return a reduced image; grey for a file that cannot be read any more, as in the training that scored it."""
     try:
         return decode_image(path.read_bytes(), THUMBNAIL_SIDE, channels, path.name)
     except (UserError, OSError):
@@ -208,5 +208,5 @@ def _thumbnail(path: Path, channels: int) -> np.ndarray:
 
 
 def _rounded(values: np.ndarray) -> list[float | None]:
-    """Rounds to four significant digits; a figure shows no more."""
+    """Round to four significant digits; a figure shows no more."""
     return [float(f"{v:.4g}") if np.isfinite(v) else None for v in np.asarray(values, dtype=np.float64)]

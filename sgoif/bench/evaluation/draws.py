@@ -34,7 +34,7 @@ def draws_own_noise(panel: Panel, facts: Record | None) -> bool:
 def panels_by_draw(
     panels: Sequence[Panel], facts_of: Callable[[Panel], Record | None]
 ) -> dict[Draw, list[tuple[Panel, int | None]]]:
-    """Groups panels by independent draw: for each the panels, with the seed that counts (None: all seeds together)."""
+    """Group panels by independent draw: for each the panels, with the seed that counts (None: all seeds together)."""
     groups: dict[Draw, list[tuple[Panel, int | None]]] = {}
     for panel in panels:
         seeds: list[int | None] = [*panel.seeds] if draws_own_noise(panel, facts_of(panel)) else [None]
@@ -46,7 +46,7 @@ def panels_by_draw(
 def values_by_draw(
     groups: Mapping[Draw, Sequence[tuple[Panel, int | None]]], record_of: Callable[[Panel], Record | None]
 ) -> dict[Draw, float]:
-    """Returns the mean of a metric in each independent draw; a draw in which a number is missing is left out.
+    """Return the mean of a metric in each independent draw; a draw in which a number is missing is left out.
 
     Args:
         groups: The panels of each draw, of `panels_by_draw`.

@@ -41,7 +41,7 @@ NOT_RUN = "the configuration asks for it, but no batch of this run holds it; run
 def evaluate(
     run_dir: Path | str, data_root: Path | str, task: str, dataset: str, config: dict[str, Any]
 ) -> list[MetricRecord]:
-    """Evaluates every cell of one task and dataset, and writes the metrics file.
+    """Evaluate every cell of one task and dataset, and write the metrics file.
 
     Args:
         run_dir: Folder of the run.
@@ -72,7 +72,7 @@ def evaluate(
 def arrange_records(
     plan: Plan, task: str, dataset: str, found: Mapping[Name, list[MetricRecord]], why_missing: str = NOT_RUN
 ) -> list[MetricRecord]:
-    """Puts the records of a metrics file in order and adds those of cells that are missing.
+    """Put the records of a metrics file in order and add those of cells that are missing.
 
     Args:
         plan: What the configuration asks for.
@@ -131,7 +131,7 @@ class CellEvaluator:
         self._truth = _Truth(run_dir, data_root, dataset, settings)
 
     def names(self) -> list[Name]:
-        """Returns what there are records about: labels and every cell.
+        """Return what there are records about: labels and every cell.
 
         Labels that a seed draws are (setting, seed, ""), those that are the same for all seeds (setting, None, "").
         """
@@ -142,7 +142,7 @@ class CellEvaluator:
         return [*dict.fromkeys(labels), *self.cells]
 
     def records(self, name: Name) -> list[MetricRecord]:
-        """Returns the records about one of `names`.
+        """Return the records about one of `names`.
 
         Raises:
             UserError: If the files of a cell are damaged or do not fit together.
@@ -165,7 +165,7 @@ class CellEvaluator:
         return records
 
     def _evaluated_arrays(self, cell: CellResult) -> dict[str, np.ndarray]:
-        """Loads a cell's arrays, checks that they belong to the truth, and drops test images that do not count."""
+        """Load a cell's arrays, check that they belong to the truth, and drop test images that do not count."""
         arrays = cell.arrays()
         tested = self._truth.tested
         others = [key for key in arrays if key.startswith("variant:") and key.endswith(":id_test")]
@@ -201,7 +201,7 @@ class _Truth:
         self.cache: dict[Path, dict[str, np.ndarray]] = {}
 
     def noisy(self, setting: str, seed: int | None) -> dict[str, np.ndarray]:
-        """Returns the truth of the labels that a seed sees; seed None: of labels that are the same for all seeds."""
+        """Return the truth of the labels that a seed sees; seed None: of labels that are the same for all seeds."""
         draw = draw_of_seed(self.settings[setting], seed or 0)
         path = setting_files(self.run_dir, self.dataset, setting, draw).truth
         if path not in self.cache:
@@ -221,7 +221,7 @@ class _Truth:
 
 
 def check_identity(cell: CellResult, arrays: Mapping[str, np.ndarray], true_ids: np.ndarray) -> None:
-    """Checks that the scores of a cell belong to the examples of the truth, in the same order.
+    """Check that the scores of a cell belong to the examples of the truth, in the same order.
 
     A plain run has no scores, hence it needs no ids.
 
@@ -248,7 +248,7 @@ def check_identity(cell: CellResult, arrays: Mapping[str, np.ndarray], true_ids:
 
 
 def _label_facts(truth: Mapping[str, np.ndarray]) -> dict[str, float]:
-    """Returns the share of wrong labels and how many can be judged; `n_train` only where not all can."""
+    """Return the share of wrong labels and how many can be judged; `n_train` only where not all can."""
     wrong = truth["wrong"]
     if "known" not in truth:
         return {"base_rate": float(wrong.mean()), "n_examples": float(wrong.size)}
@@ -268,7 +268,7 @@ def _quality_record(subject: Subject, variant: str, metric: str, value: float | 
 def _noisy_quality(
     arrays: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray], test_labels: np.ndarray
 ) -> Quality:
-    """Yields the metrics of a noisy-label cell.
+    """Yield the metrics of a noisy-label cell.
 
     Where the truth is known for some examples alone, those are ranked among themselves; where it is known for none, or
     no label is wrong, the value is None: not defined.
@@ -297,7 +297,7 @@ def _noisy_quality(
 def _epoch_records(
     subject: Subject, arrays: Mapping[str, np.ndarray], truth: Mapping[str, np.ndarray]
 ) -> Iterator[MetricRecord]:
-    """Yields the metrics of each epoch's own scores, where a method has them and some label is wrong."""
+    """Yield the metrics of each epoch's own scores, where a method has them and some label is wrong."""
     if "epoch_scores" not in arrays or not truth["wrong"].any():
         return
     known = truth.get("known", slice(None))

@@ -53,7 +53,7 @@ class Subject:
         variant: str = "",
         epoch: int | None = None,
     ) -> MetricRecord:
-        """Makes a record. A value that is not finite becomes None with the status "undefined"."""
+        """Make a record. A value that is not finite becomes None with the status "undefined"."""
         if value is not None and not math.isfinite(value):
             value = None
             status = "undefined"
@@ -66,7 +66,7 @@ class Subject:
 
 
 def is_metric_record(value: Any) -> bool:
-    """Returns whether a JSON value has the keys of a metric record, and a finite number or none as its value."""
+    """Return whether a JSON value has the keys of a metric record, and a finite number or none as its value."""
     if not isinstance(value, dict) or set(value) != set(MetricRecord.__annotations__):
         return False
     number = value["value"]
@@ -75,18 +75,18 @@ def is_metric_record(value: Any) -> bool:
 
 
 def metrics_file(run_dir: Path | str, task: str, dataset: str) -> Path:
-    """Returns the path of the metrics of one task and dataset."""
+    """Return the path of the metrics of one task and dataset."""
     return Path(run_dir) / "metrics" / task / f"{dataset}.json"
 
 
 def read_metrics(path: Path) -> list[MetricRecord]:
-    """Reads a metrics file, in its order."""
+    """Read a metrics file, in its order."""
     records: list[MetricRecord] = read_json(path)
     return records
 
 
 def failed_numbers_in_words(run_dir: Path) -> list[str]:
-    """Returns a line for every method and reason with numbers that could not be computed from what a cell holds."""
+    """Return a line for every method and reason with numbers that could not be computed from what a cell holds."""
     records = (r for path in sorted(run_dir.glob("metrics/*/*.json")) for r in read_metrics(path))
     found = Counter((r["method"], r["reason"]) for r in records if r["status"] == "failed" and r["metric"] != "status")
     return [

@@ -18,7 +18,7 @@ OOD_METRICS = ("auroc", "aupr_out_ap", "aupr_out_trapezoid", "aupr_in_ap", "aupr
 
 
 def finite_array(values: np.ndarray, what: str) -> np.ndarray:
-    """Returns values as float64.
+    """Return values as float64.
 
     Raises:
         UserError: If one is NaN or infinite; the message begins with `what`.
@@ -43,12 +43,12 @@ def _scores_and_mask(scores: np.ndarray, positive: np.ndarray, what: str) -> tup
 
 
 def top_count(n: int, percent: int) -> int:
-    """Returns ceil(percent/100 * n), computed in integers (0.07 * 100 is 7.000000000000001 in floats)."""
+    """Return ceil(percent/100 * n), computed in integers (0.07 * 100 is 7.000000000000001 in floats)."""
     return -(-n * percent // 100)
 
 
 def expected_hits(scores: np.ndarray, positive: np.ndarray, k: int) -> float:
-    """Returns the expected number of positives among the k highest scores when ties are broken at random.
+    """Return the expected number of positives among the k highest scores when ties are broken at random.
 
     With `a` scores above the k-th highest value t, and m scores equal to t of which w are positive:
     hits = (positives above t) + (k - a) * w / m.
@@ -59,7 +59,7 @@ def expected_hits(scores: np.ndarray, positive: np.ndarray, k: int) -> float:
 
 
 def detection(scores: np.ndarray, wrong: np.ndarray, what: str = "scores") -> dict[str, float]:
-    """Returns P@1%, AUC-PR (average precision), AUROC, R-precision and Recall@1/5/10% of a score for wrong labels.
+    """Return P@1%, AUC-PR (average precision), AUROC, R-precision and Recall@1/5/10% of a score for wrong labels.
 
     R-precision is the share of wrong labels among as many of the most suspicious as there are wrong labels.
 
@@ -85,7 +85,7 @@ def detection(scores: np.ndarray, wrong: np.ndarray, what: str = "scores") -> di
 
 
 def top_taus(epoch_scores: np.ndarray, what: str = "epoch_scores") -> list[float]:
-    """Returns the stability of the top of the ranking: Kendall's tau-b of the top 1% of every two adjacent epochs.
+    """Return the stability of the top of the ranking: Kendall's tau-b of the top 1% of every two adjacent epochs.
 
     The tau is taken over the union of the two top-1% sets (ties at the edge of a set go to the lower index). It is NaN
     if one epoch's scores are constant on the union.
@@ -109,13 +109,13 @@ def top_taus(epoch_scores: np.ndarray, what: str = "epoch_scores") -> list[float
 
 
 def top_tau(epoch_scores: np.ndarray, what: str = "epoch_scores") -> float:
-    """Returns the mean of `top_taus` over the pairs of epochs that have one; NaN if none has."""
+    """Return the mean of `top_taus` over the pairs of epochs that have one; NaN if none has."""
     taus = [tau for tau in top_taus(epoch_scores, what) if not math.isnan(tau)]
     return float(np.mean(taus)) if taus else math.nan
 
 
 def by_epoch(epoch_scores: np.ndarray, wrong: np.ndarray, what: str = "epoch_scores") -> dict[str, list[float]]:
-    """Returns the AUC-PR of each epoch's own scores, and the tau of its top 1% with the epoch before (first: NaN)."""
+    """Return the AUC-PR of each epoch's own scores, and the tau of its top 1% with the epoch before (first: NaN)."""
     from sklearn.metrics import average_precision_score
 
     ranked = [_scores_and_mask(scores, wrong, what) for scores in epoch_scores]
@@ -124,7 +124,7 @@ def by_epoch(epoch_scores: np.ndarray, wrong: np.ndarray, what: str = "epoch_sco
 
 
 def removal(remove: np.ndarray, wrong: np.ndarray, what: str = "remove") -> dict[str, float]:
-    """Returns precision, recall and F1 of a removal mask, and its relative count error (removed - wrong) / wrong.
+    """Return precision, recall and F1 of a removal mask, and its relative count error (removed - wrong) / wrong.
 
     Removing nothing has precision 0 by convention.
     """
@@ -143,7 +143,7 @@ def removal(remove: np.ndarray, wrong: np.ndarray, what: str = "remove") -> dict
 
 
 def accuracy(logits: np.ndarray, labels: np.ndarray, what: str = "test_logits") -> float:
-    """Returns the share of rows whose largest logit is the label."""
+    """Return the share of rows whose largest logit is the label."""
     logits, labels = finite_array(logits, what), np.asarray(labels)
     if logits.ndim != 2 or len(logits) != len(labels):
         raise UserError(f"{what}: shape {logits.shape} does not fit {len(labels)} labels")
@@ -154,7 +154,7 @@ def accuracy(logits: np.ndarray, labels: np.ndarray, what: str = "test_logits") 
 
 
 def ood(id_scores: np.ndarray, ood_scores: np.ndarray, what: str = "scores") -> dict[str, float]:
-    """Returns AUROC, AUPR with OOD (`out`) or ID (`in`) as the positive class, and FPR@95, of one OOD set.
+    """Return AUROC, AUPR with OOD (`out`) or ID (`in`) as the positive class, and FPR@95, of one OOD set.
 
     AUPR is computed as average precision (`_ap`) and as the trapezoid under the PR curve (`_trapezoid`), which
     published OOD tables use. FPR@95 is the share of ID images above the first (highest) threshold that finds >= 95% of
@@ -184,7 +184,7 @@ def ood(id_scores: np.ndarray, ood_scores: np.ndarray, what: str = "scores") -> 
 def ood_means(
     per_set: Mapping[str, Mapping[str, float]], near: Iterable[str], far: Iterable[str]
 ) -> dict[str, dict[str, float]]:
-    """Returns unweighted means over sets, never pooled: {"near": ..., "far": ..., "overall": ...}."""
+    """Return unweighted means over sets, never pooled: {"near": ..., "far": ..., "overall": ...}."""
     groups = {"near": list(near), "far": list(far)}
     groups["overall"] = groups["near"] + groups["far"]
     return {

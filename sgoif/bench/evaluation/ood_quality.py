@@ -15,7 +15,7 @@ GROUPS, VARIANT_METRICS = ("near", "far", "overall"), ("auroc", "fpr95")  # what
 
 
 def ood_quality(arrays: Mapping[str, np.ndarray], test_labels: np.ndarray, spec: Mapping[str, Any]) -> Quality:
-    """Yields the metrics of an OOD cell.
+    """Yield the metrics of an OOD cell.
 
     Args:
         arrays: The arrays of the cell: `id_test`, `ood:<set>`, the same as `variant:<candidate>:id_test` and so on for
@@ -46,7 +46,7 @@ def ood_quality(arrays: Mapping[str, np.ndarray], test_labels: np.ndarray, spec:
 
 
 def _by_group(arrays: Mapping[str, np.ndarray], spec: Mapping[str, Any]) -> Iterator[tuple[str, str, float]]:
-    """Yields (OOD set or group of sets, metric, value) of one score."""
+    """Yield (OOD set or group of sets, metric, value) of one score."""
     per_set = {}
     for ood_set in [*spec["near"], *spec["far"]]:
         per_set[ood_set] = metrics.ood(arrays["id_test"], _scores(arrays, ood_set), f"ood:{ood_set}")

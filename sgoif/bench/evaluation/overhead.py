@@ -69,7 +69,7 @@ class Overhead:
         return any(result.shared_gpu for result in (self.own, self.plain, *self.shared))
 
     def wall_clock(self) -> Iterator[Cost]:
-        """Yields the overheads in wall-clock seconds."""
+        """Yield the overheads in wall-clock seconds."""
         if self.shared_gpu or not self.own.seconds:
             for metric in WALL_CLOCK_OVERHEADS:
                 yield Cost(metric, status="undefined", reason=SHARED_GPU if self.own.seconds else TOGETHER)
@@ -83,7 +83,7 @@ class Overhead:
             yield Cost("overhead_cleaned", (own + shared + retraining) / plain)
 
     def cpu(self) -> Iterator[Cost]:
-        """Yields the overhead in CPU seconds, which do not grow when other jobs share the cores, as wall-clock does."""
+        """Yield the overhead in CPU seconds, which do not grow when other jobs share the cores, as wall-clock does."""
         plain = self.plain.cpu_seconds.get("train")
         if plain and self.own.cpu_seconds and not self.shared_gpu:
             own = plain if self.is_plain else total(self.own.cpu_seconds, self.excluded)
@@ -91,12 +91,12 @@ class Overhead:
             yield Cost("overhead_cpu", (own + shared) / plain)
 
     def memory(self) -> Iterator[Cost]:
-        """Yields the overhead in peak memory."""
+        """Yield the overhead in peak memory."""
         if self.own.peak_memory_mb and self.plain.peak_memory_mb:
             yield Cost("overhead_memory", self.own.peak_memory_mb / self.plain.peak_memory_mb)
 
     def passes(self) -> Iterator[Cost]:
-        """Yields the overhead in images passed through a network, which no machine changes."""
+        """Yield the overhead in images passed through a network, which no machine changes."""
         plain = self.plain.network_passes.get("train")
         if plain:
             own = plain if self.is_plain else total(self.own.network_passes, self.excluded)
@@ -107,7 +107,7 @@ class Overhead:
 def costs(
     task: str, cell: CellResult, cells: Mapping[Name, CellResult], arrays: Mapping[str, np.ndarray]
 ) -> Iterator[Cost]:
-    """Yields all costs of a successful cell.
+    """Yield all costs of a successful cell.
 
     Args:
         task: "noisy", "tuning" or "ood".
@@ -138,7 +138,7 @@ def costs(
 
 
 def _absolute_costs(result: ResultRecord, excluded: Collection[str]) -> Iterator[Cost]:
-    """Yields seconds, memory and what the method itself reported."""
+    """Yield seconds, memory and what the method itself reported."""
     for timer, value in result.seconds.items():
         yield Cost(f"seconds_{timer}", value)
     if result.seconds:
@@ -157,7 +157,7 @@ def _seconds_per_image(result: ResultRecord, arrays: Mapping[str, np.ndarray]) -
 
 
 def _shared_run(cell: CellResult, run: str, cells: Mapping[Name, CellResult]) -> CellResult:
-    """Returns the shared run (plain or folds) of the same setting and seed that a cell read."""
+    """Return the shared run (plain or folds) of the same setting and seed that a cell read."""
     name = (*cell.name[:2], run)
     if name not in cells:
         raise cell.damaged(f"it was computed from the {run} run, which no batch of this run holds")
@@ -165,5 +165,5 @@ def _shared_run(cell: CellResult, run: str, cells: Mapping[Name, CellResult]) ->
 
 
 def total(by_timer: Mapping[str, float], excluded: Collection[str] = ()) -> float:
-    """Sums the values of all timers but the excluded ones."""
+    """Sum the values of all timers but the excluded ones."""
     return float(sum(value for timer, value in by_timer.items() if timer not in excluded))

@@ -9,7 +9,7 @@ NOISE = {"symmetric": "sym.", "asymmetric": "pair", "class_conditional": "class-
 
 
 def describe_regime(title: str, properties: Mapping[str, Any]) -> str:
-    """Returns what distinguishes a setting in words: its data, class balance, noise, images and training.
+    """Return what distinguishes a setting in words: its data, class balance, noise, images and training.
 
     Args:
         title: Title of the dataset.
@@ -31,7 +31,7 @@ def describe_regime(title: str, properties: Mapping[str, Any]) -> str:
 
 
 def describe_noise_briefly(properties: Mapping[str, Any]) -> str:
-    """Returns the noise of a setting in few words, such as "sym. 20%" or "human worse label"."""
+    """Return the noise of a setting in few words, such as "sym. 20%" or "human worse label"."""
     kind = properties["kind"]
     rate = properties.get("rate", properties.get("noise"))
     amount = f"{100 * rate:.0f}%" if rate is not None else properties.get("column", "").replace("_", " ")
@@ -54,12 +54,12 @@ def _training(recipe: Mapping[str, Any]) -> list[str]:
 
 
 def short_network(name: str) -> str:
-    """Returns a network's name without its library and size: `timm:tf_efficientnet_lite0@96` is efficientnet_lite0."""
+    """Return a network's name without its library and size: `timm:tf_efficientnet_lite0@96` is efficientnet_lite0."""
     return name.rsplit(":", 1)[-1].split("@", 1)[0].removeprefix("tf_")
 
 
 def without_shared_words(titles: Sequence[str]) -> tuple[str, list[str]]:
-    """Splits descriptions into the words that all of them share, and the rest of each.
+    """Split descriptions into the words that all of them share, and the rest of each.
 
     Args:
         titles: Descriptions by `describe_regime`.

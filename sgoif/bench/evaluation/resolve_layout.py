@@ -29,7 +29,7 @@ NOT_IN_RUN = "the dataset is not part of this run's configuration"
 
 
 def resolve_layout(table: str, spec: Mapping[str, Any], config: Mapping[str, Any]) -> TableLayout:
-    """Makes the layout of a table.
+    """Make the layout of a table.
 
     Args:
         table: Name of the table.
@@ -85,7 +85,7 @@ class _Choice:
 
 
 def _choices(spec: Mapping[str, Any], datasets: Mapping[str, Any], absent: Mapping[str, Any]) -> list[_Choice]:
-    """Returns what a table asks for: its `sets`, or its `dataset(s)` with their `settings`, or everything there is."""
+    """Return what a table asks for: its `sets`, or its `dataset(s)` with their `settings`, or everything there is."""
     if "sets" in spec:
         return [_choice_of_set(chosen) for chosen in spec["sets"]]
     choices = []
@@ -111,7 +111,7 @@ def _chosen_datasets(spec: Mapping[str, Any], datasets: Mapping[str, Any], absen
 
 
 def _default_settings(kind: str, dataset: str, datasets: Mapping[str, Any]) -> list[str]:
-    """Returns all settings of a dataset; for a noise grid those of class-conditional noise."""
+    """Return all settings of a dataset; for a noise grid those of class-conditional noise."""
     settings = datasets.get(dataset, {}).get("settings") or {"clean": {}}
     if kind != "noise_grid" or dataset not in datasets:
         return list(settings)
@@ -124,7 +124,7 @@ def _default_settings(kind: str, dataset: str, datasets: Mapping[str, Any]) -> l
 def _absent(
     table: str, task: str, choice: _Choice, datasets: Mapping[str, Any], absent: Mapping[str, Any]
 ) -> AbsentDataset:
-    """Returns why a table cannot show a dataset.
+    """Return why a table cannot show a dataset.
 
     Raises:
         UserError: If no such dataset is known.
@@ -145,7 +145,7 @@ def _absent(
 
 
 def _panel(table: str, spec: Mapping[str, Any], task: str, choice: _Choice, entry: Mapping[str, Any]) -> Panel:
-    """Returns the panel of a dataset; `entry` is its part of the configuration."""
+    """Return the panel of a dataset; `entry` is its part of the configuration."""
     settings = entry.get("settings") or {}
     if task == "noisy" and choice.setting not in settings:
         known = ", ".join(settings)
@@ -175,7 +175,7 @@ def _panel(table: str, spec: Mapping[str, Any], task: str, choice: _Choice, entr
 
 
 def _shown_methods(spec: Mapping[str, Any], task: str, entry: Mapping[str, Any]) -> list[str]:
-    """Returns the methods of a panel: those the table names, else all with a row of their own.
+    """Return the methods of a panel: those the table names, else all with a row of their own.
 
     A table of variants that names none has those of our method.
     """
@@ -188,7 +188,7 @@ def _shown_methods(spec: Mapping[str, Any], task: str, entry: Mapping[str, Any])
 
 
 def _ood_panels(table: str, dataset: str, method: str, config: Mapping[str, Any]) -> list[Panel]:
-    """Returns the ID set whose OOD metrics a table of variants shows for its first row; empty if it is not run."""
+    """Return the ID set whose OOD metrics a table of variants shows for its first row; empty if it is not run."""
     if dataset not in config["ood"]:
         if dataset in catalogue.DATASETS:
             return []
@@ -203,7 +203,7 @@ def _ood_panels(table: str, dataset: str, method: str, config: Mapping[str, Any]
 def _variants(
     table: str, spec: Mapping[str, Any], config: Mapping[str, Any], panels: Sequence[Panel]
 ) -> tuple[list[VariantRow], dict[str, Any]]:
-    """Returns the rows of a table of variants, and the settings of the first, which the others start from."""
+    """Return the rows of a table of variants, and the settings of the first, which the others start from."""
     from sgoif import InfluenceConfig
 
     methods = spec.get("methods") or list(dict.fromkeys(m for panel in panels for m in panel.methods))

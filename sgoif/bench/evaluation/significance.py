@@ -15,20 +15,20 @@ SMALLEST_WILCOXON = 6  # fewer pairs cannot reach a small p with signed ranks: t
 
 
 def mean_std(values: Sequence[float]) -> tuple[float, float | None]:
-    """Returns mean and sample standard deviation (n - 1); the deviation of one value is unknown, hence None."""
+    """Return mean and sample standard deviation (n - 1); the deviation of one value is unknown, hence None."""
     array = np.asarray(values, dtype=np.float64)
     return float(array.mean()), float(array.std(ddof=1)) if len(array) > 1 else None
 
 
 def t_factor(n: int) -> float:
-    """Returns the factor from a standard deviation of n values to half the width of their mean's 95% interval."""
+    """Return the factor from a standard deviation of n values to half the width of their mean's 95% interval."""
     from scipy.stats import t
 
     return float(t.ppf(1 - ALPHA / 2, n - 1)) / math.sqrt(n)
 
 
 def paired_p(better: Sequence[float], worse: Sequence[float]) -> float:
-    """Returns the p-value of "`better` is larger than `worse`" over paired values.
+    """Return the p-value of "`better` is larger than `worse`" over paired values.
 
     Below `SMALLEST_WILCOXON` pairs it is the paired t-test, from there on the exact Wilcoxon signed-rank test. One pair
     gives 1. If all of a few pairs differ by the same amount, as shares of few examples may, the t-test would give 0;
@@ -53,7 +53,7 @@ def paired_p(better: Sequence[float], worse: Sequence[float]) -> float:
 
 
 def signed_rank_p(difference: np.ndarray) -> float:
-    """Returns the exact p-value of Wilcoxon's signed-rank test of "the differences are positive"; zeros are dropped.
+    """Return the exact p-value of Wilcoxon's signed-rank test of "the differences are positive"; zeros are dropped.
 
     Under the null hypothesis each rank is in the sum W+ with probability 1/2. The distribution of W+ is built by adding
     one rank after the other; ranks are doubled, so that the half ranks of ties are whole numbers too. (scipy permutes
@@ -75,12 +75,12 @@ def signed_rank_p(difference: np.ndarray) -> float:
 
 
 def difference_p(ours: Sequence[float], theirs: Sequence[float]) -> float:
-    """Returns the two-sided p-value of "the pairs differ": twice the smaller one-sided p, at most 1."""
+    """Return the two-sided p-value of "the pairs differ": twice the smaller one-sided p, at most 1."""
     return min(1.0, 2 * min(paired_p(ours, theirs), paired_p(theirs, ours)))
 
 
 def holm(p_values: Mapping[str, float]) -> dict[str, float]:
-    """Returns Holm's step-down adjusted p-values, which bound the error probability of a whole family of tests."""
+    """Return Holm's step-down adjusted p-values, which bound the error probability of a whole family of tests."""
     adjusted = {}
     running = 0.0
     for i, (name, p) in enumerate(sorted(p_values.items(), key=lambda item: item[1])):
@@ -92,7 +92,7 @@ def holm(p_values: Mapping[str, float]) -> dict[str, float]:
 def not_worse(
     values: Mapping[str, Mapping[object, float]], higher_is_better: bool = True, alpha: float = ALPHA
 ) -> tuple[str | None, set[str]]:
-    """Finds the best method and those that are not significantly worse.
+    """Find the best method and those that are not significantly worse.
 
     The best has the best mean. Every other one is compared with it on the pairs that both have, Holm-corrected over all
     comparisons; with fewer than two common pairs it does not count as not worse.
@@ -119,7 +119,7 @@ def not_worse(
 
 
 def average_ranks(values: Mapping[str, Sequence[float]], higher_is_better: bool = True) -> dict[str, float]:
-    """Returns the mean rank of each name over the columns; 1 is best, ties share their mean rank.
+    """Return the mean rank of each name over the columns; 1 is best, ties share their mean rank.
 
     Args:
         values: For each name its values, one for each column.
@@ -133,7 +133,7 @@ def average_ranks(values: Mapping[str, Sequence[float]], higher_is_better: bool 
 
 
 def friedman_p(values: Mapping[str, Sequence[float]]) -> float:
-    """Returns the p-value of "all names rank alike" (Friedman); 1 with fewer than three names or two columns."""
+    """Return the p-value of "all names rank alike" (Friedman); 1 with fewer than three names or two columns."""
     columns = list(values.values())
     if len(columns) < 3 or len(columns[0]) < 2:
         return 1.0
@@ -144,7 +144,7 @@ def friedman_p(values: Mapping[str, Sequence[float]]) -> float:
 
 
 def critical_difference(n_names: int, n_columns: int, alpha: float = ALPHA) -> float:
-    """Returns the critical difference of average ranks (Nemenyi; Demsar 2006): q * sqrt(k (k + 1) / (6 N)).
+    """Return the critical difference of average ranks (Nemenyi; Demsar 2006): q * sqrt(k (k + 1) / (6 N)).
 
     q is the studentised range over k names with infinite degrees of freedom, divided by sqrt(2); N is the number of
     columns.

@@ -88,7 +88,7 @@ def _by_cell(records: Iterable[MetricRecord]) -> CellRecords:
 
 
 def _panel_records(table: str, kind: str, panel: Panel, cells: CellRecords) -> list[SummaryRecord]:
-    """Returns the records of one dataset and setting: facts about the labels first, then method by method."""
+    """Return the records of one dataset and setting: facts about the labels first, then method by method."""
     records: list[SummaryRecord] = []
     for method in ["", *panel.methods]:
         found = cells.get((panel.setting, method), [])
@@ -101,7 +101,7 @@ def _panel_records(table: str, kind: str, panel: Panel, cells: CellRecords) -> l
 def _method_records(
     table: str, panel: Panel, method: str, found: Sequence[MetricRecord], prefixes: Sequence[str] | None
 ) -> list[SummaryRecord]:
-    """Returns the records of one method in one panel; `prefixes` limits the metrics."""
+    """Return the records of one method in one panel; `prefixes` limits the metrics."""
     missing = {r["seed"]: (r["status"], r["reason"]) for r in found if r["metric"] == "status"}
     if method and not found:
         missing = {seed: ("not run", NOT_EVALUATED) for seed in panel.seeds}
@@ -129,7 +129,7 @@ def _method_records(
 def _by_metric(
     found: Iterable[MetricRecord], prefixes: Sequence[str] | None
 ) -> dict[tuple[str, str], list[MetricRecord]]:
-    """Groups the numbers of whole runs (not of epochs) by variant and metric."""
+    """Group the numbers of whole runs (not of epochs) by variant and metric."""
     groups = defaultdict(list)
     for record in found:
         metric = record["metric"]
@@ -173,7 +173,7 @@ def _mean_value(found: Iterable[MetricRecord]) -> float | None:
 
 
 def _status(missing: Mapping[int | None, tuple[str, str]], n_seeds: int) -> tuple[str, str]:
-    """Describes the cells of a method over its seeds.
+    """Describe the cells of a method over its seeds.
 
     Args:
         missing: Status and reason of the seeds without numbers.

@@ -57,7 +57,7 @@ class SummaryRecord(TypedDict):
 
 
 def summary_record(table: str, **fields: Unpack[SummaryFields]) -> SummaryRecord:
-    """Makes a record; fields that are not given are empty."""
+    """Make a record; fields that are not given are empty."""
     empty: SummaryRecord = {
         "table": table, "dataset": "", "setting": "", "method": "", "variant": "", "metric": "", "mean": None,
         "std": None, "n_seeds": 0, "status": "ok", "reason": "", "seconds": None,
@@ -66,22 +66,22 @@ def summary_record(table: str, **fields: Unpack[SummaryFields]) -> SummaryRecord
 
 
 def layout_record(table: str, layout: TableLayout) -> SummaryRecord:
-    """Makes the record that describes a table."""
+    """Make the record that describes a table."""
     return summary_record(table, metric="layout", status="layout", layout=layout.to_json())
 
 
 def read_summary(run_dir: Path | str) -> list[SummaryRecord]:
-    """Reads results/<run>/summary.json."""
+    """Read results/<run>/summary.json."""
     records: list[SummaryRecord] = read_json(Path(run_dir) / "summary.json")
     return records
 
 
 def read_published_summary(path: Path) -> list[dict[str, Any]]:
-    """Reads results/published/<run>/summary.json.gz: the records without single seeds and without empty keys."""
+    """Read results/published/<run>/summary.json.gz: the records without single seeds and without empty keys."""
     records: list[dict[str, Any]] = read_packed_json(path, "`make published`")
     return records
 
 
 def layouts(records: Iterable[Mapping[str, Any]]) -> dict[str, TableLayout]:
-    """Returns the layout of every table of a summary, by name and in its order."""
+    """Return the layout of every table of a summary, by name and in its order."""
     return {r["table"]: TableLayout.from_json(r["layout"]) for r in records if r["metric"] == "layout"}

@@ -117,7 +117,7 @@ class TableLayout:
 
     @classmethod
     def from_json(cls, value: Mapping[str, Any]) -> TableLayout:
-        """Reads a layout as summary.json holds it."""
+        """Read a layout as summary.json holds it."""
         return cls(
             kind=value["kind"],
             task=value.get("task", "noisy"),
@@ -132,7 +132,7 @@ class TableLayout:
         )
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the layout as summary.json holds it; `rows` and `full` only for tables of variants."""
+        """Return the layout as summary.json holds it; `rows` and `full` only for tables of variants."""
         value = asdict(self)
         value["ood"] = value.pop("ood_panels")
         if self.kind not in VARIANT_KINDS:
@@ -141,5 +141,5 @@ class TableLayout:
 
 
 def stand_ins(panels: Iterable[Panel]) -> list[str]:
-    """Returns one phrase for each dataset that stands in for one of the paper."""
+    """Return one phrase for each dataset that stands in for one of the paper."""
     return list(dict.fromkeys(f"{p.title} in place of {p.stands_for}" for p in panels if p.stands_for))

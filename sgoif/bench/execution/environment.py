@@ -19,7 +19,7 @@ DIRTY = "-dirty"  # end of a commit with changed files
 
 @functools.cache
 def environment() -> dict[str, Any]:
-    """Returns `versions`, `hardware` and `commit` of this process, as result.json records them."""
+    """Return `versions`, `hardware` and `commit` of this process, as result.json records them."""
     import torch
 
     versions = {"python": platform.python_version(), "torch": torch.__version__, "numpy": np.__version__}
@@ -30,7 +30,7 @@ def environment() -> dict[str, Any]:
 
 
 def cpu_name() -> str:
-    """Returns the processor's model name, or what Python knows about it where the system does not list it."""
+    """Return the processor's model name, or what Python knows about it where the system does not list it."""
     try:
         lines = Path("/proc/cpuinfo").read_text().splitlines()
     except OSError:
@@ -41,7 +41,7 @@ def cpu_name() -> str:
 
 @functools.cache
 def commit(folder: Path = Path(__file__).parent) -> str:
-    """Returns the commit of the checkout around a folder; empty outside a checkout.
+    """Return the commit of the checkout around a folder; empty outside a checkout.
 
     It ends in "-dirty" if a tracked file has uncommitted changes. Published results and the pages of docs/ do not
     count: they are written from the code of the commit, before they are committed themselves.

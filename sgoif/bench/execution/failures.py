@@ -10,7 +10,7 @@ from sgoif.bench.execution.records import read_batch
 
 
 def failures_in_words(plan: Plan, run_dir: Path, again: str) -> list[str]:
-    """Returns a line for every method and reason, and how to compute the cells again; nothing if none has failed.
+    """Return a line for every method and reason, and how to compute the cells again; nothing if none has failed.
 
     Args:
         plan: The cells of the run.

@@ -24,7 +24,7 @@ KNOWN_SOURCES = Path(".snakemake/source-hashes.json")
 
 
 def source_hash(*modules: str) -> str:
-    """Returns the hash of some modules (dotted names) and of every project module they import."""
+    """Return the hash of some modules (dotted names) and of every project module they import."""
     todo = list(modules)
     seen: set[str] = set()
     while todo:
@@ -38,7 +38,7 @@ def source_hash(*modules: str) -> str:
 
 
 def path_of(module: str) -> Path | None:
-    """Returns the file of a project module, None if it is not one."""
+    """Return the file of a project module, None if it is not one."""
     base = ROOT.joinpath(*module.split("."))
     for path in (base.with_suffix(".py"), base / "__init__.py"):
         if path.is_file():
@@ -61,7 +61,7 @@ class ModuleSource:
 
 @functools.cache
 def imports(module: str) -> tuple[str, ...]:
-    """Returns the project modules that a module imports anywhere in its file, functions included.
+    """Return the project modules that a module imports anywhere in its file, functions included.
 
     The packages around a module are executed too when it is imported, but contribute nothing to it, so they do not
     count.
@@ -121,7 +121,7 @@ def _known_sources() -> dict[str, ModuleSource]:
 
 
 def _save_sources() -> None:
-    """Writes what was read, once Snakemake has made its folder; where that fails, it is read again next time."""
+    """Write what was read, once Snakemake has made its folder; where that fails, it is read again next time."""
     if not _unsaved or not KNOWN_SOURCES.parent.is_dir():
         return
     _unsaved.clear()

@@ -67,7 +67,7 @@ class Inputs:
     # --- images and labels ------------------------------------------------------------------------------------------
 
     def _images(self, name: str, part: str) -> ImageSource:
-        """Returns a dataset's images with the size and channels of the ID set.
+        """Return a dataset's images with the size and channels of the ID set.
 
         A folder of image files is streamed if the ID set is one itself, else it is decoded once.
         """
@@ -97,7 +97,7 @@ class Inputs:
         return StreamedSet(files, self.facts.mean, self.facts.std, self.device, workers, self.unreadable)
 
     def recipe(self, setting: str) -> Recipe:
-        """Returns how networks are trained on a setting, with the file of the weights that they start from."""
+        """Return how networks are trained on a setting, with the file of the weights that they start from."""
         recipe = Recipe.from_dict(self.plan.recipe(self.task, self.dataset, setting))
         if recipe.start is None:
             return recipe
@@ -108,12 +108,12 @@ class Inputs:
         return self._images(self.dataset, "train")
 
     def train(self, cell: Cell) -> ImageSource:
-        """Returns the training images of a cell: all, or the part that its setting keeps."""
+        """Return the training images of a cell: all, or the part that its setting keeps."""
         kept, _ = self._given(cell)
         return self._all_train if kept is None else self._all_train.subset(kept)
 
     def train_ids(self, cell: Cell) -> np.ndarray:
-        """Returns the identities of the training images of a cell, shape [n]."""
+        """Return the identities of the training images of a cell, shape [n]."""
         ids = np.asarray(load.ids(self.root, self.dataset, "train"))
         kept, _ = self._given(cell)
         return ids if kept is None else ids[kept]
@@ -130,14 +130,14 @@ class Inputs:
         return self.test.subset(held["index"]), torch.from_numpy(held["labels"]).to(self.device)
 
     def labels(self, cell: Cell) -> torch.Tensor:
-        """Returns the noisy training labels of a cell, shape [n]: those that its seed draws."""
+        """Return the noisy training labels of a cell, shape [n]: those that its seed draws."""
         return torch.from_numpy(self._given(cell)[1]).to(self.device)
 
     def _labels_file(self, cell: Cell) -> Path:
         return setting_files(self.run_dir, self.dataset, cell.setting, self.plan.draw(cell)).labels
 
     def _given(self, cell: Cell) -> tuple[np.ndarray | None, np.ndarray]:
-        """Returns the positions of the images that a cell's setting keeps, None for all, and their noisy labels."""
+        """Return the positions of the images that a cell's setting keeps, None for all, and their noisy labels."""
         key = cell.setting, self.plan.draw(cell)
         if key not in self._labels:
             self._labels[key] = self._read_given(cell.setting, self._labels_file(cell))
@@ -149,7 +149,7 @@ class Inputs:
         return None, read_labels(path, self.root, self.dataset)
 
     def ood_sets(self) -> dict[str, ImageSource]:
-        """Returns the near and far OOD sets by name of their array, "ood:<set>"."""
+        """Return the near and far OOD sets by name of their array, "ood:<set>"."""
         return {f"ood:{name}": self._ood_set(name) for name in self.spec["near"] + self.spec["far"]}
 
     def _ood_set(self, name: str) -> ImageSource:
@@ -158,7 +158,7 @@ class Inputs:
         return images if len(tested) == len(images) else images.subset(tested)
 
     def _divided(self, name: str, n: int) -> tuple[np.ndarray, np.ndarray]:
-        """Returns the positions of an OOD set's n images that are tested on, and of those for validation."""
+        """Return the positions of an OOD set's n images that are tested on, and of those for validation."""
         kept = kept_images(name, self.dataset, n) if self.spec.get("openood_lists") else None
         positions = np.arange(n) if kept is None else kept
         validation = self.spec.get("validation")
@@ -173,7 +173,7 @@ class Inputs:
         return np.delete(positions, drawn), positions[np.sort(drawn)]
 
     def _ood_val(self) -> ImageSource | None:
-        """Returns the OOD validation images, which no method is tested on."""
+        """Return the OOD validation images, which no method is tested on."""
         if (validation := self.spec.get("validation")) is None:
             return None
         name: str = validation["set"]
@@ -186,13 +186,13 @@ class Inputs:
         return None if name is None else self._other_images(name)
 
     def _other_images(self, name: str) -> ImageSource:
-        """Returns the images of a set that is not tested on: those for training, if it has any."""
+        """Return the images of a set that is not tested on: those for training, if it has any."""
         return self._images(name, "train" if "train" in catalogue.get(name).parts else "test")
 
     # --- shared runs ------------------------------------------------------------------------------------------------
 
     def _shared_entry(self, cell: Cell, run: str) -> tuple[BatchEntry, Path] | None:
-        """Returns the entry and the batch file of the shared run of the same setting and seed, if there is one."""
+        """Return the entry and the batch file of the shared run of the same setting and seed, if there is one."""
         folder = self.run_dir / "batches" / cell.task / cell.dataset / run
         for batch in sorted(folder.glob("*.json")):
             for entry in read_batch(batch):
@@ -207,7 +207,7 @@ class Inputs:
         return found
 
     def _shared_folder(self, cell: Cell, run: str) -> Path:
-        """Returns the folder of a shared run that a cell reads, after checking that every file in it is intact."""
+        """Return the folder of a shared run that a cell reads, after checking that every file in it is intact."""
         entry, batch = self._require_shared_entry(cell, run)
         folder = self.run_dir / entry.path
         if wrong := files_problem(folder, entry.arrays_sha256):
@@ -224,7 +224,7 @@ class Inputs:
         return declared is not None and declared.uses_trusted
 
     def shared_runs(self, cell: Cell) -> list[str]:
-        """Returns the names of the shared runs that a cell reads."""
+        """Return the names of the shared runs that a cell reads."""
         declared = self._declaration(cell)
         return declared.shared_runs if declared else []
 
@@ -242,7 +242,7 @@ class Inputs:
         return failed
 
     def key(self, cell: Cell, code: str) -> str:
-        """Returns the hash of all that a cell depends on.
+        """Return the hash of all that a cell depends on.
 
         Args:
             cell: The cell.
@@ -275,7 +275,7 @@ class Inputs:
         return load_npz(self._shared_folder(cell, FOLDS) / "arrays.npz")["probabilities"]
 
     def common_count(self, cell: Cell) -> int | None:
-        """Returns how many examples every method removes in a cell that is retrained with the same number.
+        """Return how many examples every method removes in a cell that is retrained with the same number.
 
         It is what confident learning counts from the folds of the same setting and seed; no method is told. None if
         the cell is not retrained so, or if its folds failed or were not run.
@@ -290,7 +290,7 @@ class Inputs:
         return count_wrong(probabilities.astype(np.float64), self._given(cell)[1])
 
     def _noise(self, cell: Cell) -> NoiseFacts | None:
-        """Returns what the experimenter knows of the noise, for methods that are told; no label is compared for it."""
+        """Return what the experimenter knows of the noise, for methods that are told; no label is compared for it."""
         declared = self._declaration(cell)
         if declared is None or not declared.told_noise:
             return None
@@ -301,7 +301,7 @@ class Inputs:
     # --- tasks ------------------------------------------------------------------------------------------------------
 
     def noisy_task(self, cell: Cell, session: Session) -> NoisyTask:
-        """Returns what the method of a noisy-label cell gets."""
+        """Return what the method of a noisy-label cell gets."""
         return NoisyTask(
             train=self.train(cell),
             labels=self.labels(cell),
@@ -317,7 +317,7 @@ class Inputs:
         )
 
     def ood_task(self, cell: Cell, session: Session) -> OODTask:
-        """Returns what the method of an OOD cell gets."""
+        """Return what the method of an OOD cell gets."""
         declared = self._declaration(cell)
         return OODTask(
             train=self.train(cell),

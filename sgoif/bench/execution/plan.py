@@ -32,7 +32,7 @@ def _require_known(name: str, known: Collection[str], what: str) -> None:
 
 
 def shared_module(name: str) -> str:
-    """Returns the dotted name of the module that computes a shared run."""
+    """Return the dotted name of the module that computes a shared run."""
     return {PLAIN: "sgoif.bench.methods.plain_training", FOLDS: "sgoif.bench.methods.cross_validation"}[name]
 
 
@@ -74,13 +74,13 @@ class Plan:
         self.config = config
 
     def datasets(self, task: str) -> list[str]:
-        """Returns the datasets of a task."""
+        """Return the datasets of a task."""
         if task == "tuning":
             return [d for d, spec in self.config["noisy"].items() if spec.get("tuning")]
         return list(self.config[task])
 
     def require(self, task: str, dataset: str, method: str | None = None, number: int = 0) -> None:
-        """Checks that the run has a task, dataset, method and batch.
+        """Check that the run has a task, dataset, method and batch.
 
         Raises:
             UserError: If it does not have one of them.
@@ -93,17 +93,17 @@ class Plan:
             raise UserError(f"batch {number}: {task}/{dataset} has {self.n_batches(task, dataset)}, counted from 0")
 
     def spec(self, task: str, dataset: str) -> dict[str, Any]:
-        """Returns the configuration of a dataset."""
+        """Return the configuration of a dataset."""
         return self.config[task_kind(task)][dataset]
 
     def settings(self, task: str, dataset: str) -> dict[str, dict[str, Any]]:
-        """Returns the noise specifications of a dataset by name of the setting."""
+        """Return the noise specifications of a dataset by name of the setting."""
         if task == "ood":
             return {CLEAN: {"kind": "clean"}}
         return self.spec(task, dataset)["settings" if task == "noisy" else "tuning"]
 
     def noise(self, dataset: str, setting: str, draw: int = 0) -> dict[str, Any]:
-        """Returns noise and images of a draw of any setting, reported, tuning or clean; not how it is trained on."""
+        """Return noise and images of a draw of any setting, reported, tuning or clean; not how it is trained on."""
         if setting == CLEAN:
             return {"kind": "clean"}
         _require_known(dataset, self.config["noisy"], "dataset of noisy")
@@ -114,31 +114,31 @@ class Plan:
         return noisy_labels.drawn(kept, draw)
 
     def draw(self, cell: Cell) -> int:
-        """Returns which draw of the noise a cell reads: that of its seed, or the only one."""
+        """Return which draw of the noise a cell reads: that of its seed, or the only one."""
         return noisy_labels.draw_of_seed(self.settings(cell.task, cell.dataset)[cell.setting], cell.seed)
 
     def draws(self, task: str, dataset: str, setting: str) -> list[int]:
-        """Returns the draws of a setting that the seeds of its dataset need."""
+        """Return the draws of a setting that the seeds of its dataset need."""
         noise = self.settings(task, dataset)[setting]
         return sorted({noisy_labels.draw_of_seed(noise, seed) for seed in self.seeds(task, dataset)})
 
     def recipe(self, task: str, dataset: str, setting: str) -> dict[str, Any]:
-        """Returns the training recipe of a setting: that of its dataset, with the fields that the setting changes."""
+        """Return the training recipe of a setting: that of its dataset, with the fields that the setting changes."""
         changed = {} if task == "ood" else self.settings(task, dataset)[setting].get("recipe", {})
         return {**self.spec(task, dataset)["recipe"], **changed}
 
     def start(self, cell: Cell) -> str | None:
-        """Returns the name of the weights that the networks of a cell start from; None for random ones."""
+        """Return the name of the weights that the networks of a cell start from; None for random ones."""
         start = self.recipe(cell.task, cell.dataset, cell.setting).get("start")
         return start["weights"] if start else None
 
     def starts(self, task: str, dataset: str) -> list[str]:
-        """Returns the names of all weights that networks of a dataset start from."""
+        """Return the names of all weights that networks of a dataset start from."""
         found = {self.start(cell) for cell in self.cells(task, dataset, PLAIN)}
         return sorted(name for name in found if name)
 
     def needed_datasets(self) -> set[str]:
-        """Returns the names of all datasets that the run reads: its own, behind noisy labels, weights, and OOD sets."""
+        """Return the names of all datasets that the run reads: its own, behind noisy labels, weights, and OOD sets."""
         names: set[str] = set()
         for dataset, spec in self.config["noisy"].items():
             for noise in {**spec["settings"], **spec.get("tuning", {})}.values():
@@ -151,77 +151,77 @@ class Plan:
         return names
 
     def held_out(self, dataset: str) -> int:
-        """Returns how many test images are set aside with their labels."""
+        """Return how many test images are set aside with their labels."""
         tasks = [task for task in ("noisy", "ood") if dataset in self.config[task]]
         of_whole_run = self.config.get("select", {}).get("val", {}).get(dataset, 0)
         return max(of_whole_run, *(self.config[task][dataset]["val"] for task in tasks))
 
     def seeds(self, task: str, dataset: str) -> list[int]:
-        """Returns the seeds of a dataset."""
+        """Return the seeds of a dataset."""
         spec = self.spec(task, dataset)
         return spec.get("tuning_seeds", spec["seeds"]) if task == "tuning" else spec["seeds"]
 
     def methods(self, task: str, dataset: str) -> list[str]:
-        """Returns the methods of a dataset, variants included, shared runs not."""
+        """Return the methods of a dataset, variants included, shared runs not."""
         spec = self.spec(task, dataset)
         return spec.get("tuning_methods", spec["methods"]) if task == "tuning" else spec["methods"]
 
     def cells(self, task: str, dataset: str, method: str) -> list[Cell]:
-        """Returns the cells of a method by seed, then setting: the order of its batches."""
+        """Return the cells of a method by seed, then setting: the order of its batches."""
         settings, seeds = self.settings(task, dataset), self.seeds(task, dataset)
         return [Cell(task, dataset, setting, seed, method) for seed in seeds for setting in settings]
 
     def expected_cells(self, task: str, dataset: str) -> list[Cell]:
-        """Returns the cells of all methods by setting, then method, then seed: the order of a metrics file."""
+        """Return the cells of all methods by setting, then method, then seed: the order of a metrics file."""
         cells = [cell for method in self.methods(task, dataset) for cell in self.cells(task, dataset, method)]
         settings = list(self.settings(task, dataset))
         return sorted(cells, key=lambda cell: settings.index(cell.setting))
 
     def n_batches(self, task: str, dataset: str) -> int:
-        """Returns how many batches each method of a dataset has."""
+        """Return how many batches each method of a dataset has."""
         per_job = self.cells_per_job(task, dataset)
         n = len(self.settings(task, dataset)) * len(self.seeds(task, dataset))
         return math.ceil(n / per_job) if per_job else 1
 
     def batch_slots(self, task: str, dataset: str, method: str, number: int) -> list[Cell]:
-        """Returns the cells of a batch, those that `restrict` excludes included."""
+        """Return the cells of a batch, those that `restrict` excludes included."""
         cells = self.cells(task, dataset, method)
         size = self.cells_per_job(task, dataset) or len(cells)
         return cells[number * size : (number + 1) * size]
 
     def batch(self, task: str, dataset: str, method: str, number: int) -> list[Cell]:
-        """Returns the cells of a batch that its method computes."""
+        """Return the cells of a batch that its method computes."""
         return [c for c in self.batch_slots(task, dataset, method, number) if self.wanted(c)]
 
     def wanted(self, cell: Cell) -> bool:
-        """Returns whether the cell is computed, which `restrict` in the configuration may exclude."""
+        """Return whether the cell is computed, which `restrict` in the configuration may exclude."""
         return allowed(restriction(self.spec(cell.task, cell.dataset), cell.method), cell.setting, cell.seed)
 
     def retrains(self, cell: Cell) -> bool:
-        """Returns whether the network is trained again without the examples that the cell's method removes."""
+        """Return whether the network is trained again without the examples that the cell's method removes."""
         return self._chosen(self.spec(cell.task, cell.dataset).get("retrain", True), cell)
 
     def retrains_same(self, cell: Cell) -> bool:
-        """Returns whether the network is trained again without the number of examples that all methods remove."""
+        """Return whether the network is trained again without the number of examples that all methods remove."""
         if cell.task == "ood" or cell.method in SHARED:
             return False
         return self._chosen(self.spec(cell.task, cell.dataset).get("retrain_same", False), cell)
 
     @staticmethod
     def _chosen(chosen: Any, cell: Cell) -> bool:
-        """Returns whether `retrain` or `retrain_same` of the configuration includes a cell."""
+        """Return whether `retrain` or `retrain_same` of the configuration includes a cell."""
         if isinstance(chosen, dict):
             return cell.method in chosen and allowed(chosen[cell.method], cell.setting, cell.seed)
         return chosen if isinstance(chosen, bool) else cell.method in chosen
 
     def params(self, method: str) -> dict[str, Any]:
-        """Returns the hyper-parameters that the configuration sets for a method or variant."""
+        """Return the hyper-parameters that the configuration sets for a method or variant."""
         name, variant = registry.split_variant(method)
         changed = self.config["variants"].get(name, {}).get(variant, {}) if variant else {}
         return {**self.config["params"].get(name, {}), **changed}
 
     def cell_config(self, cell: Cell) -> dict[str, Any]:
-        """Returns everything in the configuration that the cell's result depends on."""
+        """Return everything in the configuration that the cell's result depends on."""
         spec = self.spec(cell.task, cell.dataset)
         others = () if cell.method in SHARED else ("near", "far", "auxiliary", "validation")
         keys = ("recipe", "val", *others)
@@ -237,11 +237,11 @@ class Plan:
         return {"cell": asdict(cell), "noise": noise, "params": self.params(cell.method), **used}
 
     def cells_per_job(self, task: str, dataset: str) -> int:
-        """Returns how many cells one job computes: what the dataset says, else the whole run; 0 for all."""
+        """Return how many cells one job computes: what the dataset says, else the whole run; 0 for all."""
         return self.spec(task, dataset).get("cells_per_job", self.config["execution"]["cells_per_job"])
 
     def processes(self, task: str, dataset: str, method: str) -> int:
-        """Returns how many processes compute a cell of this method together, if the machine has as many GPUs."""
+        """Return how many processes compute a cell of this method together, if the machine has as many GPUs."""
         name, _ = registry.split_variant(method)
         together = name in SHARED
         if not together:
@@ -251,7 +251,7 @@ class Plan:
         return asked if together else 1
 
     def code(self, task: str, method: str) -> str:
-        """Returns the hash of the code that a cell of this method runs."""
+        """Return the hash of the code that a cell of this method runs."""
         name, _ = registry.split_variant(method)
         return source_hash(
             "sgoif.bench.execution.run_batch",
@@ -259,6 +259,6 @@ class Plan:
         )
 
     def fingerprint(self, task: str, dataset: str, method: str, number: int) -> str:
-        """Returns a hash that changes exactly when a batch has to be computed again."""
+        """Return a hash that changes exactly when a batch has to be computed again."""
         cells = self.batch(task, dataset, method, number)
         return digest([self.code(task, method), [self.cell_config(c) for c in cells]])

@@ -19,7 +19,7 @@ PIECES = "pieces.json"  # in the folder of a run merged from partial runs: the f
 
 
 def provenance(run_dir: Path, config: dict[str, Any]) -> dict[str, Any]:
-    """Returns what the cells of a run were computed with, each value once.
+    """Return what the cells of a run were computed with, each value once.
 
     Args:
         run_dir: Folder of the run.
@@ -48,7 +48,7 @@ def provenance(run_dir: Path, config: dict[str, Any]) -> dict[str, Any]:
 
 
 def _label_files(config: Mapping[str, Any]) -> dict[str, str]:
-    """Returns the sha256 of every file of labels that a user brought, by its path."""
+    """Return the sha256 of every file of labels that a user brought, by its path."""
     settings = [one for spec in config.get("noisy", {}).values() for one in spec.get("settings", {}).values()]
     return {one["path"]: one["sha256"] for one in settings if one["kind"] == "file"}
 
@@ -60,7 +60,7 @@ def _partial_run(recorded: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _origin(cells: Sequence[Mapping[str, Any]]) -> dict[str, Any]:
-    """Counts the cells and lists what they were computed with, each value once."""
+    """Count the cells and list what they were computed with, each value once."""
     found: dict[str, set[str]] = {"commit": set(), "hardware": set(), "versions": set(), "date": set()}
     for result in cells:
         found["commit"].add(result["commit"])

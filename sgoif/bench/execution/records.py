@@ -73,7 +73,7 @@ class ResultRecord:
 
     @classmethod
     def from_json(cls, value: Any) -> ResultRecord:
-        """Reads a result; keys that are missing or null get their defaults, unknown keys are dropped.
+        """Read a result; keys that are missing or null get their defaults, unknown keys are dropped.
 
         Raises:
             MalformedRecord: If a value has the wrong type.
@@ -100,7 +100,7 @@ class ResultRecord:
         return cls(**known)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the record as result.json holds it."""
+        """Return the record as result.json holds it."""
         return asdict(self)
 
 
@@ -112,7 +112,7 @@ _TYPES: dict[str, type] = {
 
 
 def parse_cell(value: Any) -> Cell:
-    """Reads the `cell` of a record.
+    """Read the `cell` of a record.
 
     Raises:
         MalformedRecord: If it does not name task, dataset, setting, seed and method, and nothing else.
@@ -151,13 +151,13 @@ class BatchEntry:
 
     @classmethod
     def of(cls, result: ResultRecord) -> BatchEntry:
-        """Makes the entry of a result."""
+        """Make the entry of a result."""
         path = result.cell.folder.as_posix()
         return cls(result.cell, path, result.key, result.status, result.reason, result.arrays_sha256)
 
     @classmethod
     def from_json(cls, value: Any) -> BatchEntry:
-        """Reads an entry.
+        """Read an entry.
 
         Raises:
             MalformedRecord: If it is not one, or if its path does not lie below the run's folder.
@@ -171,7 +171,7 @@ class BatchEntry:
         return cls(parse_cell(value.get("cell")), value["path"], **texts, arrays_sha256=sha256)
 
     def to_json(self) -> dict[str, Any]:
-        """Returns the entry as the batch file holds it."""
+        """Return the entry as the batch file holds it."""
         return asdict(self)
 
 
@@ -181,7 +181,7 @@ def _is_inside(path: Any) -> bool:
 
 
 def read_batch(path: Path) -> list[BatchEntry]:
-    """Reads the entries of a batch file.
+    """Read the entries of a batch file.
 
     Args:
         path: results/<run>/batches/<task>/<dataset>/<method>/<number>.json.

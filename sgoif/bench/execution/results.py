@@ -24,7 +24,7 @@ def write(
     arrays: dict[str, np.ndarray] | None = None,
     **facts: Any,
 ) -> ResultRecord:
-    """Writes the arrays first, then result.json, whose presence makes the result valid.
+    """Write the arrays first, then result.json, whose presence makes the result valid.
 
     Args:
         run_dir: Folder of the run.
@@ -58,7 +58,7 @@ def write(
 
 
 def finished(run_dir: Path, cell: Cell, key: str) -> ResultRecord | None:
-    """Returns the cell's result if it exists, has this key, is successful and intact; else None."""
+    """Return the cell's result if it exists, has this key, is successful and intact; else None."""
     folder = run_dir / cell.folder
     if not (folder / "result.json").is_file():
         return None

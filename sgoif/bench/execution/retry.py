@@ -34,7 +34,7 @@ class Choice:
     dataset: str = ""
 
     def includes(self, cell: Cell) -> bool:
-        """Returns whether a cell is meant."""
+        """Return whether a cell is meant."""
         return all(wanted in ("", str(getattr(cell, name))) for name, wanted in vars(self).items())
 
 
@@ -52,7 +52,7 @@ class Forgotten:
 
 
 def forget_failures(plan: Plan, run_dir: Path, choice: Choice) -> Forgotten:
-    """Deletes the results of failed cells and the batch files that list them.
+    """Delete the results of failed cells and the batch files that list them.
 
     A cell that was interrupted keeps its saved epochs and goes on from there.
 
@@ -81,7 +81,7 @@ def forget_failures(plan: Plan, run_dir: Path, choice: Choice) -> Forgotten:
 
 
 def _with_shared_runs(chosen: Listed, failed: Listed) -> Listed:
-    """Adds the failed shared runs of the chosen cells, without which they would fail again."""
+    """Add the failed shared runs of the chosen cells, without which they would fail again."""
     places = {_place(entry.cell) for _, entry in chosen}
     shared = [(b, e) for b, e in failed if e.cell.method in SHARED and _place(e.cell) in places]
     return chosen + [one for one in shared if one not in chosen]

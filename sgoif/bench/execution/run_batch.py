@@ -62,7 +62,7 @@ class Outcome:
 
 
 def run_batch(plan: Plan, run_dir: Path, task: str, dataset: str, method: str, number: int, device: str) -> Path:
-    """Computes the cells of a batch and writes its batch file.
+    """Compute the cells of a batch and write its batch file.
 
     Args:
         plan: The cells of the run.
@@ -102,7 +102,7 @@ def run_batch(plan: Plan, run_dir: Path, task: str, dataset: str, method: str, n
 
 
 def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> ResultRecord | None:
-    """Computes one cell and writes its result, whatever the outcome.
+    """Compute one cell and write its result, whatever the outcome.
 
     Returns:
         The result; None in all but the main one of several processes, which writes it.
@@ -150,7 +150,7 @@ def compute(plan: Plan, run_dir: Path, cell: Cell, key: str, inputs: Inputs) -> 
 
 
 def _attempt(plan: Plan, run_dir: Path, cell: Cell, inputs: Inputs, session: Session, shared_failure: str) -> Outcome:
-    """Computes a cell; an error of the method becomes an outcome with its reason."""
+    """Compute a cell; an error of the method becomes an outcome with its reason."""
     try:
         if shared_failure:
             raise SharedRunFailed(shared_failure)
@@ -206,7 +206,7 @@ def _compute_ood(cell: Cell, task: OODTask, inputs: Inputs, plan: Plan, run_dir:
 
 
 def _method(cell: Cell, task: NoisyTask | OODTask, inputs: Inputs, plan: Plan) -> Any:
-    """Returns the method of a cell with its hyper-parameters."""
+    """Return the method of a cell with its hyper-parameters."""
     name, _ = registry.split_variant(cell.method)
     method = registry.load(registry.task_kind(cell.task), name)(**plan.params(cell.method))
     if not method.reads_plain:  # it trains a network of its own
@@ -215,7 +215,7 @@ def _method(cell: Cell, task: NoisyTask | OODTask, inputs: Inputs, plan: Plan) -
 
 
 def _shared_run(cell: Cell, task: Any, inputs: Inputs, run_dir: Path) -> Outcome:
-    """Computes a run that methods read instead of training again."""
+    """Compute a run that methods read instead of training again."""
     preload_compiler(task.recipe, inputs.device)
     if cell.method == PLAIN:
         arrays, curves = plain_run(task, inputs.test, run_dir / cell.folder)
@@ -225,7 +225,7 @@ def _shared_run(cell: Cell, task: Any, inputs: Inputs, run_dir: Path) -> Outcome
 
 
 def _detect(method: Any, task: NoisyTask, ids: np.ndarray, retrain: bool, same: int | None = None) -> Outcome:
-    """Runs a detector of wrong labels, and with `retrain` trains again without the examples it removes.
+    """Run a detector of wrong labels, and with `retrain` trains again without the examples it removes.
 
     With `same` the network is also trained without the `same` most suspicious examples by the method's score.
     """
@@ -242,7 +242,7 @@ def _detect(method: Any, task: NoisyTask, ids: np.ndarray, retrain: bool, same: 
 
 
 def outcome_of(found: Detection, task: NoisyTask, name: str, ids: np.ndarray) -> Outcome:
-    """Checks what a detector found and returns it as a cell's outcome, without training again.
+    """Check what a detector found and return it as a cell's outcome, without training again.
 
     Args:
         found: What it found.
@@ -269,7 +269,7 @@ def outcome_of(found: Detection, task: NoisyTask, name: str, ids: np.ndarray) ->
 
 
 def _most_suspicious(scores: np.ndarray, count: int) -> np.ndarray:
-    """Returns the `count` examples of the highest scores, bool, shape [n]; of equal scores the first."""
+    """Return the `count` examples of the highest scores, bool, shape [n]; of equal scores the first."""
     remove = np.zeros(len(scores), dtype=bool)
     remove[np.argsort(-scores, kind="stable")[:count]] = True
     return remove
@@ -278,7 +278,7 @@ def _most_suspicious(scores: np.ndarray, count: int) -> np.ndarray:
 def _retrain(
     task: NoisyTask, remove: np.ndarray, class_weights: np.ndarray | None = None, name: str = "retrain"
 ) -> np.ndarray:
-    """Returns test logits, shape [m, C], of a network trained without the removed examples for as many steps.
+    """Return test logits, shape [m, C], of a network trained without the removed examples for as many steps.
 
     Args:
         task: Data and recipe.
@@ -332,7 +332,7 @@ def _check_scores(scores: np.ndarray, n: int, what: str) -> None:
 
 
 def _check_other_fields(found: Detection, task: NoisyTask, name: str) -> None:
-    """Checks what a method gives beside its scores, so that something wrong fails its own cell alone."""
+    """Check what a method gives beside its scores, so that something wrong fails its own cell alone."""
     n = len(task.train)
     if misnamed := [key for key in found.variants if not VARIANT_NAME.fullmatch(key)]:
         raise ValueError(f"{name}: a variant is called {misnamed[0]!r}; letters a to z, digits and _ are allowed")
@@ -356,5 +356,5 @@ def _check_other_fields(found: Detection, task: NoisyTask, name: str) -> None:
 
 
 def _finite_numbers(extras: dict[str, Any]) -> dict[str, float]:
-    """Returns the extras that are finite, as floats; JSON cannot hold the others."""
+    """Return the extras that are finite, as floats; JSON cannot hold the others."""
     return {k: float(v) for k, v in extras.items() if math.isfinite(v)}

@@ -26,7 +26,7 @@ from sgoif.utils.interrupt import raise_if_pending
 
 
 def detector_of(plan: Plan, cell: Cell) -> SGOIFDetector | None:
-    """Returns the detector of a cell that may share its training with others; None if it may not.
+    """Return the detector of a cell that may share its training with others; None if it may not.
 
     A cell that is trained again without what it removes has a training of its own, and so does one that reads others.
     """
@@ -42,7 +42,7 @@ def detector_of(plan: Plan, cell: Cell) -> SGOIFDetector | None:
 
 
 def run_together(plan: Plan, run_dir: Path, cells: Sequence[Cell], device: str) -> None:
-    """Computes the cells that are not finished, in one training, and writes their results.
+    """Compute the cells that are not finished, in one training, and write their results.
 
     Each has the network passes that it would have alone, but neither seconds nor memory, which are those of all
     together. If the training itself fails nothing is written: each cell is then left to be computed alone.

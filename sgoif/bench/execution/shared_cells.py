@@ -21,7 +21,7 @@ WORK = "work"  # saved state of a cell that was interrupted
 
 
 def take_finished(run_dir: Path, cell: Cell, key: str) -> ResultRecord | None:
-    """Takes a cell from where it is finished under the same key.
+    """Take a cell from where it is finished under the same key.
 
     Args:
         run_dir: Folder of the run or selection that needs the cell.
@@ -39,7 +39,7 @@ def take_finished(run_dir: Path, cell: Cell, key: str) -> ResultRecord | None:
 
 
 def _relatives(run_dir: Path) -> Iterator[Path]:
-    """Yields the folders of the whole run and of all its selections, but not `run_dir` itself."""
+    """Yield the folders of the whole run and of all its selections, but not `run_dir` itself."""
     whole = run_dir.parent.parent if run_dir.parent.name == SELECTIONS else run_dir
     for folder in (whole, *sorted((whole / SELECTIONS).glob("*"))):
         if folder != run_dir:

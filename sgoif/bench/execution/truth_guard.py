@@ -14,7 +14,7 @@ class TruthAccessError(PermissionError):
 
 
 def forbid_truth() -> None:
-    """Makes this process unable to open truth files or a dataset's labels. It cannot be undone."""
+    """Make this process unable to open truth files or a dataset's labels. It cannot be undone."""
 
     def watch(event: str, args: tuple[object, ...]) -> None:
         if event == "open" and isinstance(args[0], (str, bytes, os.PathLike)):

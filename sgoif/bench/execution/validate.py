@@ -29,7 +29,7 @@ PER_EXAMPLE = (
 
 
 def damaged_cell(folder: Path, batch: Path, what: str) -> UserError:
-    """Builds the error for a cell whose folder cannot be used.
+    """Build the error for a cell whose folder cannot be used.
 
     Args:
         folder: The cell's folder.

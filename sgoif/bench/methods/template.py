@@ -62,7 +62,7 @@ from __future__ import annotations
 from torch import Tensor
 
 from sgoif.bench.methods.base import OODDetector
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 
 
 class {kind}(OODDetector):
@@ -70,7 +70,7 @@ class {kind}(OODDetector):
     title = "{title}"  # as shown in tables, figures and the report
     group = "Others"  # heading in tables
 
-    def score(self, images: ImageSet) -> Tensor:
+    def score(self, images: ImageSource) -> Tensor:
         """Score images, shape [n]; higher = more out-of-distribution. What `fit(task)` keeps can be used here."""
         log_p = self.logits(images).log_softmax(1)
         return -(log_p.exp() * log_p).sum(1)

@@ -39,7 +39,7 @@ BUILDERS = {
 
 
 def write_tables(run_dir: Path | str, config: Mapping[str, Any] | None = None) -> list[Path]:
-    """Writes every table of a run's summary as Markdown, LaTeX, CSV and JSON.
+    """Write every table of a run's summary as Markdown, LaTeX, CSV and JSON.
 
     Args:
         run_dir: Folder of the run.
@@ -59,5 +59,5 @@ def write_tables(run_dir: Path | str, config: Mapping[str, Any] | None = None) -
 
 
 def build_tables(records: Sequence[Mapping[str, Any]]) -> list[Table]:
-    """Builds one table for each layout in the records of a summary, in their order."""
+    """Build one table for each layout in the records of a summary, in their order."""
     return [BUILDERS[layout.kind](Source(name, layout, records)) for name, layout in layouts(records).items()]

@@ -39,7 +39,7 @@ def make_block(
     corner: tuple[str, str] = ("", "method"),
     footer: str = "",
 ) -> Block:
-    """Fills a block and marks the best entries of its columns.
+    """Fill a block and mark the best entries of its columns.
 
     Args:
         title: Title of the block.
@@ -65,16 +65,16 @@ def make_block(
 
 
 def metric_field(source: Source, panel: Panel, column: Column, ranked: bool = True) -> Field:
-    """Returns the field of a column that shows its metric for one panel."""
+    """Return the field of a column that shows its metric for one panel."""
     return Field(column, lambda method: source.entry(panel, method, column.metric), ranked)
 
 
 def pooled_field(source: Source, panels: Sequence[Panel], column: Column, ranked: bool = False) -> Field:
-    """Returns the field of a column that shows the mean of its metric over several panels."""
+    """Return the field of a column that shows the mean of its metric over several panels."""
     return Field(column, lambda method: source.pooled(panels, method, column.metric), ranked)
 
 
 def absent_field(source: Source, absent: AbsentDataset) -> Field:
-    """Returns the field of a column that says why a dataset has no numbers."""
+    """Return the field of a column that says why a dataset has no numbers."""
     entry = Entry(status="not run", note=source.note(absent.reason))
     return Field(Column(absent.title, "", "status"), lambda method: entry, ranked=False)

@@ -25,12 +25,12 @@ NOT_GIVEN = "–: the method does not give this quantity, or has no seconds of i
 
 
 def seeds_caption(source: Source) -> list[str]:
-    """Returns the sentences on seeds, the draws of noise that they see, and marks."""
+    """Return the sentences on seeds, the draws of noise that they see, and marks."""
     return [*_marks_caption(source), *draws_caption(source)]
 
 
 def draws_caption(source: Source) -> list[str]:
-    """Returns the sentences on which labels the seeds of a table see: their own draw, one draw, or fixed labels."""
+    """Return the sentences on which labels the seeds of a table see: their own draw, one draw, or fixed labels."""
     words: dict[str, list[str]] = {"own": [], "shared": [], "fixed": []}
     for panel in source.panels:
         facts = source.get(panel, "", "base_rate")
@@ -69,13 +69,13 @@ def _marks_caption(source: Source) -> list[str]:
 
 
 def _interval_words(seeds: int) -> str:
-    """Returns how the 95% interval of the mean follows from the standard deviation."""
+    """Return how the 95% interval of the mean follows from the standard deviation."""
     times = [(n, significance.t_factor(n)) for n in range(seeds, 1, -1)][:2]
     return " (95% interval of the mean: ± times " + ", ".join(f"{f:.1f} with {n} seeds" for n, f in times) + ")"
 
 
 def top_caption(source: Source) -> str:
-    """Returns the sentence on P@1%, with how many examples the top 1% is, and AUC-PR."""
+    """Return the sentence on P@1%, with how many examples the top 1% is, and AUC-PR."""
     sizes = sorted({int(v) for v in source.means("n_examples")})
     counts = ", ".join(f"{-(-n // 100)} of {n:,}" for n in sizes)
     return (
@@ -85,7 +85,7 @@ def top_caption(source: Source) -> str:
 
 
 def describe_noise(panel: Panel) -> str:
-    """Returns the noise of a panel in words, such as "superclass 40%, sparsity 0.2"."""
+    """Return the noise of a panel in words, such as "superclass 40%, sparsity 0.2"."""
     if panel.noise is None:
         people = HUMAN_LABELS.get(panel.setting, panel.setting)
         as_found = {"human": f"human, {people}" if people else "human labels", "collected": "as collected"}

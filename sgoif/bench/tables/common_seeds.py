@@ -21,7 +21,7 @@ OVER_COMMON_SEEDS = "Where rows lack seeds, all numbers are over the seeds that 
 def common_block(
     title: str, fields: Sequence[Field], rows: Sequence[tuple[str, str]], corner: tuple[str, str], has_mean: bool
 ) -> list[Block]:
-    """Returns the block over the seeds that all rows have, if some lack seeds."""
+    """Return the block over the seeds that all rows have, if some lack seeds."""
     methods = [method for _, method in rows]
     if not _seeds_differ(fields, methods):
         return []
@@ -40,7 +40,7 @@ def _seeds_differ(fields: Sequence[Field], methods: Sequence[str]) -> bool:
 
 
 def _over_common_seeds(fields: Sequence[Field], methods: Sequence[str]) -> tuple[list[Field], str]:
-    """Returns columns whose numbers are over the seeds that all methods have in them, and which seeds these are.
+    """Return columns whose numbers are over the seeds that all methods have in them, and which seeds these are.
 
     Args:
         fields: Columns that show one metric each.
@@ -76,7 +76,7 @@ def _find(field: Field, entries: Mapping[str, Entry], method: str) -> Entry:
 
 
 def put_over_common_seeds(rows: Sequence[Row], n_columns: int) -> None:
-    """Puts the numbers of the first columns over the settings and seeds that all rows have there.
+    """Put the numbers of the first columns over the settings and seeds that all rows have there.
 
     Args:
         rows: Their entries are replaced; one without a number is not asked for its seeds.
@@ -92,7 +92,7 @@ def put_over_common_seeds(rows: Sequence[Row], n_columns: int) -> None:
 
 
 def restricted(entry: Entry, seeds: Collection[Hashable]) -> Entry:
-    """Returns the entry of these seeds alone; without a number if there are none."""
+    """Return the entry of these seeds alone; without a number if there are none."""
     pairs = {seed: value for seed, value in entry.pairs.items() if seed in seeds}
     if not pairs:
         return Entry()

@@ -29,7 +29,7 @@ def has_power(best: Entry, other: Entry, n_comparisons: int) -> bool:
 
 
 def mark_best(entries: Mapping[str, Entry], column: Column, task: str = "noisy") -> None:
-    """Marks the best entries of a column, and those that are not significantly worse where a test could tell.
+    """Mark the best entries of a column, and those that are not significantly worse where a test could tell.
 
     The best is the method with the best mean, and every other whose mean looks the same as printed. Methods that are
     declared unranked do not compete, nor does one that lacks seeds: its mean may be good because the hard seed failed.

@@ -124,7 +124,7 @@ class Block:
         return len({row.group for row in self.rows}) > 1
 
     def starts_group(self, index: int) -> bool:
-        """Returns whether a heading stands above the row of this index."""
+        """Return whether a heading stands above the row of this index."""
         return self.has_groups and (index == 0 or self.rows[index].group != self.rows[index - 1].group)
 
 
@@ -150,7 +150,7 @@ class Table:
 
 
 def format_number(value: float, style: str) -> str:
-    """Returns a number as printed, without its unit."""
+    """Return a number as printed, without its unit."""
     factor, decimals, _, _ = STYLES[style]
     text = f"{factor * value:,.{decimals}f}"
     is_negative_zero = text.startswith("-") and not text.strip("-0.")
@@ -158,7 +158,7 @@ def format_number(value: float, style: str) -> str:
 
 
 def format_entry(entry: Entry, style: str) -> tuple[str, str, str]:
-    """Returns mean, spread and unit of an entry with a number as printed; the spread is empty where there is none."""
+    """Return mean, spread and unit of an entry with a number as printed; the spread is empty where there is none."""
     if entry.mean is None:
         raise ValueError("the entry has no number")
     _, _, unit, shows_spread = STYLES[style]
@@ -167,17 +167,17 @@ def format_entry(entry: Entry, style: str) -> tuple[str, str, str]:
 
 
 def placeholder(entry: Entry) -> str:
-    """Returns what stands in the place of a number that is missing."""
+    """Return what stands in the place of a number that is missing."""
     if entry.status == "ok":
         return NO_VALUE
     return f"{entry.status} [{entry.note}]" if entry.note else entry.status
 
 
 def name_marks(text: str, best: str, close: str) -> str:
-    """Fills {best} and {close} in a caption with how a format shows these marks."""
+    """Fill {best} and {close} in a caption with how a format shows these marks."""
     return text.replace("{best}", best).replace("{close}", close)
 
 
 def one_line(text: str) -> str:
-    """Joins the lines of a text by single spaces."""
+    """Join the lines of a text by single spaces."""
     return " ".join(str(text).split())

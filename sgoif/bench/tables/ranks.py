@@ -16,7 +16,7 @@ from sgoif.bench.tables.source import Source
 def over_panels(
     source: Source, panels: Sequence[Panel], metric: str, methods: Sequence[str]
 ) -> tuple[list[Field], str]:
-    """Returns the columns of mean and average rank over the panels, and the sentence on the test of the ranks.
+    """Return the columns of mean and average rank over the panels, and the sentence on the test of the ranks.
 
     Only methods with all seeds in every panel have a mean and a rank. Tests count independent draws, not panels.
     """
@@ -32,7 +32,7 @@ def over_panels(
 def mean_and_rank(
     metric: str, entries: Mapping[str, Sequence[Entry]], draws: Mapping[str, Mapping[Draw, float]] | None = None
 ) -> list[Field]:
-    """Returns the columns of mean and average rank of methods that have a number in every column.
+    """Return the columns of mean and average rank of methods that have a number in every column.
 
     Args:
         metric: The metric of the columns.
@@ -56,7 +56,7 @@ def mean_and_rank(
 
 
 def _test_of_ranks(source: Source, panels: Sequence[Panel], metric: str, methods: Sequence[str]) -> str:
-    """Returns the sentence on which methods the independent draws tell apart from the best, or why there is no test."""
+    """Return the sentence on which methods the independent draws tell apart from the best, or why there is no test."""
     n = len(source.draws(panels))
     if n < MIN_DRAWS:
         draws = "one independent draw" if n == 1 else f"{n} independent draws"

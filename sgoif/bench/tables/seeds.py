@@ -24,7 +24,7 @@ ON_SEEDS = re.compile(r"\d+ of \d+ seeds")  # how a note on missing seeds begins
 
 
 def add_seeds_columns(blocks: Sequence[Block], notes: Sequence[str]) -> bool:
-    """Adds the column to every block whose methods do not all have the same number of seeds.
+    """Add the column to every block whose methods do not all have the same number of seeds.
 
     A note on missing seeds moves from the numbers of a row to the new column, if it holds for all of them.
 
@@ -49,14 +49,14 @@ def add_seeds_columns(blocks: Sequence[Block], notes: Sequence[str]) -> bool:
 
 
 def _counted(block: Block, row: Row) -> list[Entry]:
-    """Returns the numbers of a method whose seeds count: those that are no cost, unless all columns are of cost."""
+    """Return the numbers of a method whose seeds count: those that are no cost, unless all columns are of cost."""
     is_cost = [column.style in COST_STYLES for column in block.columns]
     entries = [e for e, cost in zip(row.entries, is_cost, strict=True) if all(is_cost) or not cost]
     return [e for e in entries if row.method and _seeds_of(e)]
 
 
 def _seeds_of(entry: Entry) -> int:
-    """Returns how many seeds are behind a number; of one over several panels, the fewest of a panel."""
+    """Return how many seeds are behind a number; of one over several panels, the fewest of a panel."""
     if entry.mean is None or not entry.n_seeds:
         return 0
     by_panel: dict[Hashable, int] = defaultdict(int)
@@ -66,7 +66,7 @@ def _seeds_of(entry: Entry) -> int:
 
 
 def _take_note(entries: Sequence[Entry], notes: Sequence[str]) -> int | None:
-    """Takes the note on missing seeds away from entries, if it is the only one and all have as many seeds."""
+    """Take the note on missing seeds away from entries, if it is the only one and all have as many seeds."""
     shared = {e.note for e in entries if e.note}
     if len(shared) != 1 or len({_seeds_of(e) for e in entries}) > 1:
         return None

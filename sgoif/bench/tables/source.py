@@ -40,15 +40,15 @@ class Source:
         self.notes: list[str] = []
 
     def get(self, panel: Panel, method: str, metric: str) -> Mapping[str, Any] | None:
-        """Returns the record of a metric, None if there is none; method "" is about the labels."""
+        """Return the record of a metric, None if there is none; method "" is about the labels."""
         return self.index.get((panel.dataset, panel.setting, method, metric))
 
     def variants(self, method: str) -> list[str]:
-        """Returns the scores of a method that do not rank, by name, as far as some panel has a number."""
+        """Return the scores of a method that do not rank, by name, as far as some panel has a number."""
         return list(dict.fromkeys(variant for _, _, m, variant, _ in self.of_variants if m == method))
 
     def variant_entry(self, panel: Panel, method: str, variant: str, metric: str) -> Entry:
-        """Returns the entry of a score that does not rank."""
+        """Return the entry of a score that does not rank."""
         r = self.of_variants.get((panel.dataset, panel.setting, method, variant, metric))
         if r is None or r["mean"] is None:
             return Entry()
@@ -56,12 +56,12 @@ class Source:
         return Entry(r["mean"], r["std"], r["n_seeds"], r["status"], self.note(r["reason"]), pairs=pairs)
 
     def means(self, metric: str, method: str = "") -> list[float]:
-        """Returns the means of a metric in all panels that have one."""
+        """Return the means of a metric in all panels that have one."""
         found = [self.get(panel, method, metric) for panel in self.panels]
         return [r["mean"] for r in found if r is not None and r["mean"] is not None]
 
     def entry(self, panel: Panel, method: str, metric: str) -> Entry:
-        """Returns the entry of a method: a value, a failure status, or an empty entry."""
+        """Return the entry of a method: a value, a failure status, or an empty entry."""
         record = self.get(panel, method, metric)
         if record is not None and record["mean"] is not None:
             status, reason = record["status"], record["reason"]
@@ -83,7 +83,7 @@ class Source:
         return overhead is not None and SHARED_GPU in overhead["reason"]
 
     def pooled(self, panels: Sequence[Panel], method: str, metric: str) -> Entry:
-        """Returns the mean over all seeds of several panels, with pairs by (panel, seed).
+        """Return the mean over all seeds of several panels, with pairs by (panel, seed).
 
         Without any number the entry has the status of the first panel that has one. Of several notes it has the one on
         a shared GPU, else the first.
@@ -106,15 +106,15 @@ class Source:
         return Entry(mean, std, len(pairs), "partial", note, pairs=pairs, independent=independent)
 
     def draws(self, panels: Sequence[Panel]) -> dict[Draw, list[tuple[Panel, int | None]]]:
-        """Returns the independent draws of some panels, see `evaluation.draws`."""
+        """Return the independent draws of some panels, see `evaluation.draws`."""
         return panels_by_draw(panels, lambda panel: self.get(panel, "", "base_rate"))
 
     def by_draw(self, panels: Sequence[Panel], method: str, metric: str) -> dict[Draw, float]:
-        """Returns the mean of a metric over the panels of each independent draw."""
+        """Return the mean of a metric over the panels of each independent draw."""
         return values_by_draw(self.draws(panels), lambda panel: self.get(panel, method, metric))
 
     def note(self, reason: str) -> int | None:
-        """Returns the number of a reason beneath the table; the same words get the same number."""
+        """Return the number of a reason beneath the table; the same words get the same number."""
         if not reason:
             return None
         if reason not in self.notes:
@@ -122,7 +122,7 @@ class Source:
         return self.notes.index(reason) + 1
 
     def methods(self) -> list[tuple[str, str]]:
-        """Returns (group, method) of the rows, in the order that the methods declare, then plain training.
+        """Return (group, method) of the rows, in the order that the methods declare, then plain training.
 
         A method of which no cell was run has no row; the caption names it (`not_run`).
         """
@@ -131,7 +131,7 @@ class Source:
         return [*rows, (REFERENCE, PLAIN)] if PLAIN in shown else rows
 
     def not_run(self) -> list[str]:
-        """Returns the methods of which no cell of this table was run."""
+        """Return the methods of which no cell of this table was run."""
         cells = [(m, self.get(panel, m, "status")) for panel in self.panels for m in panel.methods if m != PLAIN]
         has_run = {m for m, status in cells if status is None or status["status"] != "not run"}
         return [m for m in self._planned() if m != PLAIN and m not in has_run]
@@ -140,7 +140,7 @@ class Source:
         return list(dict.fromkeys(m for panel in self.panels for m in panel.methods))
 
     def table(self, blocks: list[Block], caption: Iterable[str]) -> Table:
-        """Makes the table of these blocks; seeds, where they differ, stand-in data, selection and tuning are added."""
+        """Make the table of these blocks; seeds, where they differ, stand-in data, selection and tuning are added."""
         replaced = ", ".join(stand_ins(self.panels))
         title = f"{self.layout.title} ({replaced})" if replaced else self.layout.title
         tuning = ", ".join(dict.fromkeys(name for panel in self.panels for name in panel.tuning))
@@ -157,7 +157,7 @@ class Source:
         return Table(self.name, self.layout.kind, title, [s for s in sentences if s], blocks, notes)
 
     def _used_notes(self, blocks: list[Block]) -> list[str]:
-        """Returns the reasons that entries refer to, and numbers them in the order in which a reader meets them."""
+        """Return the reasons that entries refer to, and number them in the order in which a reader meets them."""
         entries = {id(e): e for block in blocks for row in block.rows for e in row.entries if e.note}.values()
         order = list(dict.fromkeys(e.note for e in entries if e.note))
         for entry in entries:

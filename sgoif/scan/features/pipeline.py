@@ -22,7 +22,7 @@ START = {"method": FEATURES, "model": "", "why": "--features names a file of the
 
 
 def scan_features(features: Path, labels: Path | None, task: ScanTask) -> Path:
-    """Scans labels by features from a file.
+    """Scan labels by features from a file.
 
     Args:
         features: A .npy, .npz or .parquet file, or the folder of a Hugging Face data set.

@@ -19,7 +19,7 @@ from sgoif.training.session import Session
 
 
 def head_recipe(settings: Settings) -> HeadRecipe:
-    """Returns the recipe of the head that settings ask for."""
+    """Return the recipe of the head that settings ask for."""
     return HeadRecipe(
         epochs=settings.epochs,
         batch_size=settings.batch_size,
@@ -89,6 +89,6 @@ def _train(training: HeadTraining, evidence: Evidence, session: Session) -> None
 
 
 def _logits(training: HeadTraining) -> Tensor:
-    """Returns the logits of all examples of a set that is too large to keep its features, shape [N, C]."""
+    """Return the logits of all examples of a set that is too large to keep its features, shape [N, C]."""
     blocks = (block for _, block in training.features.blocks())
     return torch.cat([training.head(training.projection(block.to(training.device))).cpu() for block in blocks])

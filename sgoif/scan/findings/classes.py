@@ -13,7 +13,7 @@ CONFUSED_SHARE = 0.3  # of a class's labels that probably belong to one other cl
 def find_class_issues(
     labels: np.ndarray, wrong_probability: np.ndarray, probabilities: np.ndarray, names: list[str]
 ) -> list[dict[str, Any]]:
-    """Finds what concerns whole classes.
+    """Find what concerns whole classes.
 
     Args:
         labels: Labels, shape [N].

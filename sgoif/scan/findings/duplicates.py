@@ -46,7 +46,7 @@ class Copies:
 
 
 def content_digests(rows: Iterable[np.ndarray]) -> list[bytes]:
-    """Returns a hash of the content of each example.
+    """Return a hash of the content of each example.
 
     Args:
         rows: What each example consists of: its pixels or its features.
@@ -55,7 +55,7 @@ def content_digests(rows: Iterable[np.ndarray]) -> list[bytes]:
 
 
 def find_copies(labels: np.ndarray, digests: list[bytes], features: Tensor | None) -> list[Copies]:
-    """Finds copies under different labels.
+    """Find copies under different labels.
 
     Args:
         labels: Labels, shape [N].
@@ -81,7 +81,7 @@ def find_copies(labels: np.ndarray, digests: list[bytes], features: Tensor | Non
 
 
 def near_pairs(features: Tensor) -> tuple[np.ndarray, np.ndarray]:
-    """Finds pairs of examples that are nearer to each other than by chance.
+    """Find pairs of examples that are nearer to each other than by chance.
 
     Args:
         features: Features of N examples with different contents, shape [N, d].
@@ -103,7 +103,7 @@ def near_pairs(features: Tensor) -> tuple[np.ndarray, np.ndarray]:
 
 
 def chance_ratio(distance: Tensor) -> float:
-    """Returns t: how much nearer than the k-th a neighbour must be to be a copy.
+    """Return t: how much nearer than the k-th a neighbour must be to be a copy.
 
     Args:
         distance: Distances of N examples to their k nearest neighbours, ascending, shape [N, k].
@@ -114,7 +114,7 @@ def chance_ratio(distance: Tensor) -> float:
 
 
 def _connect(n: int, pairs: np.ndarray) -> np.ndarray:
-    """Returns for each of n examples a number that all examples connected to it by pairs share."""
+    """Return for each of n examples a number that all examples connected to it by pairs share."""
     root = np.arange(n)
 
     def find(i: int) -> int:
@@ -129,7 +129,7 @@ def _connect(n: int, pairs: np.ndarray) -> np.ndarray:
 
 
 def _groups(numbers: np.ndarray) -> list[list[int]]:
-    """Returns the positions that share a number, of numbers that occur more than once."""
+    """Return the positions that share a number, of numbers that occur more than once."""
     order = np.argsort(numbers, kind="stable")
     parts = np.split(order, np.flatnonzero(np.diff(numbers[order])) + 1)
     found: list[list[int]] = [part.tolist() for part in parts if len(part) > 1]

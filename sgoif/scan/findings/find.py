@@ -30,7 +30,7 @@ class ScanFindings:
     left_out: str = ""
 
     def report(self, names: list[str], labels: list[str]) -> dict[str, Any]:
-        """Returns the entries of report.json.
+        """Return the entries of report.json.
 
         Args:
             names: Name of each example.
@@ -58,7 +58,7 @@ class ScanFindings:
         return {"exact": kinds.count("exact"), "near": kinds.count("near")}
 
     def sentences(self) -> list[str]:
-        """Returns what the command prints, a line each."""
+        """Return what the command prints, a line each."""
         lines = []
         if self.copies:
             counts = self._counts()
@@ -78,7 +78,7 @@ NOTHING = ScanFindings([], Outliers([], 0))
 def find_all(
     labels: np.ndarray, features: Tensor | None, logits: Tensor, contents: Iterable[np.ndarray] | None = None
 ) -> ScanFindings:
-    """Finds copies under several labels, and outliers.
+    """Find copies under several labels, and outliers.
 
     Args:
         labels: Labels, shape [N].

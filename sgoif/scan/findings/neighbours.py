@@ -20,14 +20,14 @@ BLOCK = 1 << 22  # similarities that are in memory at a time
 
 
 def directions(features: Tensor) -> Tensor:
-    """Returns centred features of length 1, so that their products are cosines, shape [N, d]."""
+    """Return centred features of length 1, so that their products are cosines, shape [N, d]."""
     rows = features.float() - features.float().mean(0)
     unit: Tensor = rows / rows.norm(dim=1, keepdim=True).clamp(min=1e-12)
     return unit
 
 
 def nearest_neighbours(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
-    """Finds for every example the k others with the most similar directions.
+    """Find for every example the k others with the most similar directions.
 
     Args:
         rows: Directions of length 1, shape [N, d].
@@ -52,7 +52,7 @@ def nearest_neighbours(rows: Tensor, k: int) -> tuple[Tensor, Tensor]:
 
 
 def _cells(rows: Tensor) -> Iterator[tuple[Tensor, Tensor]]:
-    """Yields the members of every cell, and those of them whose first cell it is."""
+    """Yield the members of every cell, and those of them whose first cell it is."""
     n = len(rows)
     if n <= ALL_PAIRS:
         every = torch.arange(n)

@@ -41,7 +41,7 @@ class Outliers:
 
 
 def find_outliers(features: Tensor, logits: Tensor, labels: np.ndarray) -> Outliers:
-    """Finds the examples that are unlike the rest.
+    """Find the examples that are unlike the rest.
 
     Args:
         features: Inputs of the classification layer, shape [N, d].
@@ -60,7 +60,7 @@ def find_outliers(features: Tensor, logits: Tensor, labels: np.ndarray) -> Outli
 
 
 def _farthest_by_chance(scores: np.ndarray) -> float:
-    """Returns the score that `CHANCE` of the examples would reach if none of them were an outlier."""
+    """Return the score that `CHANCE` of the examples would reach if none of them were an outlier."""
     start = np.quantile(scores, 1 - TAIL)
     fall = (np.quantile(scores, 1 - TAIL / 2) - start) / np.log(2)
     return float(start + fall * np.log(len(scores) * TAIL / CHANCE))

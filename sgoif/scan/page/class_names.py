@@ -9,7 +9,7 @@ NUMBERING = re.compile(r"^(?:\d+|n\d{8})[.\-_ ]+(?=\D)")  # 001.Black_footed_Alb
 
 
 def readable_names(classes: list[str], given: Mapping[str, str] | None = None) -> list[str]:
-    """Returns what the page calls each class: without numbering, with blanks in the place of underscores.
+    """Return what the page calls each class: without numbering, with blanks in the place of underscores.
 
     Names that the user has `given`, by class, come first. Names that would be empty or equal to another one stay as
     they are. Decisions and tables always have the names as they are.

@@ -39,7 +39,7 @@ small {{ opacity: .75; }}
 
 
 def explanation_text(found: Explanation, n: int) -> str:
-    """Returns the explanation as lines of text with the `n` most helpful and most harmful examples."""
+    """Return the explanation as lines of text with the `n` most helpful and most harmful examples."""
     out = [_prediction_sentence(found)]
     for title, rows in (("Most helpful", found.helpful(n)), ("Most harmful", found.harmful(n))):
         out.append(f"{title}:")
@@ -63,7 +63,7 @@ def write_page(
     open_example: Callable[[int], Image],
     n: int,
 ) -> None:
-    """Writes the explanation as one HTML page with the images inside.
+    """Write the explanation as one HTML page with the images inside.
 
     Args:
         path: File to write.
@@ -94,7 +94,7 @@ def _list_item(found: Explanation, i: int, open_example: Callable[[int], Image])
 
 
 def _image_tag(open: Callable[[int], Image]) -> str:
-    """Returns the HTML of one image, or of the reason why it cannot be shown."""
+    """Return the HTML of one image, or of the reason why it cannot be shown."""
     try:
         small = make_thumbnail(open, 0, TYPICAL_PIXELS)
     except Unreadable as e:

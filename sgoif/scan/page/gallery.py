@@ -55,7 +55,7 @@ def write_gallery(
     size: int | None,
     findings: ScanFindings = NOTHING,
 ) -> None:
-    """Writes the page with the most suspicious examples.
+    """Write the page with the most suspicious examples.
 
     Args:
         path: File to write.
@@ -98,7 +98,7 @@ def write_gallery(
 
 
 def page_sections(findings: ScanFindings) -> list[dict[str, Any]]:
-    """Returns the sections of the page beside that of suspicious labels: title, explanation, and groups of examples."""
+    """Return the sections of the page beside that of suspicious labels: title, explanation, and groups of examples."""
     copies = [{"told": _tell_copies(c), "items": c.examples[:MAX_GROUP]} for c in findings.copies[:MAX_GROUPS]]
     outliers, beyond = findings.outliers.examples[:MAX_OUTLIERS], findings.outliers.beyond_chance
     rest = "The next, which chance could explain" if beyond else "The farthest; chance could explain them"
@@ -127,12 +127,12 @@ def _tell_copies(copies: Copies) -> str:
 
 
 def shown_examples(ranking: Ranking, size: int | None) -> np.ndarray:
-    """Returns the positions of the examples on the page, most suspicious first (see `write_gallery`)."""
+    """Return the positions of the examples on the page, most suspicious first (see `write_gallery`)."""
     return ranking.order[: size or min(max(ranking.estimated, MIN_EXAMPLES), MAX_EXAMPLES)]
 
 
 def estimate_settings(rest: np.ndarray) -> dict[str, Any]:
-    """Returns what estimate.js needs: the constants of `review`, and in bins the probabilities of what is not shown."""
+    """Return what estimate.js needs: the constants of `review`, and in bins the probabilities of what is not shown."""
     values, counts = review.bin_probabilities(rest)
     return {
         "grid": review.GRID,
@@ -150,7 +150,7 @@ def estimate_settings(rest: np.ndarray) -> dict[str, Any]:
 
 
 def assemble(page: dict[str, Any]) -> str:
-    """Returns the page as HTML, with style, scripts and content inside."""
+    """Return the page as HTML, with style, scripts and content inside."""
     scripts = "\n".join((FOLDER / name).read_text(encoding="utf-8") for name in SCRIPTS)
     html = (FOLDER / "gallery.html").read_text(encoding="utf-8")
     html = html.replace("__STYLE__", (FOLDER / "gallery.css").read_text(encoding="utf-8"))
@@ -158,13 +158,13 @@ def assemble(page: dict[str, Any]) -> str:
 
 
 def json_for_script(value: object) -> str:
-    """Returns JSON that may stand inside a script element: nothing in it can end the element or open a comment."""
+    """Return JSON that may stand inside a script element: nothing in it can end the element or open a comment."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False, separators=(",", ":"))
     return text.replace("&", "\\u0026").replace("<", "\\u003c").replace(">", "\\u003e")
 
 
 def gallery_item(listing: Listing, ranking: Ranking, evidence: PageEvidence, rank: int, i: int) -> dict[str, Any]:
-    """Returns what the page shows of example `i`."""
+    """Return what the page shows of example `i`."""
     label = listing.labels[i]
     others = evidence.probabilities[i].copy()
     others[label] = -1
@@ -195,21 +195,21 @@ def _digits(value: float) -> float:
 
 
 def informative_interval(score: float, half_width: float) -> list[float] | None:
-    """Returns the interval of a score, or None where it says nothing: it is infinite, or holds both signs."""
+    """Return the interval of a score, or None where it says nothing: it is infinite, or holds both signs."""
     if not math.isfinite(half_width) or half_width >= abs(score):
         return None
     return [_digits(score - half_width), _digits(score + half_width)]
 
 
 def main_contributions(contributions: np.ndarray, limit: int = 4) -> list[list[float]]:
-    """Returns [class, part of the score] of the anchors with the greatest parts, the most positive first."""
+    """Return [class, part of the score] of the anchors with the greatest parts, the most positive first."""
     greatest = np.argsort(-np.abs(contributions), kind="stable")[:limit].tolist()
     chosen = sorted(greatest, key=lambda c: -contributions[c])
     return [[c, _digits(float(contributions[c]))] for c in chosen if contributions[c] != 0]
 
 
 def _file_link(folder: Path, listing: Listing, i: int) -> str | None:
-    """Returns the way from the page to the file of example `i`; None where the examples are not files."""
+    """Return the way from the page to the file of example `i`; None where the examples are not files."""
     if listing.base is None:
         return None
     return quote(os.path.relpath(listing.base / listing.names[i], folder.resolve()))
@@ -218,7 +218,7 @@ def _file_link(folder: Path, listing: Listing, i: int) -> str | None:
 def _typical_pictures(
     listing: Listing, ranking: Ranking, evidence: PageEvidence, items: list[dict[str, Any]]
 ) -> dict[int, list[dict[str, Any]]]:
-    """Returns the pictures of typical examples of every class that the page names."""
+    """Return the pictures of typical examples of every class that the page names."""
     used = {item[name] for item in items for name in ("given", "other")}
     found = typical_examples(evidence.features, np.array(listing.labels), ranking.flagged, TYPICAL_EXAMPLES)
     pictures: dict[int, list[dict[str, Any]]] = {}

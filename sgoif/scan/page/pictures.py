@@ -23,7 +23,7 @@ JPEG_QUALITY = 80
 
 
 def thumbnail(listing: Listing, i: int, side: int = THUMBNAIL_PIXELS) -> tuple[str | None, bool]:
-    """Returns a picture of example `i` as data URI, None if it cannot be read any more, and whether it is tiny."""
+    """Return a picture of example `i` as data URI, None if it cannot be read any more, and whether it is tiny."""
     try:
         small = make_thumbnail(listing.open, i, side)
     except Unreadable:  # it was readable when the scan began; the page still names it
@@ -32,12 +32,12 @@ def thumbnail(listing: Listing, i: int, side: int = THUMBNAIL_PIXELS) -> tuple[s
 
 
 def is_tiny(image: Image) -> bool:
-    """Returns whether an image is so small that its pixels should stay sharp."""
+    """Return whether an image is so small that its pixels should stay sharp."""
     return max(image.size) <= SHARP_PIXELS
 
 
 def data_uri(image: Image) -> str:
-    """Returns an image as a data URI: PNG for small images, JPEG otherwise."""
+    """Return an image as a data URI: PNG for small images, JPEG otherwise."""
     out = io.BytesIO()
     if max(image.size) <= LOSSLESS_PIXELS:
         kind = "png"
@@ -49,7 +49,7 @@ def data_uri(image: Image) -> str:
 
 
 def typical_examples(features: np.ndarray, labels: np.ndarray, suspicious: np.ndarray, limit: int) -> list[np.ndarray]:
-    """Finds the examples of each class that are nearest to its mean.
+    """Find the examples of each class that are nearest to its mean.
 
     Features are compared by their direction, so that bright and faint images count alike.
 

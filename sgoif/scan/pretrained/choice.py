@@ -34,7 +34,7 @@ class ScanStart:
     why: str
 
     def describe(self) -> str:
-        """Returns the line that is printed before training."""
+        """Return the line that is printed before training."""
         if self.weights is None:
             return f"From scratch, because {self.why}"
         what = "A head on features of" if self.method == EMBED else "Fine-tuning"
@@ -48,7 +48,7 @@ class ScanStart:
         return choose_settings(n, side, grey, device, options, self.model, weights)
 
     def normalisation(self) -> tuple[Sequence[float], Sequence[float]] | None:
-        """Returns mean and deviation of each channel that the weights expect; None: those of the data."""
+        """Return mean and deviation of each channel that the weights expect; None: those of the data."""
         if self.weights is None:
             return None
         import timm
@@ -57,7 +57,7 @@ class ScanStart:
         return (about.mean, about.std) if about is not None else (HALF, HALF)
 
     def report(self) -> dict[str, Any]:
-        """Returns what stands in report.json."""
+        """Return what stands in report.json."""
         weights = None
         if self.weights is not None:
             weights = {"file": self.weights.file.name, "from": self.weights.origin, "sha256": self.weights.sha256}

@@ -36,7 +36,7 @@ class Embedder:
     def __init__(
         self, network: Network, settings: Settings, normalisation: tuple[Sequence[float], Sequence[float]], spare: Path
     ) -> None:
-        """Opens the cache of the network's weights.
+        """Open the cache of the network's weights.
 
         Args:
             network: The network; its head is not used.
@@ -96,7 +96,7 @@ class Embedder:
         return found, kept
 
     def _decode(self, listing: Listing, rows: range) -> dict[int, np.ndarray]:
-        """Returns the pixels of images by position."""
+        """Return the pixels of images by position."""
         size, decoded = self._settings.size, {}
         for i, result in map_in_order(lambda i: decode_square(listing.open, i, size, 3), rows.start, rows.stop):
             if isinstance(result, Unreadable):
@@ -120,7 +120,7 @@ class Embedder:
 
     @torch.inference_mode()
     def _forward(self, pixels: np.ndarray) -> np.ndarray:
-        """Returns the features of images, float16, shape [n, dim]."""
+        """Return the features of images, float16, shape [n, dim]."""
         images = ImageSet(pixels, *self._normalisation, self._settings.device)
         amp = torch.autocast("cuda", torch.bfloat16) if self._settings.device == "cuda" else nullcontext()
         try:

@@ -21,12 +21,12 @@ FEATURE = np.dtype("<f2")
 
 
 def cache_root() -> Path:
-    """Returns the folder of the caches of this user."""
+    """Return the folder of the caches of this user."""
     return Path(os.environ.get("XDG_CACHE_HOME") or Path.home() / ".cache") / "sgoif" / "embeddings"
 
 
 def pixel_key(pixels: np.ndarray) -> bytes:
-    """Returns the identity of an image as a network sees it, 32 bytes."""
+    """Return the identity of an image as a network sees it, 32 bytes."""
     return hashlib.sha256(np.ascontiguousarray(pixels).data).digest()
 
 
@@ -38,7 +38,7 @@ class EmbeddingCache:
     """
 
     def __init__(self, folder: Path, dim: int) -> None:
-        """Opens a cache, or makes an empty one.
+        """Open a cache, or make an empty one.
 
         Args:
             folder: Where it is; its name holds everything that the features depend on beside the image.
@@ -54,7 +54,7 @@ class EmbeddingCache:
         self._known = {bytes(key): (i, int(checksum)) for i, (key, checksum) in enumerate(records)}
 
     def get(self, key: bytes) -> np.ndarray | None:
-        """Returns the features of an image, float16, shape [dim]; None if they are not here, or damaged."""
+        """Return the features of an image, float16, shape [dim]; None if they are not here, or damaged."""
         if key not in self._known:
             return None
         i, checksum = self._known[key]
@@ -62,7 +62,7 @@ class EmbeddingCache:
         return row if len(row) == self.dim and zlib.crc32(row.data) == checksum else None
 
     def add(self, keys: list[bytes], rows: np.ndarray) -> None:
-        """Adds images.
+        """Add images.
 
         Args:
             keys: Their identities, n of them.
@@ -79,7 +79,7 @@ class EmbeddingCache:
             self._known[key] = (i, int(records["checksum"][i - first]))
 
     def _complete(self) -> int:
-        """Returns the number of rows that have a record."""
+        """Return the number of rows that have a record."""
         rows = self._rows.stat().st_size // (self.dim * FEATURE.itemsize)
         return min(rows, self._index.stat().st_size // RECORD.itemsize)
 

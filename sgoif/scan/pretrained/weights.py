@@ -48,7 +48,7 @@ class Weights:
 
 
 def find_weights(model: str, file: Path | None, download: bool) -> Weights | None:
-    """Looks for the weights of a timm model on this machine.
+    """Look for the weights of a timm model on this machine.
 
     Args:
         model: Name of the model.
@@ -80,7 +80,7 @@ def find_weights(model: str, file: Path | None, download: bool) -> Weights | Non
 
 
 def _in_cache(about: Any) -> Path | None:
-    """Returns the file that timm would load without a network, or None."""
+    """Return the file that timm would load without a network, or None."""
     import torch
     from huggingface_hub import try_to_load_from_cache
 
@@ -95,7 +95,7 @@ def _in_cache(about: Any) -> Path | None:
 
 
 def _in_package(model: str) -> Weights | None:
-    """Returns the weights in an installed package, whose code is not run."""
+    """Return the weights in an installed package, whose code is not run."""
     module, name, package = PACKAGES.get(model, ("", "", ""))
     spec = find_spec(module) if module else None
     if spec is None or not spec.submodule_search_locations:
@@ -123,7 +123,7 @@ def _download(model: str, about: Any) -> Path:
 
 
 def load_pretrained(weights: Weights) -> Any:
-    """Builds the timm model with its weights; every one of them must fit.
+    """Build the timm model with its weights; every one of them must fit.
 
     Weights whose names are not timm's are given to the model's in their order, if every shape agrees.
 
@@ -153,7 +153,7 @@ def _read(weights: Weights) -> dict[str, Tensor]:
 
 
 def _build(model: str, state: dict[str, Tensor]) -> nn.Module:
-    """Builds a model with as many classes as its weights have, so that timm leaves none of them out."""
+    """Build a model with as many classes as its weights have, so that timm leaves none of them out."""
     import timm
 
     about = timm.get_pretrained_cfg(model)

@@ -58,18 +58,18 @@ class ArrowTable:
         return named | {name for name in self.columns if UNNAMED_INDEX.fullmatch(name)}
 
     def labels(self, column: str) -> np.ndarray:
-        """Returns the cells of a column as they are, shape [n]."""
+        """Return the cells of a column as they are, shape [n]."""
         cells = [cell for batch in self.batches([column]) for cell in batch.column(0).to_pylist()]
         values = np.empty(len(cells), dtype=object)
         values[:] = cells
         return values
 
     def class_names(self, column: str) -> list[str] | None:
-        """Returns the names of the classes that a column numbers, if the file has them."""
+        """Return the names of the classes that a column numbers, if the file has them."""
         return self.names.get(column)
 
     def matrix(self, columns: list[str], path: Path) -> np.ndarray:
-        """Writes columns as float32 to a .npy file, batch by batch, and returns it mapped, shape [n, d].
+        """Write columns as float32 to a .npy file, batch by batch, and return it mapped, shape [n, d].
 
         Raises:
             UserError: If lists have different lengths, or a cell is empty.
@@ -91,7 +91,7 @@ class ArrowTable:
         return mapped
 
     def _block(self, batch: Any) -> np.ndarray:
-        """Returns the rows of a batch, shape [b, d]; empty cells become NaN, which is refused where rows are read."""
+        """Return the rows of a batch, shape [b, d]; empty cells become NaN, which is refused where rows are read."""
         if not _is_list(batch.schema.field(0).type):
             cells = [np.asarray(column.to_numpy(zero_copy_only=False), np.float32) for column in batch.columns]
             return np.stack(cells, axis=1)
@@ -106,7 +106,7 @@ class ArrowTable:
 
 
 def open_parquet(path: Path) -> ArrowTable:
-    """Opens a Parquet file."""
+    """Open a Parquet file."""
     _require_pyarrow(path)
     import pyarrow
     import pyarrow.parquet
@@ -121,7 +121,7 @@ def open_parquet(path: Path) -> ArrowTable:
 
 
 def open_huggingface(path: Path) -> ArrowTable:
-    """Opens the folder of a Hugging Face data set; the library `datasets` is not needed."""
+    """Open the folder of a Hugging Face data set; the library `datasets` is not needed."""
     if not (path / "state.json").is_file():
         hint = "its parts are folders, name one of them" if (path / "dataset_dict.json").is_file() else ""
         raise UserError(

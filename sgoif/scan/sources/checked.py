@@ -15,7 +15,7 @@ MAX_NAMED = 5  # classes in an error message
 
 
 def read_checked(path: Path, reading: ReadOptions, classes: list[str]) -> Listing:
-    """Lists checked examples.
+    """List checked examples.
 
     Args:
         path: A folder of class folders, or a CSV of path and label.
@@ -36,7 +36,7 @@ def read_checked(path: Path, reading: ReadOptions, classes: list[str]) -> Listin
 
 
 def match_checked(checked: Listing, decoded: Sequence[int], classes: list[str]) -> tuple[np.ndarray, np.ndarray]:
-    """Finds the checked examples of the classes that are scanned.
+    """Find the checked examples of the classes that are scanned.
 
     Args:
         checked: The checked examples.

@@ -13,7 +13,7 @@ SEPARATORS = (",", ";", "\t", ":", " ")  # between label and name, the same in a
 
 
 def read_class_names(path: Path, classes: list[str]) -> dict[str, str]:
-    """Reads what the classes are called.
+    """Read what the classes are called.
 
     A line has the label and its name (`n01440764,tench`), or a name alone: then there are as many lines as classes, in
     their order (numbers by value, others by the alphabet). JSON is an object of names by label, or a list of names.
@@ -49,7 +49,7 @@ def read_class_names(path: Path, classes: list[str]) -> dict[str, str]:
 
 
 def _lines(path: Path, text: str, classes: list[str]) -> dict[str, str] | list[str]:
-    """Returns names by label where lines begin with labels, else all lines."""
+    """Return names by label where lines begin with labels, else all lines."""
     lines = [line.strip() for line in text.splitlines() if line.strip()]
     known = set(classes)
     ways = {separator: [_split(line, separator, known) for line in lines] for separator in SEPARATORS}
@@ -67,7 +67,7 @@ def _lines(path: Path, text: str, classes: list[str]) -> dict[str, str] | list[s
 
 
 def _split(line: str, separator: str, known: set[str]) -> tuple[str, str] | None:
-    """Returns the longest label that a line begins with, which may hold the separator, and the name behind it."""
+    """Return the longest label that a line begins with, which may hold the separator, and the name behind it."""
     parts = line.split(separator)
     for n in range(len(parts) - 1, 0, -1):
         label = separator.join(parts[:n]).strip()

@@ -19,7 +19,7 @@ HINTS = CsvHints(
 
 
 def list_csv(path: Path, columns: tuple[str, str], encoding: str) -> Listing:
-    """Lists the images of a CSV; every row is an example, except those of pipes, sockets and devices.
+    """List the images of a CSV; every row is an example, except those of pipes, sockets and devices.
 
     Args:
         path: The CSV file.
@@ -56,7 +56,7 @@ def list_csv(path: Path, columns: tuple[str, str], encoding: str) -> Listing:
 
 
 def _check_rows(path: Path, rows: list[CsvRow], columns: tuple[str, str], base: Path) -> None:
-    """Raises UserError, with the line, for empty cells, repeated paths and missing files."""
+    """Raise UserError, with the line, for empty cells, repeated paths and missing files."""
     first_row: dict[str, CsvRow] = {}
     missing: list[tuple[int, str]] = []
     for row in rows:

@@ -42,7 +42,7 @@ NO_HINTS = CsvHints()
 def read_rows(
     path: Path, columns: tuple[str, ...], encoding: str = "utf-8", strip: bool = True, hints: CsvHints = NO_HINTS
 ) -> list[CsvRow]:
-    """Reads the named columns of a CSV separated by comma, semicolon or tab.
+    """Read the named columns of a CSV separated by comma, semicolon or tab.
 
     Args:
         path: The CSV file; its first line is the header.
@@ -82,7 +82,7 @@ def read_rows(
 
 
 def _decode(path: Path, encoding: str, hints: CsvHints) -> str:
-    """Returns the text of a file without its byte order mark."""
+    """Return the text of a file without its byte order mark."""
     require_no_special(path, "save its content to a file and name that")
     data = path.read_bytes()
     try:

@@ -42,7 +42,7 @@ class FeatureFile:
 
 
 def read_features(features: Path, labels: Path | None, columns: tuple[str, str], encoding: str) -> FeatureFile:
-    """Opens a file of features and the labels beside or inside it.
+    """Open a file of features and the labels beside or inside it.
 
     Args:
         features: File or folder of the features.
@@ -84,7 +84,7 @@ def read_features(features: Path, labels: Path | None, columns: tuple[str, str],
 
 
 def _class_names(where: str, labels: ClassLabels, names: list[str] | None) -> list[str]:
-    """Returns what the classes are called; `names` are those of a Hugging Face ClassLabel, by number."""
+    """Return what the classes are called; `names` are those of a Hugging Face ClassLabel, by number."""
     classes = labels.classes.tolist()
     if names is None:
         return [str(c) for c in classes]
@@ -111,7 +111,7 @@ Own = tuple[Any, list[str] | None]  # labels, and the names of the classes that 
 
 
 def _open_features(path: Path, label: str) -> tuple[Callable[[Path], np.ndarray], Own | None, int]:
-    """Returns how to load the features, the labels that lie beside them, and the number of examples."""
+    """Return how to load the features, the labels that lie beside them, and the number of examples."""
     if path.is_dir():
         return _from_table(open_huggingface(path), path, label)
     require_no_special(path, f"expected a file of features: {SUFFIXES}")
@@ -180,7 +180,7 @@ def _from_table(table: ArrowTable, path: Path, label: str) -> tuple[Callable[[Pa
 
 
 def _read_labels(path: Path, columns: tuple[str, str], encoding: str) -> tuple[Any, list[str] | None, Path | None]:
-    """Returns labels, the names of the examples, and the folder they are relative to where they are image files."""
+    """Return labels, the names of the examples, and the folder they are relative to where they are image files."""
     expected = f"expected a CSV with the column {columns[1]}, or a .npy"
     if path.is_dir() or not path.exists():
         raise UserError(f"--labels {path}: no such file; {expected}")

@@ -17,7 +17,7 @@ MAX_NAMED = 5  # folders in a message
 
 
 def list_folder(folder: Path) -> Listing:
-    """Lists the images of a folder; the label is the name of the first folder below it.
+    """List the images of a folder; the label is the name of the first folder below it.
 
     Hidden files and folders, and files with the suffix of something else than an image, are ignored. Left out are
     images of a kind that cannot be read, files without a suffix, files whose names are not UTF-8, pipes, sockets and
@@ -69,7 +69,7 @@ class _FoundImages:
         self._read = {str(above): f"{above}, which holds it" for above in (real, *real.parents)}
 
     def add_class(self, label: str) -> None:
-        """Reads FOLDER/<label> in a fixed order; names are relative to FOLDER."""
+        """Read FOLDER/<label> in a fixed order; names are relative to FOLDER."""
         self.names[label] = []
         for inner, folders, files in os.walk(self.folder / label, onerror=_raise_unreadable):
             shown = Path(inner).relative_to(self.folder).as_posix()
@@ -107,7 +107,7 @@ class _FoundImages:
 
 
 def _image_suffixes() -> set[str]:
-    """Returns the suffixes that PIL can open."""
+    """Return the suffixes that PIL can open."""
     from PIL import Image
 
     return {suffix for suffix, plugin in Image.registered_extensions().items() if plugin in Image.OPEN}
@@ -121,7 +121,7 @@ def _class_names(folder: Path) -> list[str]:
 
 
 def _require_no_parts(folder: Path, found: _FoundImages) -> None:
-    """Raises UserError if what was taken for classes are train, val, … with class folders in them."""
+    """Raise UserError if what was taken for classes are train, val, … with class folders in them."""
     used = [label for label, names in found.names.items() if names]
     parts = [p for p in used if p.lower() in PARTS and all(name.count("/") > 1 for name in found.names[p])]
     if len(parts) > 1 or parts == used:

@@ -51,14 +51,14 @@ class Listing:
         return len(self.names)
 
     def digest(self) -> str:
-        """Returns a hash of the names and labels and, for files, of their sizes and modification times."""
+        """Return a hash of the names and labels and, for files, of their sizes and modification times."""
         h = hashlib.sha256(repr((self.kind, self.classes)).encode())
         for name, label in zip(self.names, self.labels, strict=True):
             h.update(repr((name, label, self.base and _file_state(self.base / name))).encode())
         return h.hexdigest()[:16]
 
     def subset(self, rows: Sequence[int]) -> Listing:
-        """Returns the examples at `rows`, with only the classes that still have examples."""
+        """Return the examples at `rows`, with only the classes that still have examples."""
         used = sorted({self.labels[i] for i in rows})
         number = {old: new for new, old in enumerate(used)}
         return Listing(
@@ -75,11 +75,11 @@ class Listing:
         )
 
     def keep_to(self, white: float) -> None:
-        """Opens images of more than eight bits a pixel in one range from now on; 0 changes nothing."""
+        """Open images of more than eight bits a pixel in one range from now on; 0 changes nothing."""
         self.open, self.white = with_white(self.open, white), white
 
     def rows_of_large_classes(self, skip_tiny: bool) -> list[int]:
-        """Finds the examples whose label can be judged: those of classes with enough images.
+        """Find the examples whose label can be judged: those of classes with enough images.
 
         Examples of smaller classes are added to `left_out`.
 
@@ -116,7 +116,7 @@ class Listing:
 
 
 def _file_state(path: Path) -> tuple[int, int] | None:
-    """Returns (size, modification time), or None for a broken link."""
+    """Return (size, modification time), or None for a broken link."""
     try:
         state = path.stat()
     except OSError:

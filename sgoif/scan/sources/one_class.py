@@ -14,7 +14,7 @@ MULTI_LABEL = "which is not supported; scan once for each label, with a CSV of y
 
 
 def require_one_class(path: Path, lines: Sequence[int], labels: Sequence[str]) -> None:
-    """Checks the labels of a CSV.
+    """Check the labels of a CSV.
 
     A cell has several labels if it is written as a list, or if the parts between its separators are labels of other
     rows: `cat|dog` beside `cat` and `dog`. Real numbers are those of a regression. Among numbers `nan` is a label that
@@ -45,13 +45,13 @@ def require_one_class(path: Path, lines: Sequence[int], labels: Sequence[str]) -
 
 
 def _parts(label: str, separator: str) -> set[str]:
-    """Returns the labels in a cell; the cell itself, and something that is no label, where there is one only."""
+    """Return the labels in a cell; the cell itself, and something that is no label, where there is one only."""
     parts = {part.strip() for part in label.split(separator)}
     return parts if separator in label else {label, "\0"}
 
 
 def _numbers(labels: Sequence[str]) -> list[float]:
-    """Returns the labels as numbers; nothing if one of them is none."""
+    """Return the labels as numbers; nothing if one of them is none."""
     try:
         return [float(label) for label in labels]
     except ValueError:

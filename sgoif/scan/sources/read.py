@@ -35,7 +35,7 @@ class ReadOptions:
 
 
 def read_source(source: str, options: ReadOptions | None = None) -> Listing:
-    """Lists the examples of a folder, a CSV file, or a data set by name.
+    """List the examples of a folder, a CSV file, or a data set by name.
 
     Args:
         source: Path of a folder or a CSV file, or the name of a data set.

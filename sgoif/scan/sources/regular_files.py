@@ -17,7 +17,7 @@ OPENED = (stat.S_ISREG, stat.S_ISDIR)  # opening these never waits for another p
 
 
 def is_special(path: Path | str) -> bool:
-    """Returns whether there is something at `path` that is neither a regular file nor a folder, nor a link to one."""
+    """Return whether there is something at `path` that is neither a regular file nor a folder, nor a link to one."""
     try:
         mode = os.stat(path).st_mode
     except OSError:  # nothing there, or a broken link: whoever opens it gets the reason
@@ -26,7 +26,7 @@ def is_special(path: Path | str) -> bool:
 
 
 def require_no_special(path: Path, what_to_do: str) -> None:
-    """Checks a path before it is opened.
+    """Check a path before it is opened.
 
     Args:
         path: A file that the user named, or one of a scan.
@@ -40,7 +40,7 @@ def require_no_special(path: Path, what_to_do: str) -> None:
 
 
 def open_image_file(path: Path | str) -> Image:
-    """Opens an image file, not yet decoded.
+    """Open an image file, not yet decoded.
 
     Raises:
         OSError: If it is not a regular file, or cannot be opened.

@@ -18,7 +18,7 @@ LABEL_ATTRIBUTES = ("targets", "labels", "_labels")
 
 
 def list_dataset(name: str, root: str, split: str, download: bool, hint: str = "") -> Listing:
-    """Lists `digits`, or one part of a torchvision classification data set.
+    """List `digits`, or one part of a torchvision classification data set.
 
     Args:
         name: Name of the data set in any case.
@@ -43,7 +43,7 @@ def list_dataset(name: str, root: str, split: str, download: bool, hint: str = "
 
 
 def _torchvision_name(name: str) -> str:
-    """Returns the name in torchvision's spelling."""
+    """Return the name in torchvision's spelling."""
     from torchvision import datasets
 
     known = {title.lower(): title for title in datasets.__all__ if title not in NOT_BY_NAME}
@@ -55,7 +55,7 @@ def _torchvision_name(name: str) -> str:
 
 
 def _load(title: str, root: str, split: str, download: bool, hint: str) -> Any:
-    """Returns the torchvision data set; its classes choose a part by `train` or by `split`, or have but one."""
+    """Return the torchvision data set; its classes choose a part by `train` or by `split`, or have but one."""
     from torchvision import datasets
 
     kind = getattr(datasets, title)
@@ -80,7 +80,7 @@ def _load(title: str, root: str, split: str, download: bool, hint: str) -> Any:
 
 
 def _list_digits() -> Listing:
-    """Lists scikit-learn's 1,797 handwritten digits of 8 x 8 pixels."""
+    """List scikit-learn's 1,797 handwritten digits of 8 x 8 pixels."""
     from PIL import Image
 
     from sgoif.utils.digits import load_digit_images
@@ -91,7 +91,7 @@ def _list_digits() -> Listing:
 
 
 def _numbered(source: str, prefix: str, labels: list[int], classes: list[str], open: Callable[[int], Image]) -> Listing:
-    """Returns a listing whose names are numbers of equal width behind a prefix."""
+    """Return a listing whose names are numbers of equal width behind a prefix."""
     width = len(str(len(labels) - 1))
     names = [f"{prefix}/{i:0{width}d}" for i in range(len(labels))]
     return Listing("dataset", source, names, labels, classes, open)

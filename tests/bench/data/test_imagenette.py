@@ -62,7 +62,7 @@ def official() -> dict[str, bytes]:
 
 
 def tiny(monkeypatch, official: dict[str, bytes], url: str = "http://127.0.0.1:9/") -> None:
-    """Puts the tiny files in the place of the official ones."""
+    """Put the tiny files in the place of the official ones."""
     for name, parts in (("imagenette", {"train": 4, "test": 1}), ("imagenette_noisy", {"train": 4})):
         d = catalogue.get(name)
         (source,) = d.sources

@@ -111,7 +111,7 @@ def test_a_wrong_npy_is_one_line(data, tmp_path, array, told):
 
 @pytest.fixture
 def config(data, labels, tmp_path, monkeypatch):
-    """Resolves mini.yaml with one setting of kind `file`."""
+    """Resolve mini.yaml with one setting of kind `file`."""
     np.save(tmp_path / "mine.npy", labels)
     monkeypatch.chdir(tmp_path)
 

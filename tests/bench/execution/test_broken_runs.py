@@ -40,7 +40,7 @@ cli.main(["where", "--config", "x"])
 
 @pytest.fixture
 def snakemake_arguments(finished_plan, snakemake_calls):
-    """Runs with Snakemake left out; a function that returns the arguments it would have had."""
+    """Run with Snakemake left out; a function that returns the arguments it would have had."""
     return lambda: run_snakemake.run(["--configfile", "mini.yaml"]) or snakemake_calls.pop()[3:]
 
 

@@ -21,7 +21,7 @@ def cut(path: Path) -> None:
 
 
 def flip(path: Path) -> None:
-    """Changes one bit in the middle, and the time with it, as a program that writes does."""
+    """Change one bit in the middle, and the time with it, as a program that writes does."""
     data = bytearray(path.read_bytes())
     data[len(data) // 2] ^= 1
     path.write_bytes(data)

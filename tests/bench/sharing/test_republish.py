@@ -78,7 +78,7 @@ def results(tmp_path, monkeypatch) -> Path:
 
 
 def age(folder: Path, commit: str = "old") -> None:
-    """Makes what is published look like that of an earlier day and commit and of another zlib."""
+    """Make what is published look like that of an earlier day and commit and of another zlib."""
     (folder / "summary.json.gz").write_bytes(gzip.compress(b"[93.1]", 1, mtime=7))
     old = {**read_json(folder / "provenance.json"), "published": "2026-01-01", "published_by_commit": commit}
     atomic_write_json(folder / "provenance.json", old)

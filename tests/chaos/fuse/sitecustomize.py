@@ -89,7 +89,7 @@ def set_back(seconds: float) -> None:
 
 
 def keep_journal(journal: str, pattern, strike) -> None:
-    """Notes renames until their folder is synced; strikes before the sync of a folder where one matches `pattern`."""
+    """Note renames until their folder is synced; strike before the sync of a folder where one matches `pattern`."""
     os.makedirs(journal, exist_ok=True)
     here, true_fsync, number = os.getcwd(), os.fsync, iter(range(10**9))
     rooms = (os.path.join(here, "results", ""), os.path.join(here, "data", ""))
@@ -125,7 +125,7 @@ def keep_journal(journal: str, pattern, strike) -> None:
 
 
 def pending(journal: str) -> list:
-    """Renames that are not on the disk yet, in order."""
+    """Rename that are not on the disk yet, in order."""
     names = sorted(name for name in os.listdir(journal) if name.endswith(".json"))
     found = []
     for name in names:

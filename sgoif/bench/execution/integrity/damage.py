@@ -35,18 +35,18 @@ class Damage:
 
 
 def seal_of(path: Path) -> Path:
-    """Returns the file beside `path` that holds its sha256, if it has one."""
+    """Return the file beside `path` that holds its sha256, if it has one."""
     return path.with_name(f".{path.name}.sha256")
 
 
 def cure_of(path: Path) -> tuple[Path, ...]:
-    """Returns what to delete so that a damaged file is made again: the file, and one that Snakemake looks for."""
+    """Return what to delete so that a damaged file is made again: the file, and one that Snakemake looks for."""
     name = MADE_WITH.get(path.name)
     return (path,) if name is None else (path, path.with_name(name))
 
 
 def delete(path: Path) -> None:
-    """Deletes a file and its seal, if they are there.
+    """Delete a file and its seal, if they are there.
 
     Raises:
         UserError: If the folder cannot be written.
@@ -108,7 +108,7 @@ def _newer(path: Path, than: Path) -> bool:
 
 
 def is_json(path: Path) -> bool:
-    """Returns whether a file holds JSON."""
+    """Return whether a file holds JSON."""
     try:
         json.loads(path.read_bytes())
     except (OSError, ValueError):

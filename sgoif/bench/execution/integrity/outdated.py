@@ -42,7 +42,7 @@ def refuse_outdated(plan: Plan, run_dir: Path) -> None:
 
 
 def _changed_cell(plan: Plan, run_dir: Path, batch: Path) -> str:
-    """Returns the first cell of a batch that was computed with another configuration; empty if none was."""
+    """Return the first cell of a batch that was computed with another configuration; empty if none was."""
     for entry in read_batch(batch):
         result = run_dir / entry.path / "result.json"
         if result.is_file() and digest(read_json(result).get("config")) != digest(plan.cell_config(entry.cell)):

@@ -29,7 +29,7 @@ MLFLOW_FILES = ("mlflow.db", "mlflow.db-wal", "mlflow.db-shm", "mlflow.db-journa
 
 
 def quick_check(plan: Plan, run_dir: Path) -> list[Damage]:
-    """Returns the damage of a run that shows in seals, sizes and times; files that are missing are not damaged."""
+    """Return the damage of a run that shows in seals, sizes and times; files that are missing are not damaged."""
     found = [*_sealed(run_dir), *_data(plan), *_labels(plan, run_dir)]
     seen = {damage.path for damage in found}
     for batch in batch_files(plan, run_dir):

@@ -21,27 +21,27 @@ TABLE_KINDS = ("md", "tex", "csv", "json")
 
 
 def is_merged(run_dir: Path) -> bool:
-    """Returns whether a run was merged from partial runs, so that it has metrics but neither cells nor labels."""
+    """Return whether a run was merged from partial runs, so that it has metrics but neither cells nor labels."""
     return (run_dir / PIECES).is_file() and not (run_dir / "batches").is_dir()
 
 
 def is_finished(run_dir: Path) -> bool:
-    """Returns whether a run has been computed to its end at least once."""
+    """Return whether a run has been computed to its end at least once."""
     return (run_dir / "summary.json").is_file()
 
 
 def is_selection(plan: Plan) -> bool:
-    """Returns whether this is a part of a run: it has tables, but neither curves, figures, ledger, page nor store."""
+    """Return whether this is a part of a run: it has tables, but neither curves, figures, ledger, page nor store."""
     return bool(plan.config.get("select"))
 
 
 def data_files(plan: Plan) -> list[Path]:
-    """Returns meta.json of every dataset that the run reads."""
+    """Return meta.json of every dataset that the run reads."""
     return [Path(plan.config["data"]["root"]) / name / "meta.json" for name in sorted(plan.needed_datasets())]
 
 
 def noise_draws(plan: Plan) -> list[tuple[str, str, int]]:
-    """Returns (dataset, setting, draw) of all labels that the run's tables depend on."""
+    """Return (dataset, setting, draw) of all labels that the run's tables depend on."""
     noisy = [
         (dataset, setting, draw)
         for dataset in plan.datasets("noisy")
@@ -52,14 +52,14 @@ def noise_draws(plan: Plan) -> list[tuple[str, str, int]]:
 
 
 def label_files(plan: Plan, run_dir: Path) -> list[Path]:
-    """Returns the files of labels, truths and images that are set aside."""
+    """Return the files of labels, truths and images that are set aside."""
     files = [path for draw in noise_draws(plan) for path in setting_files(run_dir, *draw)]
     datasets = dict.fromkeys(dataset for dataset, _, _ in noise_draws(plan))
     return files + [held_out_file(run_dir, dataset) for dataset in datasets]
 
 
 def batch_files(plan: Plan, run_dir: Path) -> dict[Path, list[Cell]]:
-    """Returns the batch files of all methods and shared runs, each with the cells it lists."""
+    """Return the batch files of all methods and shared runs, each with the cells it lists."""
     found = {}
     for task in REPORTED_TASKS:
         for dataset in plan.datasets(task):
@@ -79,7 +79,7 @@ def _measured(plan: Plan, task: str, dataset: str) -> list[str]:
 
 
 def result_files(plan: Plan, run_dir: Path, figures: Sequence[str] = ()) -> list[Path]:
-    """Returns what is computed from the cells: metrics, curves, the summary and all that shows it.
+    """Return what is computed from the cells: metrics, curves, the summary and all that shows it.
 
     Args:
         plan: The cells of the run.
@@ -98,7 +98,7 @@ def result_files(plan: Plan, run_dir: Path, figures: Sequence[str] = ()) -> list
 
 
 def missing_sources(plan: Plan, run_dir: Path) -> list[Path]:
-    """Returns the files of a finished run that are missing, though everything made from them may exist."""
+    """Return the files of a finished run that are missing, though everything made from them may exist."""
     if not is_finished(run_dir) or is_merged(run_dir):
         return []
     sources = [*data_files(plan), *label_files(plan, run_dir), *batch_files(plan, run_dir)]

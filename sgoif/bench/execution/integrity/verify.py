@@ -44,7 +44,7 @@ class Findings:
 
 
 def verify_run(plan: Plan, run_dir: Path, figures: Sequence[str] = (), store: Path | None = None) -> Findings:
-    """Checks every file of a run.
+    """Check every file of a run.
 
     Args:
         plan: The cells of the run.
@@ -69,7 +69,7 @@ def verify_run(plan: Plan, run_dir: Path, figures: Sequence[str] = (), store: Pa
 
 
 def repair(found: Findings) -> list[Path]:
-    """Deletes what is damaged and can be made again.
+    """Delete what is damaged and can be made again.
 
     Returns:
         The files that were deleted.
@@ -84,7 +84,7 @@ def repair(found: Findings) -> list[Path]:
 
 
 def _check_data(plan: Plan, found: Findings) -> set[str]:
-    """Checks the prepared datasets and returns the names of those that cannot be used."""
+    """Check the prepared datasets and return the names of those that cannot be used."""
     damaged = set()
     for meta in data_files(plan):
         found.checked += 1
@@ -100,7 +100,7 @@ def _check_data(plan: Plan, found: Findings) -> set[str]:
 
 
 def _check_labels(plan: Plan, run_dir: Path, damaged: set[str], found: Findings) -> None:
-    """Compares labels, truths and images set aside with what the data and the configuration give now."""
+    """Compare labels, truths and images set aside with what the data and the configuration give now."""
     root = plan.config["data"]["root"]
     draws = [draw for draw in noise_draws(plan) if not {*required_datasets(draw[0], plan.noise(*draw))} & damaged]
     with tempfile.TemporaryDirectory() as scratch:
@@ -125,7 +125,7 @@ def _compare(path: Path, expected: Path, found: Findings) -> None:
 
 
 def _check_cells(plan: Plan, run_dir: Path, found: Findings) -> None:
-    """Checks the batch files, those of tuning too if there are any, and the cells that they list."""
+    """Check the batch files, those of tuning too if there are any, and the cells that they list."""
     planned = batch_files(plan, run_dir)
     for batch in sorted({*planned, *run_dir.glob("batches/tuning/*/*/*.json")}):
         if not _check_file(batch, found):
@@ -144,7 +144,7 @@ def _check_cells(plan: Plan, run_dir: Path, found: Findings) -> None:
 
 
 def _check_file(path: Path, found: Findings) -> bool:
-    """Checks a file against its seal, or by reading it where it has none; returns whether it can be used."""
+    """Check a file against its seal, or by reading it where it has none; return whether it can be used."""
     found.checked += 1
     if not path.is_file():
         found.damages.append(Damage(path, "is missing", cure_of(path)[1:]))
@@ -170,7 +170,7 @@ def _is_readable(path: Path) -> bool:
 
 
 def _check_store(run_dir: Path, store: Path, found: Findings) -> None:
-    """Checks MLflow's database and that it holds the runs that were imported."""
+    """Check MLflow's database and that it holds the runs that were imported."""
     imported = run_dir / "mlflow" / "imported.json"
     own = [path for name in MLFLOW_FILES if (path := run_dir / "mlflow" / name).is_file()]
     cure = tuple(own if store.parent == run_dir / "mlflow" else [store, imported])

@@ -16,7 +16,7 @@ from sgoif.utils.files import try_lock
 
 @contextmanager
 def slot(folder: Path, jobs_per_gpu: int, count: int = 1, poll: float = 0.5) -> Iterator[str | None]:
-    """Waits for free slots on `count` GPUs, then makes only those GPUs visible.
+    """Wait for free slots on `count` GPUs, then make only those GPUs visible.
 
     Must be entered before torch initialises CUDA (importing torch does not). All slots or none are taken, so that two
     jobs that need several do not wait for each other.
@@ -75,13 +75,13 @@ def _take(folder: Path, gpus: Sequence[str], jobs_per_gpu: int, count: int) -> d
 
 
 def place() -> str:
-    """Returns the name of the pool of GPUs: this machine or, under Slurm, this job, whose GPUs may count from 0."""
+    """Return the name of the pool of GPUs: this machine or, under Slurm, this job, whose GPUs may count from 0."""
     job = os.environ.get("SLURM_JOB_ID", "")
     return f"{socket.gethostname()}-{job}" if job else socket.gethostname()
 
 
 def visible_gpus() -> list[str]:
-    """Returns the GPUs that this process may use, without initialising CUDA."""
+    """Return the GPUs that this process may use, without initialising CUDA."""
     listed = os.environ.get("CUDA_VISIBLE_DEVICES")
     if listed is not None:
         return [g.strip() for g in listed.split(",") if g.strip()]

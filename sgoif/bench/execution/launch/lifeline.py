@@ -23,7 +23,7 @@ _PR_SET_PDEATHSIG = 1
 
 
 def run_process() -> dict[str, str]:
-    """Returns the environment variable that names this process as that of the run, for the processes it starts."""
+    """Return the environment variable that names this process as that of the run, for the processes it starts."""
     started = _start_time(os.getpid())
     return {RUN_PROCESS: f"{os.getpid()} {started} {_process_table()}"} if started else {}
 
@@ -43,7 +43,7 @@ def end_with_run() -> threading.Thread | None:
 
 
 def killed_with_parent() -> Callable[[], None] | None:
-    """Returns what a new process calls before its program starts, so that the kernel kills it when its parent dies.
+    """Return what a new process calls before its program starts, so that the kernel kills it when its parent dies.
 
     None where the kernel cannot do that.
     """

@@ -69,7 +69,7 @@ MIN_FREE_BYTES = 1 << 20  # with less than this left no job can write its result
 
 
 def run(arguments: list[str], select: Mapping[str, Any] | None = None, seconds: float | None = None) -> int:
-    """Runs Snakemake, after clearing what a killed run left behind.
+    """Run Snakemake, after clearing what a killed run left behind.
 
     Args:
         arguments: The arguments of Snakemake.
@@ -116,14 +116,14 @@ def run(arguments: list[str], select: Mapping[str, Any] | None = None, seconds: 
 
 
 def _check_data_folder(config: dict[str, Any]) -> None:
-    """Checks that datasets which are not prepared yet can be; prepared ones may lie in a folder that is read-only."""
+    """Check that datasets which are not prepared yet can be; prepared ones may lie in a folder that is read-only."""
     root = Path(config["data"]["root"])
     if not all((root / name / "meta.json").is_file() for name in Plan(config).needed_datasets()):
         check_writable(root)
 
 
 def _plan(command: list[str], lock: int, environment: dict[str, str]) -> int:
-    """Runs Snakemake where it only plans or reports: what it says is the result."""
+    """Run Snakemake where it only plans or reports: what it says is the result."""
     return subprocess.run(command, pass_fds=[lock], env={**os.environ, **environment}).returncode
 
 
@@ -135,7 +135,7 @@ def _compute(
     environment: dict[str, str],
     seconds: float | None = None,
 ) -> int:
-    """Runs Snakemake, with its log in a file and a line of progress instead."""
+    """Run Snakemake, with its log in a file and a line of progress instead."""
     _compile_project()
     with _prepared_process(config) as where, LOG.open("wb") as log:
         process = subprocess.Popen(
@@ -184,7 +184,7 @@ def _compile_project() -> None:
 
 
 def _prepared_process(config: dict[str, Any]) -> contextlib.AbstractContextManager[dict[str, str]]:
-    """Returns the process of which jobs are copies; none on a GPU, which a forked process cannot use."""
+    """Return the process of which jobs are copies; none on a GPU, which a forked process cannot use."""
     execution = config["execution"]
     if execution["device"] != "cpu":
         return contextlib.nullcontext({})
@@ -194,7 +194,7 @@ def _prepared_process(config: dict[str, Any]) -> contextlib.AbstractContextManag
 
 @contextlib.contextmanager
 def alone_in_folder() -> Iterator[int]:
-    """Keeps other runs out of this folder inside a `with` block.
+    """Keep other runs out of this folder inside a `with` block.
 
     Yields:
         The file descriptor of the lock, for a process that shall hold it too.
@@ -214,7 +214,7 @@ def alone_in_folder() -> Iterator[int]:
 
 
 def _make_again(plan: Plan, run_dir: Path) -> list[str]:
-    """Deletes damaged files and records, and returns the arguments by which Snakemake makes them again.
+    """Delete damaged files and records, and return the arguments by which Snakemake makes them again.
 
     Snakemake compares times alone, and does not look for a file if all that is made from it exists.
     """
@@ -237,7 +237,7 @@ def _make_again(plan: Plan, run_dir: Path) -> list[str]:
 
 
 def _without_record(files: Iterable[Path]) -> list[Path]:
-    """Returns those of the files that are there though Snakemake does not know by which params they were made.
+    """Return those of the files that are there though Snakemake does not know by which params they were made.
 
     It takes such a file for up to date: one that was copied from another folder, or whose record was lost.
     """
@@ -246,7 +246,7 @@ def _without_record(files: Iterable[Path]) -> list[Path]:
 
 
 def _recorded_path(record: Path) -> str:
-    """Returns the output that a record of Snakemake is about: its path in base 64, long ones over several folders."""
+    """Return the output that a record of Snakemake is about: its path in base 64, long ones over several folders."""
     name = "".join(part.removeprefix("@") for part in record.relative_to(RECORDS).parts)
     try:
         return base64.urlsafe_b64decode(name).decode()
@@ -255,7 +255,7 @@ def _recorded_path(record: Path) -> str:
 
 
 def _forget_records() -> None:
-    """Deletes Snakemake's records of outputs that are damaged, or that name the run for which data were prepared.
+    """Delete Snakemake's records of outputs that are damaged, or that name the run for which data were prepared.
 
     A damaged record would end in a traceback. Prepared data are compared with their hashes, and the rule that prepares
     them has no params to compare; records of earlier versions have some.
@@ -284,7 +284,7 @@ def _only_plans(arguments: list[str]) -> bool:
 
 
 def _config_only(arguments: list[str]) -> list[str]:
-    """Returns `--configfile X` if it is among the arguments, so that unlocking reads the same configuration."""
+    """Return `--configfile X` if it is among the arguments, so that unlocking reads the same configuration."""
     if "--configfile" in arguments:
         at = arguments.index("--configfile")
         return arguments[at : at + 2]

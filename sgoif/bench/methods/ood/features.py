@@ -17,7 +17,7 @@ from torch import Tensor, nn
 from sgoif.backend.eval_mode import eval_mode
 from sgoif.errors import UserError
 from sgoif.training.cost.compute_counter import COMPUTE
-from sgoif.training.images import ImageSet
+from sgoif.training.images import ImageSource
 from sgoif.training.models import Network
 from sgoif.training.predict import predict
 
@@ -54,7 +54,7 @@ def finite(values: Tensor, what: str) -> Tensor:
     return values
 
 
-def features_and_logits(net: Network, images: ImageSet, method: str) -> tuple[Tensor, Tensor]:
+def features_and_logits(net: Network, images: ImageSource, method: str) -> tuple[Tensor, Tensor]:
     """Return penultimate features, shape [n, d], and logits, shape [n, K], of one float32 pass; both are finite."""
     logits, features = predict(net, images, features=True)
     assert features is not None
@@ -92,7 +92,7 @@ def moved(x: Tensor, objective: Callable[[Tensor], Tensor], step: Tensor | float
     return x.detach() + step * gradient.sign()
 
 
-def pixel_step(epsilon: float, images: ImageSet) -> Tensor:
+def pixel_step(epsilon: float, images: ImageSource) -> Tensor:
     """Return a step of `epsilon` on the scale 0 … 1 of pixels for normalised images, shape [1, C, 1, 1]."""
     return epsilon / torch.tensor(images.std, device=images.device).view(1, -1, 1, 1)
 
@@ -117,7 +117,7 @@ class StageOutputs:
 
 def stage_outputs(
     net: Network,
-    images: ImageSet,
+    images: ImageSource,
     method: str,
     stages: Iterable[nn.Module] | None = None,
     indices: ArrayLike | Tensor | None = None,

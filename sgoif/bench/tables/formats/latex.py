@@ -23,7 +23,7 @@ def escape_latex(text: str) -> str:
 
 
 def to_latex(table: Table) -> str:
-    """Returns the table as one `table*` for each block; needs the package booktabs."""
+    """Return the table as one `table*` for each block; needs the package booktabs."""
     caption = name_marks(" ".join(table.caption), "Bold", "underlined")
     lines = ["% \\usepackage{booktabs}"]
     for i, block in enumerate(table.blocks):
@@ -39,7 +39,7 @@ def to_latex(table: Table) -> str:
 
 
 def _texts_below(table: Table, block: Block) -> list[str]:
-    """Returns the footer of a block and the notes that its entries refer to."""
+    """Return the footer of a block and the notes that its entries refer to."""
     used = sorted({e.note for row in block.rows for e in row.entries if e.note})
     footer = [block.footer] if block.footer else []
     return [*footer, *(f"[{n}] {table.notes[n - 1]}" for n in used)]
@@ -60,7 +60,7 @@ def _block(block: Block) -> list[str]:
 
 
 def _group_header(block: Block) -> list[str]:
-    """Returns the line of headings above groups of columns, with the rules below them; nothing without groups."""
+    """Return the line of headings above groups of columns, with the rules below them; nothing without groups."""
     if not any(c.group for c in block.columns):
         return []
     spans = [escape_latex(block.corner[0])]

@@ -13,7 +13,7 @@ MARK_WIDTH = 2  # characters on either side
 
 
 def to_markdown(table: Table) -> str:
-    """Returns the table as Markdown."""
+    """Return the table as Markdown."""
     lines = [f"# {table.title}", ""]
     for sentence in table.caption:
         lines += textwrap.wrap(
@@ -49,13 +49,13 @@ def _block(block: Block) -> list[str]:
 
 
 def _padded(line: Sequence[str], widths: Sequence[int]) -> list[str]:
-    """Pads the cells of a line: titles on the left, all others on the right."""
+    """Pad the cells of a line: titles on the left, all others on the right."""
     title, *cells = line
     return [title.ljust(widths[0]), *(cell.rjust(w) for cell, w in zip(cells, widths[1:], strict=True))]
 
 
 def _aligned(entries: Sequence[Entry], style: str) -> list[str]:
-    """Returns the cells of a column, padded so that decimal points and ± stand beneath each other."""
+    """Return the cells of a column, padded so that decimal points and ± stand beneath each other."""
     shown = [format_entry(e, style) if e.mean is not None else None for e in entries]
     mean_width = max((len(parts[0]) for parts in shown if parts), default=0)
     spread_width = max((len(parts[1]) for parts in shown if parts), default=0)

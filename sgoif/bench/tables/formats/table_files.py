@@ -23,7 +23,7 @@ CSV_COLUMNS = (
 
 
 def write_table(table: Table, folder: Path | str) -> list[Path]:
-    """Writes a table in all four formats.
+    """Write a table in all four formats.
 
     Returns:
         The paths of the Markdown, LaTeX, CSV and JSON files.
@@ -39,7 +39,7 @@ def write_table(table: Table, folder: Path | str) -> list[Path]:
 
 
 def to_csv(table: Table) -> str:
-    """Returns the table as CSV, one line for each cell."""
+    """Return the table as CSV, one line for each cell."""
     text = io.StringIO()
     writer = csv.writer(text, lineterminator="\n")
     writer.writerow(CSV_COLUMNS)
@@ -56,7 +56,7 @@ def to_csv(table: Table) -> str:
 
 
 def to_json(table: Table) -> dict[str, Any]:
-    """Returns the table as a JSON value, without the values of single seeds, which the summary has."""
+    """Return the table as a JSON value, without the values of single seeds, which the summary has."""
     value = asdict(table)
     value["caption"] = name_marks(" ".join(table.caption), BEST, CLOSE)
     for block in value["blocks"]:

@@ -64,14 +64,14 @@ NO_ID_SET = "the configuration names no ID set whose OOD figures this table coul
 
 
 def ablation(source: Source) -> Table:
-    """Builds the paper's ablation; with `extended` its extended columns."""
+    """Build the paper's ablation; with `extended` its extended columns."""
     extended = source.layout.extended
     words = [TAU_WORDS, TIME_WORDS, _ood_words(source)] if extended else [COST_WORDS]
     return _variants(source, EXTENDED if extended else SHORT, ["Each row changes one field of the method.", *words])
 
 
 def backends(source: Source) -> Table:
-    """Builds the comparison of curvature backends: quality, time and memory."""
+    """Build the comparison of curvature backends: quality, time and memory."""
     words = [
         "Each row changes the curvature backend; all else is the full method.",
         "Residual, confidence: of the anchors' systems, mean over the visits in the score window; the residual of a "
@@ -101,7 +101,7 @@ def _variants(source: Source, columns: Sequence[Column], words: Iterable[str]) -
 def _panel_blocks(
     source: Source, panel: Panel, columns: Sequence[Column], rows: Sequence[tuple[str, str]]
 ) -> list[Block]:
-    """Returns the block of a setting, and where rows lack seeds another one over the seeds that all have."""
+    """Return the block of a setting, and where rows lack seeds another one over the seeds that all have."""
     title = f"{panel.title} {describe_noise(panel)}"
     fields = [_ood_field(source, c) if c in OOD else metric_field(source, panel, c) for c in columns]
     found = [field for field in fields if field.column in FOUND]
@@ -110,7 +110,7 @@ def _panel_blocks(
 
 
 def titled(source: Source, block: Block) -> Block:
-    """Gives the rows of a block the titles of variants."""
+    """Give the rows of a block the titles of variants."""
     block.corner = ("", "variant")
     for row in block.rows:
         row.title = row_title(source, row.method)
@@ -122,7 +122,7 @@ def _ood_field(source: Source, column: Column) -> Field:
 
 
 def _ood_entry(source: Source, method: str, column: Column) -> Entry:
-    """Returns the full method's OOD metric; the other rows do not change it (tests/method/test_ablations.py)."""
+    """Return the full method's OOD metric; the other rows do not change it (tests/method/test_ablations.py)."""
     if not source.layout.ood_panels:
         return Entry(status="not run", note=source.note(NO_ID_SET))
     if method != source.layout.rows[0].method:
@@ -154,7 +154,7 @@ def _data_words(source: Source) -> list[str]:
 
 
 def stability(source: Source) -> Table:
-    """Builds the ablation over several datasets at once: stability of the top 1% and cost."""
+    """Build the ablation over several datasets at once: stability of the top 1% and cost."""
     rows = [("", r.method) for r in source.layout.rows]
     fields = []
     for panel in source.panels:
@@ -184,7 +184,7 @@ def _mean_time(source: Source, method: str) -> Entry:
 
 
 def _share(source: Source, method: str) -> Entry:
-    """Returns the time of a variant over that of the full method with the same data and seed."""
+    """Return the time of a variant over that of the full method with the same data and seed."""
     mine, full = _mean_time(source, method), _mean_time(source, source.layout.rows[0].method)
     pairs = {k: mine.pairs[k] / full.pairs[k] for k in mine.pairs if full.pairs.get(k)}
     return entry_of_pairs(pairs) if pairs else Entry(status=mine.status, note=mine.note)

@@ -20,7 +20,7 @@ MEMORY = (
 
 
 def cost(source: Source) -> Table:
-    """Builds a table of cost: means over settings and seeds, one block for each dataset."""
+    """Build a table of cost: means over settings and seeds, one block for each dataset."""
     task = source.layout.task
     rows = source.methods()
     columns = [

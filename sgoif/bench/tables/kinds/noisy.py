@@ -59,7 +59,7 @@ CLEANING = (
 
 
 def noise_grid(source: Source) -> Table:
-    """Builds the grid of noise and sparsity, one block each for AUC-PR, P@1%, AUROC and test accuracy."""
+    """Build the grid of noise and sparsity, one block each for AUC-PR, P@1%, AUROC and test accuracy."""
     rows = source.methods()
     panels = sorted(source.panels, key=lambda p: (p.noise, p.sparsity))
     blocks = []
@@ -95,7 +95,7 @@ def noise_grid(source: Source) -> Table:
 
 
 def noise_sets(source: Source) -> Table:
-    """Builds the table of noisy sets: a block for each metric, a column for each dataset and kind of noise."""
+    """Build the table of noisy sets: a block for each metric, a column for each dataset and kind of noise."""
     rows = source.methods()
     blocks = []
     has_room = len(source.panels) + len(source.layout.not_run) <= MAX_COLUMNS
@@ -124,7 +124,7 @@ def noise_sets(source: Source) -> Table:
 
 
 def cleaning(source: Source) -> Table:
-    """Builds the table: a block for each dataset and setting; columns without a number are left out."""
+    """Build the table: a block for each dataset and setting; columns without a number are left out."""
     rows = [(group, method) for group, method in source.methods() if method != PLAIN]
     blocks = []
     for panel in source.panels:
@@ -150,7 +150,7 @@ def _cleaning_field(source: Source, panel: Panel, column: Column) -> Field:
 
 
 def _trainings(source: Source, panel: Panel, method: str) -> Entry:
-    """Returns the trainings behind the model of a row; nothing for a row that has no model."""
+    """Return the trainings behind the model of a row; nothing for a row that has no model."""
     if not _has(source, panel, method, "test_accuracy"):
         return Entry()
     found = source.entry(panel, method, "overhead_passes")
@@ -160,7 +160,7 @@ def _trainings(source: Source, panel: Panel, method: str) -> Entry:
 
 
 def _set_field(source: Source, panel: Panel, column: Column) -> Field:
-    """Returns the column of one dataset and kind of noise in the block of one metric."""
+    """Return the column of one dataset and kind of noise in the block of one metric."""
     column.group, column.title = panel.title, describe_noise(panel)
     is_cost = column.style == "times"  # the cheapest row is `random`; a mark there would be of no use
     field = metric_field(source, panel, column, ranked=not is_cost)
@@ -177,7 +177,7 @@ def _split(fields: Sequence[Field]) -> list[list[Field]]:
 
 
 def _partly_known(source: Source) -> list[str]:
-    """Returns sentences on the datasets whose true labels are known for some training examples alone."""
+    """Return sentences on the datasets whose true labels are known for some training examples alone."""
     words = []
     for panel in source.panels:
         whole, judged = source.get(panel, "", "n_train"), source.get(panel, "", "n_examples")
@@ -189,7 +189,7 @@ def _partly_known(source: Source) -> list[str]:
 
 
 def _without_a_column(source: Source) -> str:
-    """Returns the sentence on datasets that were not run, where there is no room for columns that say so."""
+    """Return the sentence on datasets that were not run, where there is no room for columns that say so."""
     by_reason: dict[str, list[str]] = {}
     for absent in source.layout.not_run:
         by_reason.setdefault(absent.reason, []).append(absent.title)
@@ -198,7 +198,7 @@ def _without_a_column(source: Source) -> str:
 
 
 def noisy_scores(source: Source) -> Table:
-    """Builds the table of all declared scores of noisy-label methods: AUC-PR by dataset and setting."""
+    """Build the table of all declared scores of noisy-label methods: AUC-PR by dataset and setting."""
     columns = [Column(p.title, describe_noise(p), "auc_pr") for p in source.panels]
     rows: list[Row] = []
     for _, method in source.methods():
@@ -234,7 +234,7 @@ def noisy_scores(source: Source) -> Table:
 
 
 def _mark_best_of_methods(rows: Sequence[Row]) -> None:
-    """Marks the best score of each method in each column."""
+    """Mark the best score of each method in each column."""
     by_method: dict[str, list[Row]] = {}
     for row in rows:
         by_method.setdefault(row.method, []).append(row)

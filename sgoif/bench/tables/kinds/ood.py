@@ -33,7 +33,7 @@ OVERVIEWS = (("auroc", "AUROC", "higher"), ("fpr95", "FPR@95", "lower"))
 
 
 def ood(source: Source) -> Table:
-    """Builds the table: an overview over the ID sets if there are several, then one block for each ID set.
+    """Build the table: an overview over the ID sets if there are several, then one block for each ID set.
 
     With `extended` the numbers that OpenOOD publishes stand beside those measured here.
     """
@@ -99,7 +99,7 @@ def _ood_overview(source: Source, rows: Sequence[tuple[str, str]], metric: str, 
 
 
 def _average(source: Source, method: str, metric: str) -> Entry:
-    """Returns the unweighted mean over ID sets and their near and far sets; empty if one is missing.
+    """Return the unweighted mean over ID sets and their near and far sets; empty if one is missing.
 
     For tests an ID set counts once: its near and far sets are judged with the same networks.
     """
@@ -113,7 +113,7 @@ def _average(source: Source, method: str, metric: str) -> Entry:
 
 
 def _ood_counts(source: Source, panel: Panel, methods: Sequence[str]) -> str:
-    """Returns the number of images in each set, taken from the first method that scored them."""
+    """Return the number of images in each set, taken from the first method that scored them."""
     for method in methods:
         inside = source.get(panel, method, "n_id")
         if inside is not None:
@@ -131,7 +131,7 @@ SCORE_COLUMNS = [
 
 
 def declared_scores(source: Source, panel: Panel, methods: Sequence[str]) -> Block | None:
-    """Returns the block of one ID set; None if no method has several scores."""
+    """Return the block of one ID set; None if no method has several scores."""
     rows: list[Row] = []
     for method in methods:
         name, _ = registry.split_variant(method)
@@ -150,7 +150,7 @@ def declared_scores(source: Source, panel: Panel, methods: Sequence[str]) -> Blo
 
 
 def beside_openood(source: Source, panel: Panel, rows: Sequence[tuple[str, str]]) -> Block:
-    """Returns the block of one ID set with AUROC measured here, OpenOOD's, and what is between them."""
+    """Return the block of one ID set with AUROC measured here, OpenOOD's, and what is between them."""
     fields = []
     for group in ("near", "far"):
         for kind in ("here", "OpenOOD", "difference"):
@@ -161,7 +161,7 @@ def beside_openood(source: Source, panel: Panel, rows: Sequence[tuple[str, str]]
 
 
 def _beside(source: Source, panel: Panel, group: str, kind: str) -> Callable[[str], Entry]:
-    """Returns the function that gives the entry of a method: "here", "OpenOOD" or "difference"."""
+    """Return the function that gives the entry of a method: "here", "OpenOOD" or "difference"."""
 
     def entry(method: str) -> Entry:
         here, published = source.entry(panel, method, f"auroc:{group}"), _published(panel, method, group)
@@ -179,7 +179,7 @@ def _is_searched(method: str) -> bool:
 
 
 def _published(panel: Panel, method: str, group: str) -> Entry | None:
-    """Returns OpenOOD's AUROC of a method, None if it publishes none."""
+    """Return OpenOOD's AUROC of a method, None if it publishes none."""
     name = registry.split_variant(method)[0] if _is_searched(method) else method
     found = leaderboard().get(names.title("ood", name).lower(), {}).get(f"{panel.title} {group}")
     return None if found is None else Entry(found.mean, found.std)
@@ -194,7 +194,7 @@ def _published_words() -> str:
 
 
 def _stand_in_words(source: Source) -> str:
-    """Returns the sentence on OOD sets that replace official ones; may be empty."""
+    """Return the sentence on OOD sets that replace official ones; may be empty."""
     sets = dict.fromkeys(names.set_title(s) for panel in source.panels for s in panel.near + panel.far)
     found = [name for name in sets if name.endswith(names.STAND_IN_MARK)]
     if not found:

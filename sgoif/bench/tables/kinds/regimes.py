@@ -39,7 +39,7 @@ class _Cell:
 
 
 def regimes(source: Source) -> Table:
-    """Builds the table: mean and rank over all cells, AUC-PR of each cell, and estimated against true wrong labels."""
+    """Build the table: mean and rank over all cells, AUC-PR of each cell, and estimated against true wrong labels."""
     rows = source.methods()
     ranked = [method for _, method in rows if is_ranked("noisy", method)]
     means, footer = over_panels(source, source.panels, "auc_pr", ranked)
@@ -70,7 +70,7 @@ def regimes(source: Source) -> Table:
 
 
 def _cells(panels: Sequence[Panel]) -> tuple[str, list[_Cell]]:
-    """Returns the words that all cells share, and the cells, those of one regime together."""
+    """Return the words that all cells share, and the cells, those of one regime together."""
     shared, rests = without_shared_words([panel.title for panel in panels])
     cells = []
     for panel, rest in zip(panels, rests, strict=True):
@@ -90,7 +90,7 @@ def _cells(panels: Sequence[Panel]) -> tuple[str, list[_Cell]]:
 
 
 def _quality(source: Source, cells: Sequence[_Cell], measured: Sequence[_Cell], methods: Sequence[str]) -> Block:
-    """Returns the block of AUC-PR: SG-OIF, how far it is from the best plain score, all other methods, base rate."""
+    """Return the block of AUC-PR: SG-OIF, how far it is from the best plain score, all other methods, base rate."""
     plain = [m for m in PLAIN_SCORES if m in methods]
     first = [OURS] if OURS in methods else []
     others = [m for m in methods if m not in first and any(_mean(source, c, m) is not None for c in measured)]
@@ -121,7 +121,7 @@ def _quality(source: Source, cells: Sequence[_Cell], measured: Sequence[_Cell], 
 
 
 def _missing(cells: Sequence[_Cell], measured: Sequence[_Cell]) -> list[str]:
-    """Returns the sentence on the cells of which no method has a number."""
+    """Return the sentence on the cells of which no method has a number."""
     by_regime: dict[str, list[str]] = {}
     for cell in cells:
         if cell not in measured:
@@ -137,7 +137,7 @@ def _mean(source: Source, cell: _Cell, method: str) -> float | None:
 
 
 def _compared_in_words(compared: list[tuple[float, dict[str, float]]], n: int, shown: Sequence[str]) -> str:
-    """Returns the sentences below the block: in how many cells SG-OIF holds its own, and by how much it leads."""
+    """Return the sentences below the block: in how many cells SG-OIF holds its own, and by how much it leads."""
     if not compared:
         return "No cell has numbers of both yet."
     less = [difference for difference, _ in compared]
@@ -159,7 +159,7 @@ def _column(method: str, metric: str, better: str = "higher") -> Column:
 
 
 def _called_wrong(source: Source, cells: Sequence[_Cell], methods: Sequence[str]) -> Block:
-    """Returns the block of the share of labels called wrong; methods without a rule of their own have no column."""
+    """Return the block of the share of labels called wrong; methods without a rule of their own have no column."""
     shares = {m: [_share(source, cell.panel, m) for cell in cells] for m in methods}
     with_rule = [m for m in methods if any(entry.mean is not None for entry in shares[m])]
     columns = [Column("", "true share", "base_rate", "")]
@@ -172,7 +172,7 @@ def _called_wrong(source: Source, cells: Sequence[_Cell], methods: Sequence[str]
 
 
 def _share(source: Source, panel: Panel, method: str) -> Entry:
-    """Returns the share of labels that a method calls wrong.
+    """Return the share of labels that a method calls wrong.
 
     It is recorded by its relative error, (called wrong - wrong) / wrong.
     """

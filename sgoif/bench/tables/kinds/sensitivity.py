@@ -40,7 +40,7 @@ DIFFERENCE = Column("Δ AUC-PR", "points", "auc_pr:difference", "", "points")
 
 
 def sensitivity(source: Source) -> Table:
-    """Builds the table; rows are the values of one field after the other."""
+    """Build the table; rows are the values of one field after the other."""
     blocks = []
     if source.panels:
         found = differences(source, AUC)
@@ -67,7 +67,7 @@ def sensitivity(source: Source) -> Table:
 
 
 def _values(source: Source) -> list[tuple[str, str, str]]:
-    """Returns (group, value, method) of the rows; the default stands among the values of every field."""
+    """Return (group, value, method) of the rows; the default stands among the values of every field."""
     full = source.layout.full
     by_field: dict[str, dict[Any, str]] = {}
     for row in source.layout.rows[1:]:

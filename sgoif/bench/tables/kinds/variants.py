@@ -20,7 +20,7 @@ def has_test(source: Source) -> bool:
 
 
 def difference_caption(source: Source) -> str:
-    """Returns the sentence on the differences to the first row."""
+    """Return the sentence on the differences to the first row."""
     words = (
         "Difference to the first row, in points: paired by setting and seed, averaged over the settings of each "
         "independent draw (a seed of a dataset), mean ± standard deviation over the draws"
@@ -34,20 +34,20 @@ def difference_caption(source: Source) -> str:
 
 
 def certainty_column(source: Source, group: str, metric: str) -> Column:
-    """Returns the column beside a difference: a p-value, or the interval where there are too few draws for a test."""
+    """Return the column beside a difference: a p-value, or the interval where there are too few draws for a test."""
     if has_test(source):
         return Column(group, "p", f"{metric}:difference_p", "", "p")
     return Column(group, "95% ±", f"{metric}:difference_interval", "", "interval")
 
 
 def entry_of_pairs(pairs: Mapping[Any, float]) -> Entry:
-    """Returns the entry of the mean over pairs."""
+    """Return the entry of the mean over pairs."""
     mean, std = significance.mean_std(list(pairs.values()))
     return Entry(mean, std, len(pairs), pairs=dict(pairs))
 
 
 def row_title(source: Source, method: str) -> str:
-    """Returns the title of a row: the paper's name of the change, else the change itself."""
+    """Return the title of a row: the paper's name of the change, else the change itself."""
     row = next(r for r in source.layout.rows if r.method == method)
     if source.layout.kind == "backends":
         return row.change.get("curvature") or f"{source.layout.full['curvature']} (full)"
@@ -69,7 +69,7 @@ def _value(value: Any) -> str:
 
 
 def full_method_caption(source: Source) -> str:
-    """Returns the sentence on the settings of the full method and what the named rows change of them."""
+    """Return the sentence on the settings of the full method and what the named rows change of them."""
     full = source.layout.full
     window = f"{100 * full['window']:g}%"
     parts = [f"Full: curvature {full['curvature']}, rank {full['rank']}, scores over the last {window} of training"]
@@ -80,7 +80,7 @@ def full_method_caption(source: Source) -> str:
 
 
 def differences(source: Source, column: Column) -> Differences:
-    """Compares every other row with the first.
+    """Compare every other row with the first.
 
     Returns:
         For each method the entries of the number of independent draws, of the difference, and of its interval or, if
@@ -112,19 +112,19 @@ def differences(source: Source, column: Column) -> Differences:
 
 
 def _tests(by_draw: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Returns Holm-corrected p-values of the rows that have enough draws."""
+    """Return Holm-corrected p-values of the rows that have enough draws."""
     enough = {m: values for m, values in by_draw.items() if len(values) >= MIN_DRAWS}
     return significance.holm({m: significance.difference_p(v, [0.0] * len(v)) for m, v in enough.items()})
 
 
 def _intervals(by_draw: Mapping[str, Sequence[float]]) -> dict[str, float]:
-    """Returns half the widths of the 95% intervals (Student's t) of the means over draws; one draw has none."""
+    """Return half the widths of the 95% intervals (Student's t) of the means over draws; one draw has none."""
     found = {m: (significance.mean_std(values)[1], len(values)) for m, values in by_draw.items()}
     return {m: significance.t_factor(n) * std for m, (std, n) in found.items() if std is not None}
 
 
 def difference_block(source: Source, columns: Sequence[Column]) -> Block:
-    """Returns the block of the number of draws, differences, and intervals or p-values of all rows but the first."""
+    """Return the block of the number of draws, differences, and intervals or p-values of all rows but the first."""
     found = {c.metric: differences(source, c) for c in columns}
     heads = [Column("", "draws", "draws", "", "count")]
     for c in columns:
@@ -141,7 +141,7 @@ def difference_block(source: Source, columns: Sequence[Column]) -> Block:
 
 
 def unchanged_rows_caption(source: Source, found: Mapping[str, Differences]) -> str:
-    """Returns the sentence that lists rows without any difference, whose changed part never acted; may be empty."""
+    """Return the sentence that lists rows without any difference, whose changed part never acted; may be empty."""
     same = []
     for row in source.layout.rows[1:]:
         pairs = [v for by_method in found.values() for v in by_method[row.method][1].pairs.values()]
