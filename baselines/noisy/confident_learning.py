@@ -23,7 +23,7 @@ confidence-weighted entropy H(p_i) / (p_iy log K); `adjusted_*` take p'_ik ~ p_i
 the network is unsure of. Removal rule: `prune` (default `prune_by_noise_rate`, the paper's and cleanlab's
 recommendation). What is left is retrained with class weights 1 / P(given k | true k) = sum_j C[j, k] / C[k, k], which
 make up for what was pruned, as cleanlab's `CleanLearning` does. (The released training script has the sizes of the
-classes before over those after pruning.) The paper's Co-Teaching on the pruned set is left out.
+classes before over those after pruning.)
 
 Code: https://github.com/cleanlab/cleanlab, https://github.com/cgnorthcutt/confidentlearning-reproduce
 Deviations: the paper's Co-Teaching on the pruned set is left out. A fold is predicted by the network of the last epoch,

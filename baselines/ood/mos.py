@@ -7,7 +7,6 @@ An image that every group calls "others" is unknown. The plain network is fine-t
 K + G logits) by BiT's rule, as in the paper: SGD 0.003, no weight decay, rate x0.1 at 30/60/90 %, mixup 0.1; in batches
 of 128, as in OpenOOD (in a short training larger ones leave too few steps for a head that starts at zero). Groups:
 k-means of the class means of the plain features (the paper's "feature clustering"; labels alone are needed).
-Differences from OpenOOD, on purpose: mixup mixes the images too (theirs mixes only the labels); no step of warm-up.
 
 Paper: MOS: Towards Scaling Out-of-distribution Detection for Large Semantic Space, CVPR 2021.
 Code: https://github.com/deeplearning-wisc/large_scale_ood; OpenOOD's `mos`.

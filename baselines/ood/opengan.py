@@ -3,9 +3,8 @@
 On the frozen features z of the plain network:   min_G max_D  E log D(z) + E log(1 - D(G(noise)))       s(x) = 1 - D(z)
 
 Both are fully connected (the paper's 1x1 convolutions) with batch norm; Adam, beta1 0.5, weights N(0, 0.02).
-Difference from the paper and OpenOOD, on purpose: they choose the epoch whose D does best on an OOD validation set.
-No method here may see one, so the last epoch is used. A discriminator that has won or lost its game says little about
-real outliers: expect a large variance over seeds (OpenOOD reports +-15 points even with the choice).
+A discriminator that has won or lost its game says little about real outliers: expect a large variance over seeds
+(OpenOOD reports +-15 points even where the epoch is chosen).
 
 Paper: OpenGAN: Open-Set Recognition via Open Data Generation, ICCV 2021.
 Code: https://github.com/aimerykong/OpenGAN; OpenOOD's `opengan`.

@@ -13,15 +13,12 @@ has the longest e. Length and direction of e are independent, and |e|^2 is chi-s
 draw the `keep` largest of `candidates` chi-squares (the largest of n uniform numbers is u^(1/n), mapped by the quantile
 function) and a direction for each: the same distribution without the candidates.
 
-Differences from OpenOOD, on purpose: w is trained and the energies stay in the graph (theirs draws new random weights
-at every call and cuts the gradient, which leaves plain training). Queues hold as many as the smallest class, at most
-`queue`, so that they fill on small data.
-
 Paper: VOS: Learning What You Don't Know by Virtual Outlier Synthesis, ICLR 2022.
 Code: https://github.com/deeplearning-wisc/vos; OpenOOD's `vos`.
 Settings: 10,000 candidates a class, one kept, weight 0.1, after 40 % of training.
-Deviations: w is trained and energies stay in the graph (OpenOOD draws new weights at every call and cuts the gradient);
-    candidates are drawn by their length; queues hold as many as the smallest class.
+Deviations: w is trained and energies stay in the graph (OpenOOD draws new weights at every call and cuts the gradient,
+    which leaves plain training); candidates are drawn by their length; queues hold as many as the smallest class, at
+    most `queue`, so that they fill on small data.
 Parity: tests/parity/test_ood_trained.py::test_vos_energy_and_loss_are_pytorch_oods
 Score: the plain energy, as the authors' test script and OpenOOD have it (`weighted`: with the w of the loss).
 """

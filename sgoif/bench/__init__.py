@@ -9,5 +9,6 @@ Way in: `python -m sgoif.bench STEP` (`cli`); Snakemake runs one step per rule. 
 * `evaluation`: compares scores with the truth -> `results/<run>/metrics`, `curves` and `summary.json`.
 * `tables`, `figures`, `paper`, `report`: what readers see -> `tables/`, `figures/`, `ledger.*` and `report.html`.
 * `cost_model`: estimates what a configuration would cost. `sharing`: partial runs, published copies, MLflow.
+* `fidelity`: compares attributions with retraining -> `results/<run>/fidelity`.
 * `doctor`: says what this machine can run.
 """

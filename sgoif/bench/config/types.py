@@ -68,6 +68,7 @@ class TableSet(TypedDict, total=False):
 
     dataset: str
     setting: str
+    title: str
     stands_for: str
     gap: str
 
@@ -86,6 +87,7 @@ class TableSpec(TypedDict, total=False):
     methods: list[str]
     extended: bool
     ood: str
+    selection: str
 
 
 class Gap(TypedDict):
@@ -131,4 +133,6 @@ class ResolvedConfig(TypedDict, total=False):
     fidelity: dict[str, dict[str, Any]]
     tables: dict[str, TableSpec]
     not_run: list[Gap]
+    tables_not_run: list[dict[str, str]]
+    seeds_not_run: list[dict[str, Any]]
     select: SelectSpec
