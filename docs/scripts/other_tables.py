@@ -1,6 +1,6 @@
 """Tables of everything else for the page of results: the run, OOD detection, cost, the paper's numbers, the goals."""
 
-from collections.abc import Iterator
+from collections.abc import Collection, Iterator
 from statistics import mean
 
 import sentences
@@ -73,12 +73,26 @@ def _ood_title(method: str) -> str:
     return f"{title}, {variant}" if variant else title
 
 
-def _auroc_table(value: dict[str, list[float]], columns: list[str], last: str, ends: dict[str, str]) -> Iterator[str]:
+def _lack_seeds(run: dict, datasets: list[str]) -> set[str]:
+    """Methods with fewer seeds than others on one of some datasets: a table marks none of them as the best."""
+    counts = {
+        m: [run[d, "clean", m, f"auroc:{part}", ""]["n_seeds"] for d in datasets for part in PARTS]
+        for m in _ood_methods(run)
+    }
+    most = [max(column) for column in zip(*counts.values(), strict=True)]
+    return {m for m, found in counts.items() if found != most}
+
+
+def _auroc_table(
+    value: dict[str, list[float]], columns: list[str], last: str, ends: dict[str, str], unmarked: Collection[str] = ()
+) -> Iterator[str]:
     """A row for each method, best mean first; `ends` are the cells of the last column."""
     best = [max(round(v, 1) for v in column) for column in zip(*value.values(), strict=True)]
     table = [["", *(f"{title} {part}" for title in columns for part in PARTS), last]]
     for m in sorted(value, key=lambda m: (-mean(value[m]), m)):
-        cells = [bold(f"{v:.1f}", round(v, 1) >= top) for v, top in zip(value[m], best, strict=True)]
+        cells = [
+            bold(f"{v:.1f}", round(v, 1) >= top and m not in unmarked) for v, top in zip(value[m], best, strict=True)
+        ]
         table.append([_ood_title(m), *cells, ends[m]])
     yield from rows(table)
 
@@ -88,7 +102,7 @@ def out_of_distribution(measured: Measured) -> Iterator[str]:
     run, datasets = summary("openood"), ["cifar10", "cifar100"]
     value = {m: _auroc(run, m, datasets) for m in _ood_methods(run)}
     ends = {m: f"{mean(v):.1f}" for m, v in value.items()}
-    yield from _auroc_table(value, [OOD_SETS[d] for d in datasets], "mean", ends)
+    yield from _auroc_table(value, [OOD_SETS[d] for d in datasets], "mean", ends, _lack_seeds(run, datasets))
 
 
 def ood_on_mnist(measured: Measured) -> Iterator[str]:
@@ -153,8 +167,7 @@ def goals(measured: Measured) -> Iterator[str]:
     trusted = [w for w in tables if measured(w, TRUSTED) is not None]
     others = [*measured.rivals, *GIVEN, OWN]
     clean, glc = (
-        sum((measured(w, m) or 0) > measured.best(w, "auc_pr", others)[0] for w in trusted)
-        for m in (TRUSTED, WATCHED_GLC)
+        sum((measured.closest(w, (m, ""), others) or (0, ""))[0] > 0 for w in trusted) for m in (TRUSTED, WATCHED_GLC)
     )
     one = [m for m in measured.blind if m not in TWO_NETWORKS]
     grid = [w for w in measured.among(GRID) if measured(w, OWN, "test_accuracy") is not None]

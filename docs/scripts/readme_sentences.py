@@ -107,9 +107,12 @@ def draws(measured: Measured) -> Iterator[str]:
         where = max(found, key=lambda w: stdev(found[w].values()))
         values = [f"{100 * found[where][seed]:.1f}" for seed in sorted(found[where])]
         many = SPELLED.get(len(values), str(len(values)))
+        lowest = min(found[where], key=found[where].__getitem__)
+        best = measured.best_of_seed(where, lowest)
+        beside = f"; in the worst of them {short(best[1])} has {100 * best[0]:.1f}" if best else ""
         yield bullet(
             f"**Depends on the draw**: at {measured.settings[where]} it has {listed(values)} in {many} draws of the",
-            "noise. Where most labels of a class are wrong, the labels alone do not say which class is meant.",
+            f"noise{beside}. Where most labels of a class are wrong, the labels alone hardly say which class is meant.",
             *second_training(measured),
         )
 
@@ -162,12 +165,15 @@ def one_draw(measured: Measured) -> Iterator[str]:
     clean = sorted((m for m in lacking if m in GIVEN), key=lambda m: -value[m])[:1]
     if value[OWN] is None or not blind:
         return
-    told = listed([f"{short(m)} {value[m]:.1f}" for m in (OWN, *blind)])
+    told = listed([f"{short(m)} has {value[m]:.1f}" for m in blind])
+    whole = [m for m in measured.blind if m not in lacking and value[m]]
+    beside = [OWN, *sorted(whole, key=lambda m: -value[m])[:1]]
     with_clean = listed([f"{short(m)} {value[m]:.1f}" for m in (*clean, TRUSTED)]) if clean and value[TRUSTED] else ""
-    told += f" ({with_clean} with 1,000 clean labels each)" if with_clean else ""
     yield bullet(
-        "**Of one draw**, [seed 0](docs/results/measured.md#one-draw), in the mean of the first twelve settings:",
-        f"{told}.",
+        "**Rivals that lack draws**: in the mean of the first twelve settings of",
+        f"[seed 0](docs/results/measured.md#one-draw) {told},",
+        listed([f"{short(m)} {value[m]:.1f}" for m in beside])
+        + (f" ({with_clean} with 1,000 clean labels each)." if with_clean else "."),
     )
 
 

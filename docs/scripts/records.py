@@ -197,13 +197,14 @@ class Measured:
 
         Each rival is compared over the seeds that both have.
         """
-        mine = self.seeds_of(where, own[0], variant=own[1])
-        found = []
-        for rival in rivals:
-            theirs = self.seeds_of(where, rival)
-            if both := mine.keys() & theirs.keys():
-                found.append((100 * mean(mine[seed] - theirs[seed] for seed in both), rival))
+        found = [(lead, rival) for rival in rivals if (lead := self.lead(where, own, (rival, ""))) is not None]
         return min(found, default=None)
+
+    def lead(self, where: Where, own: Score, other: Score) -> float | None:
+        """How far a ranking is ahead of another one, in points, over the seeds that both have; None without any."""
+        mine, theirs = (self.seeds_of(where, method, variant=variant) for method, variant in (own, other))
+        both = mine.keys() & theirs.keys()
+        return 100 * mean(mine[seed] - theirs[seed] for seed in both) if both else None
 
     def over_own_seeds(self, places: list[Where], method: str, variant: str = "") -> float | None:
         """The mean of a method over all seeds that SG-OIF has in some settings; None if it lacks one."""

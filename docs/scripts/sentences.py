@@ -52,6 +52,8 @@ def first(found: dict[Where, tuple[float, str]]) -> int:
 
 def ahead(points: float) -> str:
     """A mean difference in words."""
+    if round(points, 1) == 0:
+        return "level with it"
     return f"{abs(points):.1f} points {'behind' if points < 0 else 'ahead of'} it"
 
 
@@ -270,9 +272,9 @@ def parts_alone(measured: Measured) -> Iterator[str]:
     if papers_score(measured)[0] == (PAPER, ""):
         scores[PAPER, ""] = "the paper's algorithm and score alone"
     for score, title in scores.items():
-        there = [w for w in measured.settings if measured(w, score[0], variant=score[1]) is not None]
-        gain = {w: measured(w, OWN) - measured(w, score[0], variant=score[1]) for w in there}
-        grid, rest = [gain[w] for w in there if w in GRID], [gain[w] for w in there if w not in GRID]
+        found = {w: measured.lead(w, (OWN, ""), score) for w in measured.settings}
+        gain = {w: lead for w, lead in found.items() if lead is not None}
+        grid, rest = [gain[w] for w in gain if w in GRID], [gain[w] for w in gain if w not in GRID]
         others = f"over the {counted(len(rest), 'setting')} outside the grid"
         means = [f"{ahead(sum(g) / len(g))} {of}" for g, of in ((grid, "over the grid"), (rest, others)) if g]
         worst, better = min(gain, key=gain.__getitem__), sum(round(g, 1) < 0 for g in gain.values())

@@ -330,10 +330,10 @@ def clean_labels(measured: Measured) -> Iterator[str]:
 
 def _pair_in_words(measured: Measured, own: str, other: str) -> str:
     """In how many settings one method is ahead of another and behind it, and by how much; nothing if none has both."""
-    both = [w for w in measured.settings if None not in (measured(w, own), measured(w, other))]
-    if not both:
+    found = {w: measured.lead(w, (own, ""), (other, "")) for w in measured.settings}
+    leads = {w: lead for w, lead in found.items() if lead is not None}
+    if not leads:
         return ""
-    leads = {w: measured(w, own) - measured(w, other) for w in both}
     best, worst = max(leads, key=leads.__getitem__), min(leads, key=leads.__getitem__)
     ahead, behind = sum(lead > 0.05 for lead in leads.values()), sum(lead < -0.05 for lead in leads.values())
     return sentences.bullet(

@@ -34,7 +34,7 @@ EPOCH_POWER = 1.5
 LEARNING_EPOCHS = 30.0  # a later step counts more than an earlier one, up to here
 SPANNED = 0.25  # of the positions; a batch of eight random examples spans less once in two thousand steps
 MIN_LARGEST = 1e-12  # largest probability of rows that do not count, which are 0
-MIN_STEP_VARIANCE = 1e-6  # so that steps of one example, which have no variance, count alike
+MIN_STEP_VARIANCE = 1e-6  # so that steps count where all examples have the same ratio
 STATE = ("labels", "predictions", "class_influence", "margin", "weight")
 
 
