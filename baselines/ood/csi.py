@@ -38,6 +38,7 @@ import torch.nn.functional as F
 from torch import Tensor, nn
 
 from sgoif.bench.methods.base import OODDetector
+from sgoif.bench.methods.ood.rotations import rotations
 from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.images import ImageSource
@@ -47,11 +48,6 @@ from sgoif.training.seeds import seeded_weights
 
 # RGB to a luma axis and two chroma axes (YIQ): hue is a rotation of the chroma, saturation its length
 YIQ = torch.tensor([[0.299, 0.587, 0.114], [0.596, -0.274, -0.322], [0.211, -0.523, 0.312]])
-
-
-def rotations(x: Tensor) -> Tensor:
-    """[n, C, H, H] -> [4 n, C, H, H]: all images unrotated, then all by 90 degrees, …"""
-    return torch.cat([torch.rot90(x, r, (2, 3)) for r in range(4)])
 
 
 def mirrored(x: Tensor, u: Tensor) -> Tensor:

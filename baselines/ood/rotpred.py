@@ -26,6 +26,7 @@ from torch import Tensor, nn
 
 from sgoif.bench.methods.base import OODDetector
 from sgoif.bench.methods.ood.features import finite
+from sgoif.bench.methods.ood.rotations import rotations
 from sgoif.bench.methods.tasks import OODTask
 from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.images import ImageSource
@@ -34,13 +35,8 @@ from sgoif.training.models import build_network
 from sgoif.training.seeds import seeded_weights
 
 
-def turned(x: Tensor) -> Tensor:
-    """[n, C, H, H] -> [4 n, C, H, H]: all images unrotated, then all by 90 degrees, …"""
-    return torch.cat([torch.rot90(x, r, (2, 3)) for r in range(4)])
-
-
 def turns(n: int, device: torch.device) -> Tensor:
-    """The rotations in the order of `turned`, [4 n]."""
+    """The rotations in the order of `rotations`, [4 n]."""
     return torch.arange(4, device=device).repeat_interleave(n)
 
 
@@ -71,7 +67,7 @@ class RotPred(OODDetector):
         learner = Learner.for_batches(task.recipe, task.n_classes, batches, task.seed, network=net)
 
         def forward(batch) -> tuple[Tensor]:
-            z = learner.features(turned(batch.x))
+            z = learner.features(rotations(batch.x))
             n = len(batch.labels)
             return (self.loss(net.classify(z[:n]), net.scale * net.rotation(z), batch.labels),)
 
@@ -86,7 +82,7 @@ class RotPred(OODDetector):
         self.net.eval()
         scores = []
         for index in torch.arange(len(images), device=images.device).split(256):
-            z = finite(self.net.features(turned(images.batch(index))), "rotpred: features of the network")
+            z = finite(self.net.features(rotations(images.batch(index))), "rotpred: features of the network")
             logits = self.net.classify(z[: len(index)])
             scores.append(self.from_logits(logits, self.net.scale * self.net.rotation(z)))
             COMPUTE.forward_passes += len(z)

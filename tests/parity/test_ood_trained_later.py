@@ -5,8 +5,9 @@ from dataclasses import replace
 import torch
 import torch.nn.functional as F
 
-from baselines.ood.rotpred import RotPred, turned, turns
+from baselines.ood.rotpred import RotPred, turns
 from baselines.ood.t2fnorm import T2FNorm
+from sgoif.bench.methods.ood.rotations import rotations
 from sgoif.training.cost.compute_counter import COMPUTE
 from sgoif.training.learner import Learner
 from tests.helpers.digit_tasks import RECIPE, ood_task
@@ -41,7 +42,7 @@ def test_rotpred():
 
 def test_rotpred_shows_every_image_in_four_rotations():
     x = torch.arange(2 * 9.0).view(2, 1, 3, 3)
-    seen = turned(x)
+    seen = rotations(x)
     assert torch.equal(seen[:2], x) and torch.equal(seen[2:4], torch.rot90(x, 1, (2, 3)))
     assert torch.equal(turns(2, x.device), torch.tensor([0, 0, 1, 1, 2, 2, 3, 3]))
     method, images = fitted(RotPred)
@@ -49,7 +50,7 @@ def test_rotpred_shows_every_image_in_four_rotations():
     scores = method.score(images)
     assert COMPUTE.forward_passes == 4 * len(images)
     with torch.no_grad():
-        z = method.net.features(turned(images.batch(torch.arange(len(images)))))
+        z = method.net.features(rotations(images.batch(torch.arange(len(images)))))
         rotation = method.net.rotation(z)
     wrong = F.cross_entropy(rotation, turns(len(images), z.device), reduction="none").view(4, -1).mean(0)
     p = method.logits(images).softmax(1)

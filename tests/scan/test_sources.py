@@ -99,7 +99,7 @@ def test_a_torchvision_data_set_that_is_here(tmp_path):
     )
     assert table[0]["path"].startswith("MNIST/train/")
     assert run("explain", table[0]["path"], "--scan", out, "--top", 2) == 0
-    with pytest.raises(UserError, match="--split: MNIST has train and test, not trian"):
+    with pytest.raises(UserError, match="MNIST has the parts train and test, not 'trian'"):
         read_source("mnist", ReadOptions(root=str(tmp_path), split="trian"))
 
 

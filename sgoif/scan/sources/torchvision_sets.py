@@ -63,12 +63,12 @@ def _load(title: str, root: str, split: str, download: bool, hint: str) -> Any:
     arguments: dict[str, object] = {}
     if "train" in accepted:
         if split not in ("train", "test"):
-            raise UserError(f"--split: {title} has train and test, not {split}")
+            raise UserError(f"{title} has the parts train and test, not {split!r}")
         arguments["train"] = split == "train"
     elif "split" in accepted:
         arguments["split"] = split
     elif split != "train":
-        raise UserError(f"--split: {title} has no parts; leave --split out")
+        raise UserError(f"{title} has no part {split!r}; it is not divided")
     if "download" in accepted:
         arguments["download"] = download
     try:
