@@ -105,7 +105,7 @@ def binary(logits: Tensor, labels: Tensor) -> Tensor:
 
 
 def mixup(alpha: float) -> Mix:
-    """Sum of two images, their shares from Beta(alpha, alpha) (Zhang et al., 2018)."""
+    """Sums of two images, their shares from Beta(alpha, alpha) (Zhang et al., 2018)."""
 
     def mix(x: Tensor, rng: np.random.Generator) -> tuple[Tensor, Tensor, float]:
         share = rng.beta(alpha, alpha)

@@ -85,7 +85,7 @@ def choose_projection(
     rows = np.sort(rng.permutation(len(labels))[:SAMPLE])
     sample, own = features.rows(rows), labels[rows]
     known = torch.from_numpy(own)
-    fold = torch.from_numpy(draw_folds(own, seed, copy_groups(iter([(0, sample)]), own)))
+    fold = torch.from_numpy(draw_folds(own, seed, copy_groups([(0, sample)], own)))
     best, before = linear, _likelihoods(linear, sample, known, fold, n_classes)
     kept = before
     for width in WIDTHS:

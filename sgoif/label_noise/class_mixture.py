@@ -165,7 +165,7 @@ class _Sums:
 
     @classmethod
     def of_labels(cls, x: Tensor, labels: Tensor, labelled: Tensor) -> _Sums:
-        """Sum with every label right with probability `RIGHT_AT_START`, else any other class."""
+        """Sums with every label right with probability `RIGHT_AT_START`, else any other class."""
         n_classes = len(labelled)
         other = (1 - RIGHT_AT_START) / max(n_classes - 1, 1)
         by_label = x.new_zeros(n_classes, x.shape[1]).index_add_(0, labels, x)
@@ -174,7 +174,7 @@ class _Sums:
 
     @classmethod
     def of_guess(cls, x: Tensor, labels: Tensor, guess: Tensor) -> _Sums:
-        """Sum with every example in the class that is guessed."""
+        """Sums with every example in the class that is guessed."""
         n_classes = x.shape[1]
         pairs = torch.bincount(guess * n_classes + labels, minlength=n_classes**2).view(n_classes, n_classes).to(x)
         return cls(pairs.sum(1), torch.zeros_like(pairs).index_add_(0, guess, x), pairs, None)

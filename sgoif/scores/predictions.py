@@ -163,9 +163,7 @@ def spans(index: Tensor, valid: Tensor, place: Tensor, n_steps: int) -> Tensor:
     return found.sum(0)
 
 
-def step_weights(
-    ratio: Tensor, valid: Tensor, place: Tensor, steps: range, epoch_steps: int, local: Tensor | None = None
-) -> Tensor:
+def step_weights(ratio: Tensor, valid: Tensor, place: Tensor, steps: range, epoch_steps: int, local: Tensor) -> Tensor:
     """Return the weight min(t, 30)^(3/2) var(q)^2 of each step, over the examples of all processes.
 
     Args:
@@ -174,7 +172,7 @@ def step_weights(
         place: Which of the `steps` each visit belongs to, counted from 0, shape [n].
         steps: The steps; the first of the training is 0.
         epoch_steps: Number of steps in an epoch.
-        local: Steps that have the variance over all steps, because theirs says little, shape [len(steps)]; None: none.
+        local: Steps that have the variance over all steps, because theirs says little, shape [len(steps)].
 
     Returns:
         Weights, shape [len(steps)].
@@ -183,9 +181,7 @@ def step_weights(
     moments = torch.stack([ratio, ratio.square(), torch.ones_like(ratio)]) * counted
     sums = moments.new_zeros(3, len(steps)).index_add_(1, place, moments)
     collectives.sum_(sums)
-    variance = _variance(sums)
-    if local is not None:
-        variance = torch.where(local, _variance(sums.sum(1, keepdim=True)), variance)
+    variance = torch.where(local, _variance(sums.sum(1, keepdim=True)), _variance(sums))
     number = torch.arange(steps.start, steps.stop, device=variance.device, dtype=variance.dtype)
     epoch = (1 + number / max(epoch_steps, 1)).clamp(max=LEARNING_EPOCHS)
     return epoch**EPOCH_POWER * variance**VARIANCE_POWER

@@ -23,7 +23,7 @@ def captured(n: int, seed: int = 0) -> CapturedPass:
 
 
 def filled() -> PassQueue:
-    """Step 7, 7 and 8 of 2, 3 and 5 examples."""
+    """Steps 7, 7 and 8 of 2, 3 and 5 examples."""
     made = queue()
     for number, (step, n) in enumerate(((7, 2), (7, 3), (8, 5))):
         made.push(step, captured(n, number), torch.arange(n) + 10 * number, torch.arange(n) % 3)

@@ -35,10 +35,15 @@ def add(kept, logits, labels, place, index=None, valid=None, influence=None, fir
     kept.add(visits, torch.tensor(place), range(first, first + max(place) + 1), epoch_steps=1)
 
 
+def weights_of_steps(ratio, valid, place, steps, epoch_steps):
+    """Of steps whose examples come from everywhere."""
+    return step_weights(ratio, valid, place, steps, epoch_steps, torch.zeros(len(steps), dtype=torch.bool))
+
+
 def test_a_step_counts_by_the_variance_of_its_ratios():
     ratio = torch.tensor([0.75, 0.25, 0.9, 0.9, 0.5], dtype=DOUBLE)
     valid = torch.tensor([True, True, True, True, False])
-    weights = step_weights(ratio, valid, torch.tensor([0, 0, 1, 1, 1]), range(3), 1)
+    weights = weights_of_steps(ratio, valid, torch.tensor([0, 0, 1, 1, 1]), range(3), 1)
     least = MIN_STEP_VARIANCE**2
     assert weights.tolist() == pytest.approx([0.25**4, 2**1.5 * least, 3**1.5 * least])
 
@@ -47,7 +52,7 @@ def test_of_two_equal_steps_the_later_one_counts_more_in_the_first_thirty_epochs
     ratio, valid = torch.tensor([0.75, 0.25] * 2, dtype=DOUBLE), torch.ones(4, dtype=torch.bool)
 
     def weights(first: int) -> list[float]:
-        return step_weights(ratio, valid, torch.tensor([0, 0, 1, 1]), range(first, first + 2), 4).tolist()
+        return weights_of_steps(ratio, valid, torch.tensor([0, 0, 1, 1]), range(first, first + 2), 4).tolist()
 
     assert weights(0) == pytest.approx([0.25**4, 1.25**1.5 * 0.25**4])
     assert weights(115) == pytest.approx([29.75**1.5 * 0.25**4, 30**1.5 * 0.25**4])
@@ -92,7 +97,7 @@ def test_weights_are_small_before_and_after_learning():
     """Untrained, half-way and learnt by heart: only the middle one counts."""
     untrained, midway, by_heart = torch.full((4,), 0.1), torch.tensor([0.9, 0.9, 0.1, 0.9]), torch.full((4,), 0.999)
     place = torch.arange(3).repeat_interleave(4)
-    weights = step_weights(
+    weights = weights_of_steps(
         torch.cat([untrained, midway, by_heart]), torch.ones(12, dtype=torch.bool), place, range(3), 1
     )
     assert weights.argmax() == 1 and weights[1] > 1e4 * weights[[0, 2]].max()
@@ -101,10 +106,10 @@ def test_weights_are_small_before_and_after_learning():
 def test_means_are_weighted_by_step():
     kept = statistics()
     add(kept, [[LOGIT, 0], [LOGIT, 0], [0, 0]], [0, 1, 1], [0, 0, 0], influence=[[1.0, 0], [2, 0], [3, 0]])
-    weights = step_weights(torch.tensor([1, 1 / 3, 1], dtype=DOUBLE), torch.ones(3, dtype=torch.bool),
+    weights = weights_of_steps(torch.tensor([1, 1 / 3, 1], dtype=DOUBLE), torch.ones(3, dtype=torch.bool),
                            torch.zeros(3, dtype=torch.long), range(1), 1)  # fmt: skip
     add(kept, [[0, LOGIT], [2 * LOGIT, 0]], [0, 1], [0, 0], index=[0, 1], influence=[[5.0, 1], [6, 1]], first=7)
-    second = step_weights(torch.tensor([1 / 3, 1 / 9], dtype=DOUBLE), torch.ones(2, dtype=torch.bool),
+    second = weights_of_steps(torch.tensor([1 / 3, 1 / 9], dtype=DOUBLE), torch.ones(2, dtype=torch.bool),
                           torch.zeros(2, dtype=torch.long), range(7, 8), 1)  # fmt: skip
     found, first, last = kept.read(), weights.item(), second.item()
     both = first + last

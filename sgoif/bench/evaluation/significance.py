@@ -118,7 +118,7 @@ def not_worse(
     return best, {name for name, p in holm(p_values).items() if p > alpha}
 
 
-def average_ranks(values: Mapping[str, Sequence[float]], higher_is_better: bool = True) -> dict[str, float]:
+def mean_ranks(values: Mapping[str, Sequence[float]], higher_is_better: bool = True) -> dict[str, float]:
     """Return the mean rank of each name over the columns; 1 is best, ties share their mean rank.
 
     Args:

@@ -328,6 +328,6 @@ class Inputs:
             recipe=self.recipe(cell.setting),
             session=session,
             plain=self._plain(cell),
-            auxiliary=self._auxiliary() if declared is not None and declared.uses_auxiliary else None,
-            ood_val=self._ood_val() if cell.method not in SHARED else None,
+            auxiliary=self._auxiliary() if declared and declared.uses_auxiliary else None,
+            ood_val=self._ood_val() if declared else None,
         )

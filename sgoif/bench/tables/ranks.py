@@ -40,7 +40,7 @@ def mean_and_rank(
         draws: Means by independent draw, which tests count; without them nothing is tested.
     """
     values = {method: [e.mean for e in of if e.mean is not None] for method, of in entries.items()}
-    ranks = significance.average_ranks(values) if len(values) > 1 else {}
+    ranks = significance.mean_ranks(values) if len(values) > 1 else {}
 
     def mean(method: str) -> Entry:
         if method not in values:
@@ -65,7 +65,7 @@ def _test_of_ranks(source: Source, panels: Sequence[Panel], metric: str, methods
     tested = {m: list(values.values()) for m, values in by_draw.items() if len(values) == n}
     if len(tested) < 3:
         return "No test of the ranks: fewer than three methods have all seeds."
-    ranks = significance.average_ranks(tested)
+    ranks = significance.mean_ranks(tested)
     difference = significance.critical_difference(len(tested), n)
     best = min(ranks, key=ranks.__getitem__)
     near = [names.title("noisy", m) for m in ranks if m != best and ranks[m] - ranks[best] < difference]

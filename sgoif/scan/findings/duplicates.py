@@ -14,8 +14,6 @@ data: 1 / m is the mean of log(r_k / r_j), j < k (Levina and Bickel, 2004); the 
 
 from __future__ import annotations
 
-import hashlib
-from collections.abc import Iterable
 from dataclasses import dataclass
 
 import numpy as np
@@ -43,15 +41,6 @@ class Copies:
     kind: str
     examples: list[int]
     similarity: float
-
-
-def content_digests(rows: Iterable[np.ndarray]) -> list[bytes]:
-    """Return a hash of the content of each example.
-
-    Args:
-        rows: What each example consists of: its pixels or its features.
-    """
-    return [hashlib.blake2b(np.ascontiguousarray(row).tobytes(), digest_size=16).digest() for row in rows]
 
 
 def find_copies(labels: np.ndarray, digests: list[bytes], features: Tensor | None) -> list[Copies]:

@@ -9,7 +9,8 @@ from typing import Any
 import numpy as np
 from torch import Tensor
 
-from sgoif.scan.findings.duplicates import Copies, content_digests, find_copies
+from sgoif.label_noise.copies import content_digests
+from sgoif.scan.findings.duplicates import Copies, find_copies
 from sgoif.scan.findings.outliers import Outliers, find_outliers
 
 REPORTED = 1_000  # groups of copies, and outliers, in report.json

@@ -62,9 +62,9 @@ def test_one_seed_marks_the_best_only_and_nothing_marks_nothing():
 
 
 def test_ranks_share_ties_and_sum_to_a_constant():
-    ranks = significance.average_ranks({"a": [0.9, 0.9], "b": [0.9, 0.1], "c": [0.1, 0.5]})
+    ranks = significance.mean_ranks({"a": [0.9, 0.9], "b": [0.9, 0.1], "c": [0.1, 0.5]})
     assert ranks == {"a": 1.25, "b": 2.25, "c": 2.5}
-    assert significance.average_ranks({"a": [1.0], "b": [2.0]}, higher_is_better=False) == {"a": 1.0, "b": 2.0}
+    assert significance.mean_ranks({"a": [1.0], "b": [2.0]}, higher_is_better=False) == {"a": 1.0, "b": 2.0}
 
 
 @pytest.mark.parametrize("k,q", [(2, 1.960), (5, 2.728), (10, 3.164)])  # Demsar 2006, Table 5(a), alpha 0.05

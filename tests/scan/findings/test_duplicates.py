@@ -4,8 +4,9 @@ import numpy as np
 import pytest
 import torch
 
+from sgoif.label_noise.copies import content_digests
 from sgoif.scan.findings import neighbours
-from sgoif.scan.findings.duplicates import chance_ratio, content_digests, find_copies
+from sgoif.scan.findings.duplicates import chance_ratio, find_copies
 from sgoif.utils.digits import load_digit_images
 
 

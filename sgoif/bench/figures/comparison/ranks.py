@@ -45,7 +45,7 @@ def draw(table: str, data: FigureData) -> Figure | None:
     figure, grid = _style.canvas(height=1.0 + 0.2 * (len(full) + 1) if tested else 0.5 + 0.17 * len(full))
     sets = "; ".join(dict.fromkeys(data.title(p.dataset) for p in panels))
     _style.subtitle(figure, f"{sets}; {len(panels)} settings, independent draws of noise: {n_draws}")
-    ranks = significance.average_ranks(full)
+    ranks = significance.mean_ranks(full)
     difference = significance.critical_difference(len(full), n_draws) if tested else None
     named = {_name_of(m): rank for m, rank in ranks.items()}
     if difference is None:
@@ -66,7 +66,7 @@ def _test(values: Mapping[str, list[float]], difference: float) -> list[str]:
     notes = [f"Friedman p {p_text}; Nemenyi, α = {significance.ALPHA}"]
     if p_value > significance.ALPHA:
         notes.append("the ranks as a whole do not differ significantly")
-    if near := _not_separated(significance.average_ranks(values), difference):
+    if near := _not_separated(significance.mean_ranks(values), difference):
         notes.append(f"not separated from SG-OIF: {', '.join(_name_of(m) for m in near)}")
     return notes
 
